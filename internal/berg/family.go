@@ -18,6 +18,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -79,6 +81,11 @@ func caches(cfg config.Berg) cache.Options {
 		},
 		Trim: trim,
 	}
+	if cfg.Challenge.NetworkPolicy == config.NetworkPolicyAuto {
+		options.ByObject[&appsv1.DaemonSet{}] = ctrlcache.ByObject{Namespaces: map[string]ctrlcache.Config{cfg.Challenge.CiliumNamespace: {
+			LabelSelector: labels.Everything(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, challengeinstance.CiliumAgents),
+		}}}
+	}
 	pods := []string{bergv1.ComponentPod}
 	if cfg.Check.Concurrency > 0 {
 		options.ByObject[&bergv1.ChallengeCheck{}] = all
@@ -121,8 +128,9 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Workers:   deps.Workers,
 		Namespace: deps.Namespace,
 
-		Presence: deps.Presence,
-		Direct:   deps.Direct,
+		Presence:  deps.Presence,
+		Direct:    deps.Direct,
+		Isolation: isolation.NewLatest(),
 	}
 	if cfg.Record.Retention > 0 {
 		recorder, err := records(ctx, deps, cfg.Record)
@@ -169,7 +177,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	if cfg.IsolationCheck == config.IsolationCheckOff {
 		return nil
 	}
-	check, err := isolationCheck(deps, cfg)
+	check, err := isolationCheck(deps, cfg, reconciler.Isolation)
 	if err != nil {
 		return fmt.Errorf("the check of network policies: %w", err)
 	}
@@ -219,8 +227,8 @@ func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
 		Events: mgr.GetEventRecorder("berg-operator"),
 		Clock:  deps.Clock,
 		Config: cfg,
-		Policies: func() config.NetworkPolicy {
-			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, deps.Presence)
+		Policies: func(ctx context.Context) config.NetworkPolicy {
+			return challengeinstance.Policies(ctx, mgr.GetClient(), cfg.Challenge, deps.Presence)
 		},
 		Namespace: deps.Namespace,
 	}
@@ -237,7 +245,7 @@ func prepulls(deps family.Dependencies, cfg config.Berg) *prepull.Reconciler {
 }
 
 // isolationCheck returns what tries whether network policies are enforced.
-func isolationCheck(deps family.Dependencies, cfg config.Berg) (*isolation.Checker, error) {
+func isolationCheck(deps family.Dependencies, cfg config.Berg, latest *isolation.Latest) (*isolation.Checker, error) {
 	mgr := deps.Manager
 	// A client of its own: nothing of the check is in the caches.
 	direct, err := directClient(mgr)
@@ -260,11 +268,11 @@ func isolationCheck(deps family.Dependencies, cfg config.Berg) (*isolation.Check
 	}
 	return &isolation.Checker{
 		Client: direct, Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, Config: cfg,
-		Policies: func() config.NetworkPolicy {
-			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, deps.Presence)
+		Policies: func(ctx context.Context) config.NetworkPolicy {
+			return challengeinstance.Policies(ctx, mgr.GetClient(), cfg.Challenge, deps.Presence)
 		},
 		Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}, Address: address, Program: program,
-		Settle: isolation.DefaultSettle,
+		Settle: isolation.DefaultSettle, Latest: latest,
 	}, nil
 }
 

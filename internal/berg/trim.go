@@ -50,6 +50,10 @@ func trim(o client.Object) {
 		o.Status = corev1.ServiceStatus{}
 	case *appsv1.Deployment:
 		trimDeployment(o)
+	case *appsv1.DaemonSet:
+		ready := o.Status.NumberReady
+		cache.KeepIdentity(o)
+		o.Status.NumberReady = ready
 	case *eventsv1.Event:
 		status.TrimEvent(o)
 	case *policyv1.PodDisruptionBudget:

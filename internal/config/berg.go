@@ -50,7 +50,7 @@ type Challenge struct {
 	Namespace     string
 	Domain        string
 	HTTPPort      int32
-	HTTPTLS       bool // whether players use HTTPS at HTTPPort
+	HTTPTLS       HTTPTLS // UsesHTTPS goes by it
 	TLSPort       int32
 	Timeout       time.Duration
 	MaxLifetime   time.Duration // 0: no cap
@@ -74,6 +74,7 @@ type Challenge struct {
 	HeadlessService                                         bool
 	ClusterDomain                                           string
 	NetworkPolicy                                           NetworkPolicy
+	CiliumNamespace                                         string
 	NodeCIDRs                                               []netip.Prefix // nil: not known
 	PodCIDRs                                                []netip.Prefix // of pods and Services; nil: private addresses
 	OutboundPrivate                                         bool           // whether outbound traffic may go to private networks too
@@ -102,8 +103,8 @@ type NetworkPolicy string
 
 // The kinds of network policy.
 const (
-	// NetworkPolicyAuto is NetworkPolicyCilium where the API of Cilium is served, and
-	// NetworkPolicyKubernetes elsewhere.
+	// NetworkPolicyAuto is NetworkPolicyCilium where an agent of Cilium is ready, NetworkPolicyBoth
+	// where the API of Cilium is served alone, and NetworkPolicyKubernetes elsewhere.
 	NetworkPolicyAuto NetworkPolicy = "auto"
 	// NetworkPolicyCilium writes a CiliumNetworkPolicy.
 	NetworkPolicyCilium NetworkPolicy = "cilium"
@@ -114,13 +115,16 @@ const (
 	NetworkPolicyBoth NetworkPolicy = "both"
 )
 
-// On resolves NetworkPolicyAuto for a cluster that serves the API of Cilium, or does not.
-func (p NetworkPolicy) On(servesCilium bool) NetworkPolicy {
+// On resolves NetworkPolicyAuto for a cluster. The API of Cilium outlives Cilium: the
+// policies of both kinds are written where it is served and no agent is ready.
+func (p NetworkPolicy) On(servesCilium, agentReady bool) NetworkPolicy {
 	switch {
 	case p != NetworkPolicyAuto:
 		return p
-	case servesCilium:
+	case servesCilium && agentReady:
 		return NetworkPolicyCilium
+	case servesCilium:
+		return NetworkPolicyBoth
 	default:
 		return NetworkPolicyKubernetes
 	}
@@ -202,14 +206,15 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_NAMESPACE", "berg", settings.Name(&b.Challenge.Namespace, validation.IsDNS1123Label), "Namespace of a Challenge when a ChallengeInstance does not name one."),
 			settings.New("CHALLENGE_DOMAIN", "challenges.example.com", settings.Name(&b.Challenge.Domain, domain), "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports."),
 			settings.New("CHALLENGE_HTTP_PORT", "80", settings.Port(&b.Challenge.HTTPPort), "Port of the Gateway's HTTP listener, as players see it."),
-			settings.New("CHALLENGE_HTTP_TLS", "true", settings.Bool(&b.Challenge.HTTPTLS), "Whether players use HTTPS at that listener; status.services shows the scheme. false: plain HTTP."),
+			settings.New("CHALLENGE_HTTP_TLS", "auto", settings.OneOf(&b.Challenge.HTTPTLS, HTTPTLSAuto, HTTPTLSTrue, HTTPTLSFalse), "Whether players use HTTPS at that listener; status.services shows the scheme. true: HTTPS. false: plain HTTP. auto: plain HTTP at port 80, HTTPS at any other."),
 			settings.New("CHALLENGE_TLS_PORT", "443", settings.Port(&b.Challenge.TLSPort), "Port of the Gateway's TLS listener, as players see it."),
 			settings.New("GATEWAY_NAME", "berg-gateway", settings.Name(&b.Gateway.Name, validation.IsDNS1123Subdomain), "Name of the Gateway that routes attach to."),
 			settings.New("GATEWAY_NAMESPACE", "berg", settings.Name(&b.Gateway.Namespace, validation.IsDNS1123Label), "Namespace of that Gateway."),
 			settings.New("CHALLENGE_HTTP_LISTENER_NAME", "http", settings.Name(&b.Gateway.HTTPListener, validation.IsDNS1123Subdomain), "Listener of the Gateway for ports of type publicHttpRoute."),
 			settings.New("CHALLENGE_TLS_LISTENER_NAME", "tls", settings.Name(&b.Gateway.TLSListener, validation.IsDNS1123Subdomain), "Listener of the Gateway for ports of type publicTlsRoute."),
 			settings.New("GATEWAY_DATAPLANE_NAMESPACES", "", settings.Names(&b.Gateway.DataplaneNamespaces), "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance."),
-			settings.New("NETWORK_POLICY", "auto", settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth), "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the API server knows Cilium's policies, kubernetes elsewhere."),
+			settings.New("NETWORK_POLICY", "auto", settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth), "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the DaemonSet cilium in CILIUM_NAMESPACE has a ready pod, both where the API server knows Cilium's policies without that, kubernetes elsewhere."),
+			settings.New("CILIUM_NAMESPACE", "kube-system", settings.Name(&b.Challenge.CiliumNamespace, validation.IsDNS1123Label), "Namespace of Cilium's agents, for NETWORK_POLICY=auto. Only administrators of the cluster may write there."),
 			settings.New("CLUSTER_NODE_CIDRS", "", settings.Prefixes(&b.Challenge.NodeCIDRs), "Comma-separated address ranges of the nodes. Used by the policies of kubernetes, which cannot name nodes otherwise."),
 			settings.New("CLUSTER_POD_CIDRS", "", settings.Prefixes(&b.Challenge.PodCIDRs), "Comma-separated address ranges of pods and Services. Used by the policies of kubernetes, needed where these are public addresses."),
 			settings.New("CHALLENGE_OUTBOUND_PRIVATE", "false", settings.Bool(&b.Challenge.OutboundPrivate), "Whether allowOutboundTraffic also opens private networks and cloud metadata, and not only the internet."),
@@ -240,7 +245,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("PULL_SECRET_NAME", "", settings.Optional(settings.Name(&b.Challenge.PullSecretName, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace that is copied to every instance. Empty: none."),
 			settings.New("CHALLENGE_ADDITIONAL_HEADLESS_SERVICE", "false", settings.Bool(&b.Challenge.HeadlessService), "Whether every container also gets a headless Service <hostname>-headless."),
 			settings.New("CLUSTER_DOMAIN", "cluster.local", settings.Name(&b.Challenge.ClusterDomain, validation.IsDNS1123Subdomain), "DNS domain of the cluster."),
-			settings.New("ISOLATION_CHECK", "off", settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval), "When a pod tests whether the cluster enforces network policies: off, startup, or interval (at startup and every hour)."),
+			settings.New("ISOLATION_CHECK", "startup", settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval), "When a pod tests whether the cluster enforces network policies: off, startup, or interval (at startup and every hour)."),
 			settings.New("CHECK_CONCURRENCY", "0", settings.Int(&b.Check.Concurrency, 0, 100), "How many ChallengeChecks run at the same time, each with an instance and a solver. 0: ChallengeChecks are ignored."),
 			settings.New("IMAGE_PREPULL_LEAD", "", settings.Optional(settings.Duration(&b.Prepull.Lead)), "How long before its hideUntil the images of a Challenge are pulled on every node that may run them, for example 30m. Empty: images are not pulled ahead, and spec.prepull is ignored."),
 			settings.New("IMAGE_PREPULL_CONCURRENCY", "4", settings.Int(&b.Prepull.Concurrency, 1, 1000), "How many images are pulled ahead at the same time on all nodes together, with at most one on each node."),
@@ -282,11 +287,37 @@ const (
 	secureWebPort = 443
 )
 
+// HTTPTLS says whether players use HTTPS at Challenge.HTTPPort.
+type HTTPTLS string
+
+// The values of HTTPTLS. HTTPTLSAuto is plain HTTP at the port of HTTP, and HTTPS at any other.
+const (
+	HTTPTLSAuto  HTTPTLS = "auto"
+	HTTPTLSTrue  HTTPTLS = "true"
+	HTTPTLSFalse HTTPTLS = "false"
+)
+
+// HTTPTLSOf returns the setting that does not depend on the port.
+func HTTPTLSOf(https bool) HTTPTLS {
+	if https {
+		return HTTPTLSTrue
+	}
+	return HTTPTLSFalse
+}
+
+// UsesHTTPS reports whether players use HTTPS at HTTPPort.
+func (c Challenge) UsesHTTPS() bool {
+	if c.HTTPTLS == HTTPTLSAuto {
+		return c.HTTPPort != plainWebPort
+	}
+	return c.HTTPTLS == HTTPTLSTrue
+}
+
 func (b *Berg) warnings() []string {
 	switch {
-	case b.Challenge.HTTPTLS && b.Challenge.HTTPPort == plainWebPort:
+	case b.Challenge.UsesHTTPS() && b.Challenge.HTTPPort == plainWebPort:
 		return []string{"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80: players are sent to HTTPS at the port of plain HTTP. If the Gateway serves HTTPS at 443, set that port; if it serves plain HTTP, set CHALLENGE_HTTP_TLS=false"}
-	case !b.Challenge.HTTPTLS && b.Challenge.HTTPPort == secureWebPort:
+	case !b.Challenge.UsesHTTPS() && b.Challenge.HTTPPort == secureWebPort:
 		return []string{"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443: players are sent to plain HTTP at the port of HTTPS. If the Gateway serves HTTPS there, set CHALLENGE_HTTP_TLS=true"}
 	}
 	return nil

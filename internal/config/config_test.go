@@ -77,7 +77,7 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"ENABLED_APIS": "berg.norelect.ch,berg", "NAMESPACE_SUFFIX": "-q_", "ENVIRONMENT_REGEX": "(", "SERVICE_ACCOUNT_NAME": "A", "SERVICE_ACCOUNT_NAMESPACE": "a.b",
 		"CLUSTER_ROLE_NAME": "a/b", "ROLE_VIOLATION_POLICY": "Ignore", "ENVIRONMENT_POD_SECURITY": "strict", "CACHE_SYNC_PERIOD": "often",
 		"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "perhaps", "CLUSTER_DOMAIN": ".", "POD_NAMESPACE": ".", "METRICS_BIND_ADDRESS": "8443",
-		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "NETWORK_POLICY": "Cilium",
+		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "NETWORK_POLICY": "Cilium", "CILIUM_NAMESPACE": "kube system",
 		"CLUSTER_NODE_CIDRS": "10.0.0.1/24", "CLUSTER_POD_CIDRS": "10.0.0.0/8,fd00::", "MAX_CONCURRENT_RECONCILES": "0",
 		"CHALLENGE_OUTBOUND_PRIVATE": "some", "ISOLATION_CHECK": "always", "CHECK_CONCURRENCY": "101", "CHALLENGE_MAX_INSTANCES": "-1", "CHALLENGE_NAMESPACE_MAX_INSTANCES": "many", "SOURCE_MAX_INSTANCES": "-1", "SOURCE_BUDGET": "1.5",
 		"IMAGE_PREPULL_LEAD": "early", "IMAGE_PREPULL_CONCURRENCY": "0",
@@ -102,7 +102,7 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 
 func TestEnabledAPIs(t *testing.T) {
 	for text, want := range map[string][]string{
-		"":                             {"berg.norelect.ch", "quix.io"},
+		"":                             nil,
 		"quix.io":                      {"quix.io"},
 		" quix.io , berg.norelect.ch,": {"quix.io", "berg.norelect.ch"},
 		"quix.io,quix.io":              {"quix.io"},
@@ -165,7 +165,7 @@ func TestVariablesAreComparedWithEachOther(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	for want, env := range map[string]map[string]string{
-		"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80":   {},
+		"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80":   {"CHALLENGE_HTTP_TLS": "true"},
 		"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443": {"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
 	} {
 		cfg, err := load(t, nil, env)
@@ -175,12 +175,32 @@ func TestWarnings(t *testing.T) {
 	}
 	for _, env := range []map[string]string{
 		{"CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
+		{},
 		{"CHALLENGE_HTTP_TLS": "false"},
 		{"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "8080"},
 	} {
 		cfg, err := load(t, nil, env)
 		if got := settings.Warnings(cfg.sections()); err != nil || len(got) > 0 {
 			t.Errorf("%v: warnings %q, error %v", env, got, err)
+		}
+	}
+}
+
+func TestSchemeFollowsThePort(t *testing.T) {
+	for _, test := range []struct {
+		port, tls string
+		want      bool
+	}{
+		{"", "", false},
+		{"80", "auto", false},
+		{"443", "", true},
+		{"8443", "auto", true},
+		{"8080", "false", false},
+		{"80", "true", true},
+	} {
+		cfg, err := load(t, nil, map[string]string{"CHALLENGE_HTTP_PORT": test.port, "CHALLENGE_HTTP_TLS": test.tls, "CHALLENGE_TLS_PORT": "9443"})
+		if err != nil || cfg.Challenge.UsesHTTPS() != test.want {
+			t.Errorf("%+v: HTTPS %t, error %v", test, cfg.Challenge.UsesHTTPS(), err)
 		}
 	}
 }

@@ -44,6 +44,9 @@ type Builds struct {
 	PushImage              string // "": the operator's own image
 	BaseImage              string // "": every Application needs a Dockerfile
 	BuilderArgs            []string
+	PullSecret             string // "": images behind FROM are read without credentials
+	Concurrency            int    // 0: no limit
+	CacheRegistry          string // host[:port][/path]; "": no cache
 	Registry               string // host[:port][/path]; "": nothing is built
 	RegistrySecret         string // in the namespace of each Project; "": none
 	CAConfigMap            string // in the namespace of each Project; "": none
@@ -95,10 +98,13 @@ func (b *Builds) settings() []settings.Setting {
 		settings.New("BUILD_ARGS", "", settings.Func(b.setBuilderArgs), "Comma-separated arguments for the builder in addition to those that every build needs, for example --registry-mirror=mirror.example.org."),
 		settings.New("BUILD_PUSH_IMAGE", "", settings.Optional(settings.Name(&b.PushImage, image)), "Image that pushes the built image: an image of this operator. Empty: the image that the operator itself runs."),
 		settings.New("BUILD_BASE_IMAGE", "", settings.Optional(settings.Name(&b.BaseImage, image)), "Image with a shell that runs the buildCommand of an Application without a Dockerfile. Empty: every Application needs a Dockerfile."),
-		settings.New("BUILD_REGISTRY", "", settings.Func(b.setRegistry), "Where built images are pushed to, as host[:port][/path], for example registry.example.org/kibaship. Empty: nothing is built."),
+		settings.New("BUILD_REGISTRY", "", settings.Func(registryAt(&b.Registry)), "Where built images are pushed to, as host[:port][/path], for example registry.example.org/kibaship. Empty: nothing is built."),
 		settings.New("BUILD_REGISTRY_SECRET", "", settings.Optional(settings.Name(&b.RegistrySecret, validation.IsDNS1123Subdomain)), "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with the credentials to push images. Empty: no credentials."),
+		settings.New("BUILD_PULL_SECRET", "", settings.Optional(settings.Name(&b.PullSecret, validation.IsDNS1123Subdomain)), "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with the credentials to read the images behind FROM, and to read and write the cache. The commands of a Dockerfile can read them. Empty: no credentials, unless an Application names a Secret."),
+		settings.New("BUILD_CACHE_REGISTRY", "", settings.Func(registryAt(&b.CacheRegistry)), "Where the builder keeps the layers of earlier builds, as host[:port][/path], below it one repository for each Application. Empty: no cache."),
 		settings.New("BUILD_CA_CONFIG_MAP", "", settings.Optional(settings.Name(&b.CAConfigMap, validation.IsDNS1123Subdomain)), "Name of a ConfigMap in the namespace of each Project whose key ca.crt holds the certificate authorities of git server and registry. Empty: those that the images trust."),
 		settings.New("BUILD_TIMEOUT", "30m", settings.Duration(&b.Timeout), "Maximum duration of a run. Then it is stopped."),
+		settings.New("BUILD_CONCURRENCY", "20", settings.Int(&b.Concurrency, 0, 10000), "How many builds of all Projects run at the same time. Others wait, those of the Project with the fewest builds first. 0: no limit."),
 		settings.New("DEPLOYMENT_RESULT_TIME", "10m", settings.Duration(&b.ResultTime), "How long a Deployment is Succeeded or Failed before it is Waiting for its next change. Its conditions keep the result."),
 		settings.New("BUILD_WORKSPACE", string(WorkspaceEmptyDir), settings.OneOf(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume), "Where a clone is stored until it is built: emptyDir, in the pod that clones and builds; volume, in a volume that two pods use."),
 		settings.New("BUILD_STORAGE_CLASS", "", settings.Optional(settings.Name(&b.StorageClass, validation.IsDNS1123Subdomain)), "StorageClass of that volume. Empty: the cluster's default."),
@@ -112,6 +118,8 @@ func (k *KibaShip) warnings() []string {
 	switch {
 	case b.Registry == "" && b.RegistrySecret != "":
 		return []string{"BUILD_REGISTRY_SECRET is set and BUILD_REGISTRY is not: nothing is built"}
+	case b.CacheRegistry != "" && b.PullSecret == "":
+		return []string{"BUILD_CACHE_REGISTRY is set and BUILD_PULL_SECRET is not: only a registry that needs no credentials keeps layers, unless an Application names a Secret"}
 	case b.Workspace != WorkspaceVolume && b.StorageClass != "":
 		return []string{"BUILD_STORAGE_CLASS is not used unless BUILD_WORKSPACE=volume"}
 	default:
@@ -124,6 +132,9 @@ func (b *Builds) setBuilderArgs(text string) error {
 	for _, arg := range b.BuilderArgs {
 		if !strings.HasPrefix(arg, "--") {
 			return fmt.Errorf("%q: an argument begins with --", arg)
+		}
+		if name, _, _ := strings.Cut(arg, "="); strings.ContainsAny(name, " \t") {
+			return fmt.Errorf("%q is one argument: separate arguments with a comma, and a name from its value with =", arg)
 		}
 	}
 	return nil
@@ -170,16 +181,19 @@ func (b *Builds) setLimits(text string) error {
 	return nil
 }
 
-func (b *Builds) setRegistry(text string) error {
-	b.Registry = strings.TrimRight(text, "/")
-	if text == "" {
+// registryAt reads a place for images.
+func registryAt(place *string) func(string) error {
+	return func(text string) error {
+		*place = strings.TrimRight(text, "/")
+		if text == "" {
+			return nil
+		}
+		u, err := url.Parse("https://" + *place)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(*place, "://") || strings.ToLower(*place) != *place {
+			return errors.New("must be host[:port][/path] in lower case, without https://, for example registry.example.org/kibaship")
+		}
 		return nil
 	}
-	u, err := url.Parse("https://" + b.Registry)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(b.Registry, "://") || strings.ToLower(b.Registry) != b.Registry {
-		return errors.New("must be host[:port][/path] in lower case, without https://, for example registry.example.org/kibaship")
-	}
-	return nil
 }
 
 func (k *KibaShip) setImageRegistries(text string) error {

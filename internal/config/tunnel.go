@@ -25,7 +25,8 @@ type Tunnel struct {
 
 	Image                string // "": an image is built for Registry
 	Registry, Repository string
-	RegistrySecret       string // in the operator's namespace, also for base images; "": none
+	RegistrySecret       string // in the operator's namespace, to push images and for base images; "": none
+	PullSecret           string // in the operator's namespace, copied to each network; "": none
 	RegistryCAFile       string // "": the authorities of the operator's image
 	RegistryInsecure     bool   // HTTP
 	BaseImage            string
@@ -80,10 +81,11 @@ func (t *Tunnel) Section() settings.Section {
 			settings.New("TUNNEL_HOST_PORTS", "28000-28511", portRange(&t.HostPorts), "Ports of the node for TUNNEL_PUBLISH=HostPort. Each pair of proxies needs two."),
 			settings.New("TUNNEL_CONTROL_PORT", "36672", settings.Port(&t.ControlPort), "Control port of client proxies."),
 			settings.New("TUNNEL_DATA_PORT", "36673", settings.Port(&t.DataPort), "Port for data connections of client proxies."),
-			settings.New("TUNNEL_IMAGE", "", printable(&t.Image), "Existing image with the proxy program as its entrypoint. Empty: the operator builds an image for TUNNEL_REGISTRY."),
-			settings.New("TUNNEL_REGISTRY", "", printable(&t.Registry), "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed and from which nodes pull. Empty: no image is built."),
+			settings.New("TUNNEL_IMAGE", "", printable(&t.Image), "Existing image with the proxy program as its entrypoint. Empty: the operator builds an image for TUNNEL_REGISTRY; without a registry, the image that the operator itself runs."),
+			settings.New("TUNNEL_REGISTRY", "", printable(&t.Registry), "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed and from which nodes pull, for base images of your own. Empty: no image is built."),
 			settings.New("TUNNEL_REPOSITORY", "dcptun_developer_ms", settings.Name(&t.Repository, repository), "Repository of these images."),
-			settings.New("TUNNEL_REGISTRY_SECRET", "", settings.Optional(settings.Name(&t.RegistrySecret, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with the credentials for registries. It is copied to each network, for nodes to pull with. Empty: none."),
+			settings.New("TUNNEL_REGISTRY_SECRET", "", settings.Optional(settings.Name(&t.RegistrySecret, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with the credentials to push the image and to read base images. It stays there. Empty: none."),
+			settings.New("TUNNEL_PULL_SECRET", "", settings.Optional(settings.Name(&t.PullSecret, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with which nodes pull the image. It is copied to each network, so its credentials must not push. Empty: none."),
 			settings.New("TUNNEL_REGISTRY_CA_FILE", "", settings.Optional(settings.Path(&t.RegistryCAFile)), "PEM file with the certificate authorities that the registry's certificate is verified with. Empty: those of the image."),
 			settings.New("TUNNEL_REGISTRY_INSECURE", "false", settings.Bool(&t.RegistryInsecure), "Whether the registry speaks HTTP."),
 			settings.New("TUNNEL_BASE_IMAGE", "mcr.microsoft.com/azurelinux/base/core:3.0", settings.Name(&t.BaseImage, notEmpty), "Base image of client proxies, unless baseImage names another one."),
@@ -140,6 +142,9 @@ func (t *Tunnel) warnings() []string {
 	}
 	if t.Image != "" && t.Registry != "" {
 		all = append(all, "TUNNEL_IMAGE and TUNNEL_REGISTRY are both set: TUNNEL_IMAGE is used, and no image is built. Unset one of them")
+	}
+	if t.PullSecret != "" && t.PullSecret == t.RegistrySecret {
+		all = append(all, "TUNNEL_PULL_SECRET and TUNNEL_REGISTRY_SECRET name the same Secret: who may read Secrets in a network can replace the image of all proxies. Give nodes credentials that only pull")
 	}
 	return all
 }

@@ -54,11 +54,11 @@ func TestInvalidTunnelSettings(t *testing.T) {
 }
 
 func TestTunnelWarnings(t *testing.T) {
-	cfg, err := loadTunnel(map[string]string{"TUNNEL_IMAGE": "a", "TUNNEL_REGISTRY": "b", "TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_REGISTRY_SECRET": "c", "TUNNEL_CERTIFICATE_LIFETIME": "5m"})
+	cfg, err := loadTunnel(map[string]string{"TUNNEL_IMAGE": "a", "TUNNEL_REGISTRY": "b", "TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_REGISTRY_SECRET": "c", "TUNNEL_PULL_SECRET": "c", "TUNNEL_CERTIFICATE_LIFETIME": "5m"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := cfg.warnings(); len(got) != 3 {
+	if got := cfg.warnings(); len(got) != 4 {
 		t.Errorf("%q", got)
 	}
 }

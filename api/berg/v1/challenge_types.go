@@ -640,11 +640,22 @@ type FlagFile struct {
 	Path string `json:"path"`
 
 	// Permission bits of the file as a number: write 0444 in YAML, 292 in JSON.
-	// Default: 0444 for content, 0111 for an executable.
+	// Default: 0444 for content, 0440 for content with a group, 0111 for an executable.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=511
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number"}
 	Mode *int32 `json:"mode,omitempty"`
+
+	// Number of the group that owns the file, 1 to 65535, as in /etc/group of the image; its
+	// user is root. The program of the container becomes a member, so that with mode 0440 the
+	// USER of the image can read the file, and after a change of the user only
+	// members of that group. For content alone. Default: the group root.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Group",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number"}
+	Group *int64 `json:"group,omitempty"`
 }

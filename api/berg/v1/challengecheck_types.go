@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Now",type=string,JSONPath=`.status.conditions[?(@.type=="Running")].reason`
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextRunAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.challengeRef.name`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Check",order=3,resources={{Challenge,v1,""},{ChallengeInstance,v1,""},{Namespace,v1,""},{Job,v1,""},{Secret,v1,""},{Pod,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type ChallengeCheck struct {
 	metav1.TypeMeta `json:",inline"`

@@ -14,11 +14,16 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=ci;instance,categories=all
 // +kubebuilder:printcolumn:name="Challenge",type=string,JSONPath=`.spec.challengeRef.name`
-// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.ownerId`
+// +kubebuilder:printcolumn:name="Owner",type=string,priority=1,JSONPath=`.spec.ownerId`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace`
+// +kubebuilder:printcolumn:name="Cause",type=string,JSONPath=`.status.cause`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.services[0].url`
+// +kubebuilder:printcolumn:name="Namespace",type=string,priority=1,JSONPath=`.status.namespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
+// +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.status.expiresAt`
+// +kubebuilder:selectablefield:JSONPath=`.spec.ownerId`
+// +kubebuilder:selectablefield:JSONPath=`.spec.challengeRef.name`
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance",order=2,resources={{Namespace,v1,""},{Deployment,v1,""},{Service,v1,""},{ConfigMap,v1,""},{Secret,v1,""},{Pod,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{TLSRoute,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type ChallengeInstance struct {
 	metav1.TypeMeta `json:",inline"`
@@ -398,8 +403,8 @@ type ServiceEndpoint struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Application Protocol"
 	AppProtocol string `json:"appProtocol,omitempty"`
 
-	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a
-	// publicHttpRoute unless the operator's CHALLENGE_HTTP_TLS is false. Default: false.
+	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a publicHttpRoute
+	// unless the operator's CHALLENGE_HTTP_TLS is false, or auto at port 80. Default: false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="TLS"
 	TLS bool `json:"tls,omitempty"`
@@ -473,6 +478,7 @@ const (
 	ReasonAdmitted             = "Admitted"
 	ReasonCreating             = "Creating"
 	ReasonCreated              = "Created"
+	ReasonNotEnforced          = "NotEnforced"
 	ReasonNotNeeded            = "NotNeeded"
 	ReasonWaiting              = "Waiting"
 	ReasonNamespaceConflict    = "NamespaceConflict"

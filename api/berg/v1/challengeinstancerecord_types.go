@@ -20,6 +20,8 @@ import (
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.ownerId`,priority=1
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,priority=1
 // +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.spec.problem.message`,priority=1
+// +kubebuilder:selectablefield:JSONPath=`.spec.ownerId`
+// +kubebuilder:selectablefield:JSONPath=`.spec.challengeRef.name`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance Record",order=4,resources={{ChallengeInstance,v1,""},{Event,v1,""}}
 type ChallengeInstanceRecord struct {
 	metav1.TypeMeta `json:",inline"`

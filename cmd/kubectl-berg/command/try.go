@@ -164,7 +164,7 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 	}
 	switch len(found) {
 	case 0:
-		return nil, console.Errorf(console.ExitNotFound, "Challenge %s does not exist. List Challenges: kubectl get challenges -A", name)
+		return nil, console.Errorf(console.ExitNotFound, "Challenge %s does not exist. List Challenges: kubectl get challenges.berg.norelect.ch -A", name)
 	case 1:
 		return found[0], nil
 	default:

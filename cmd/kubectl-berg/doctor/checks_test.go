@@ -36,7 +36,7 @@ func healthySurvey() Survey {
 		},
 		Rights: []Right{{Allowed: true}}, Leader: "pod-1_x", Renewed: noon, LeaseTime: 15 * time.Second,
 		HTTPS: &TLS{NotAfter: noon.AddDate(0, 2, 0), Issuer: "R3"},
-		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}},
+		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}}, CiliumAgents: Present,
 	}
 	s.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}}
 	s.Deployment.Spec.Replicas = ptr.To[int32](2)
@@ -87,6 +87,10 @@ func TestAlternativeHealthySetups(t *testing.T) {
 		"the other label": func(s *Survey) {
 			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, bergv1.LabelComponent, bergv1.ComponentNamespace)
 		},
+		"verified when the operator started": func(s *Survey) {
+			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
+		},
+		"no agent of Cilium":   func(s *Survey) { s.CiliumAgents = Missing },
 		"images on every node": func(s *Survey) { setImagesReady(s, metav1.ConditionTrue, bergv1.ImagesPulled, "") },
 		"settings of a ConfigMap": func(s *Survey) {
 			s.Sources = map[string]string{"CHALLENGE_DOMAIN": "play.example.org"}
@@ -174,8 +178,10 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Untrusted = "unknown authority", true }, "certificate, HTTPS", Warning, "unknown authority"},
 		"no Cilium":          {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", Problem, "no instance starts"},
 		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", Problem, ""},
-		"not verified":       {func(s *Survey) { s.Pods = nil }, "isolation test", Warning, "has not been verified"},
+		"not verified":       {func(s *Survey) { s.Pods = nil; env(s, "ISOLATION_CHECK", "off") }, "isolation test", Warning, "has not been verified"},
+		"not verified yet":   {func(s *Survey) { s.Pods = nil }, "isolation test", Unknown, "has not finished"},
 		"verified long ago": {func(s *Survey) {
+			env(s, "ISOLATION_CHECK", "interval")
 			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
 		}, "isolation test", Warning, "24h00m ago"},
 		"an image": {func(s *Survey) {

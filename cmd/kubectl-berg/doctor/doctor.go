@@ -96,6 +96,8 @@ type Survey struct {
 	InstancePods []corev1.Pod
 	Quotas       []corev1.ResourceQuota
 	PullSecret   Presence
+	// CiliumAgents is the DaemonSet of Cilium's agents: Present if one of its pods is ready.
+	CiliumAgents Presence
 	// Fence is the binding of the admission policy that limits the operator's account.
 	Fence Presence
 	// Sources are the settings from envFrom, and Unread the objects of envFrom that could not be

@@ -91,7 +91,7 @@ func gateway(s Survey) []Result {
 	}
 	results := result("Gateway", OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
 	httpProtocol := gatewayv1.HTTPSProtocolType
-	if s.setting("CHALLENGE_HTTP_TLS") == "false" {
+	if tls := s.setting("CHALLENGE_HTTP_TLS"); tls == "false" || tls == "auto" && s.setting("CHALLENGE_HTTP_PORT") == "80" {
 		httpProtocol = gatewayv1.HTTPProtocolType
 	}
 	results = append(results, listener(s, "CHALLENGE_HTTP_LISTENER_NAME", "CHALLENGE_HTTP_PORT", http, httpProtocol)...)
@@ -119,7 +119,7 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 		domain := "*." + s.setting("CHALLENGE_DOMAIN")
 		switch {
 		case l.Protocol != protocol:
-			return result(check, level, fmt.Sprintf("its protocol is %s, but the settings need %s", l.Protocol, protocol), "Change the listener, or "+nameSetting+" and CHALLENGE_HTTP_TLS.")
+			return result(check, level, fmt.Sprintf("its protocol is %s, but the settings need %s", l.Protocol, protocol), "Change the listener, or "+nameSetting+", "+portSetting+" and CHALLENGE_HTTP_TLS.")
 		case l.Hostname != nil && !covers(string(*l.Hostname), s.setting("CHALLENGE_DOMAIN")):
 			return result(check, level, fmt.Sprintf("its hostname is %s, but instances have names in %s", *l.Hostname, domain), "Change the hostname of the listener, or CHALLENGE_DOMAIN.")
 		}

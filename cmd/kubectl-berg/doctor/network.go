@@ -86,8 +86,12 @@ func policy(s Survey) []Result {
 			"Install Cilium, or set NETWORK_POLICY=kubernetes if another plugin enforces policies.")
 	case kind == "kubernetes" && cilium:
 		return result("network policy", Warning, "NETWORK_POLICY=kubernetes on a cluster with Cilium", "Set NETWORK_POLICY=auto to use Cilium's policies, which isolate more: docs/berg/isolation.md.")
-	case kind == "auto" && cilium:
+	case kind == "auto" && cilium && s.CiliumAgents == Missing:
+		return result("network policy", OK, fmt.Sprintf("Cilium's and Kubernetes' own, chosen by NETWORK_POLICY=auto: no pod of the DaemonSet cilium in %s is ready", s.setting("CILIUM_NAMESPACE")), "")
+	case kind == "auto" && cilium && s.CiliumAgents == Present:
 		return result("network policy", OK, "Cilium's, chosen by NETWORK_POLICY=auto", "")
+	case kind == "auto" && cilium:
+		return result("network policy", OK, "Cilium's, chosen by NETWORK_POLICY=auto, and Kubernetes' own if no agent of Cilium is ready", "")
 	case kind == "auto":
 		return result("network policy", OK, "Kubernetes' own, chosen by NETWORK_POLICY=auto: the network plugin must enforce it", "")
 	default:
@@ -126,7 +130,7 @@ func isolation(s Survey) []Result {
 		return result("isolation test", Warning, "network policy enforcement has not been verified", set)
 	case newest.Status == corev1.ConditionFalse:
 		return result("isolation test", Problem, newest.Message, "docs/runbooks/BergIsolationNotEnforced.md")
-	case newest.Status == corev1.ConditionTrue && s.Now.Sub(newest.LastProbeTime.Time) > maxVerificationAge:
+	case newest.Status == corev1.ConditionTrue && s.setting("ISOLATION_CHECK") != "startup" && s.Now.Sub(newest.LastProbeTime.Time) > maxVerificationAge:
 		return result("isolation test", Warning, fmt.Sprintf("network policies were enforced when last tested, %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), set)
 	case newest.Status == corev1.ConditionTrue:
 		return result("isolation test", OK, fmt.Sprintf("network policies are enforced, tested %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), "")

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,7 +38,7 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	}
 	s.inParallel(ctx,
 		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes no context
-		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.fence,
+		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.ciliumAgents, s.fence,
 	)
 	if !o.Offline {
 		s.inParallel(ctx, s.names, s.connections)
@@ -164,6 +165,18 @@ func (s *surveyor) pullSecret(ctx context.Context) {
 	}
 	presence := s.presence(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), client.ObjectKey{Namespace: s.Deployment.Namespace, Name: name})
 	s.set(func() { s.PullSecret = presence })
+}
+
+// ciliumAgents checks what NETWORK_POLICY=auto goes by.
+func (s *surveyor) ciliumAgents(ctx context.Context) {
+	agents, presence := &appsv1.DaemonSet{}, Hidden
+	switch err := s.Get(ctx, client.ObjectKey{Namespace: s.setting("CILIUM_NAMESPACE"), Name: "cilium"}, agents); {
+	case err == nil && agents.Status.NumberReady > 0:
+		presence = Present
+	case err == nil || apierrors.IsNotFound(err):
+		presence = Missing
+	}
+	s.set(func() { s.CiliumAgents = presence })
 }
 
 // fence checks whether the API server limits the operator's account by config/fence.

@@ -47,7 +47,7 @@ func Words(name string) []string {
 var explanations = map[string]explanation{
 	bergv1.ReasonChallengeMissing: {
 		sentence: "The Challenge does not exist.",
-		do:       "Create the Challenge {CHALLENGE}, or fix spec.challengeRef. The instance starts when the Challenge exists. List Challenges: kubectl get challenges -A",
+		do:       "Create the Challenge {CHALLENGE}, or fix spec.challengeRef. The instance starts when the Challenge exists. List Challenges: kubectl get challenges.berg.norelect.ch -A",
 	},
 	bergv1.ReasonReferenceNotAllowed: {
 		sentence: "The operator's setting CHALLENGE_REF_POLICY does not allow this namespace to use Challenges of the other namespace.",
@@ -59,11 +59,11 @@ var explanations = map[string]explanation{
 	},
 	bergv1.ReasonNothingToRun: {
 		sentence: "The Challenge has no containers.",
-		do:       "Add spec.containers: kubectl edit challenge {CHALLENGE}; its instances then start.",
+		do:       "Add spec.containers: kubectl edit challenges.berg.norelect.ch {CHALLENGE}; its instances then start.",
 	},
 	bergv1.ReasonInvalidChallenge: {
 		sentence: "The Challenge is invalid.",
-		do:       "Fix the fields that the message names: kubectl edit challenge {CHALLENGE}; its instances then start.",
+		do:       "Fix the fields that the message names: kubectl edit challenges.berg.norelect.ch {CHALLENGE}; its instances then start.",
 	},
 	bergv1.ReasonFlagMissing: {
 		sentence: "The Challenge needs a flag for each instance, but the instance has none.",

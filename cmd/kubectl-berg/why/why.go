@@ -187,7 +187,7 @@ func outdated(v View, f *Finding) bool {
 			return f.set(Waiting, "A rollout was requested. The operator has not started it yet.", waitSeconds)
 		}
 		return f.set(Problem, "A rollout was requested, but the Challenge in its present form cannot run.",
-			fmt.Sprintf("Fix what the message names: kubectl edit challenge %s", i.Spec.ChallengeRef.Name))
+			fmt.Sprintf("Fix what the message names: kubectl edit challenges.berg.norelect.ch %s", i.Spec.ChallengeRef.Name))
 	}
 	if c.Reason == bergv1.ReasonChallengeMissing {
 		return f.set(OK, fmt.Sprintf("No problem found: %s is %s. Its Challenge was deleted; the instance runs until it expires.", i.Name, i.Status.Phase), "")

@@ -204,7 +204,7 @@ func TestCommandsAreFilledIn(t *testing.T) {
 		bergv1.ReasonFlagMissing:       `Set it once: kubectl patch ci alice -n berg --type merge -p '{"spec":{"flag":"flag{...}"}}'`,
 		bergv1.ReasonOwnerBusy:         "Wait for the end of the instance that the message names, or end it: kubectl berg end OTHER -n berg",
 		bergv1.ReasonNamespaceConflict: "If the namespace is not needed, delete it: kubectl delete namespace challenge-o",
-		bergv1.ReasonNothingToRun:      "Add spec.containers: kubectl edit challenge guestbook; its instances then start.",
+		bergv1.ReasonNothingToRun:      "Add spec.containers: kubectl edit challenges.berg.norelect.ch guestbook; its instances then start.",
 		bergv1.ReasonObjectConflict:    "Delete the object that the message names from the namespace challenge-o, or restore its ownership label: berg.norelect.ch/instance-uid=uid-1",
 	} {
 		f := Explain(view(withUID, sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, reason, "")))

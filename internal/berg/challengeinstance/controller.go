@@ -10,8 +10,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -23,10 +25,11 @@ import (
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get,namespace=system
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,resourceNames=cilium,verbs=list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;tlsroutes,verbs=get;list;watch;create;update;delete
@@ -53,7 +56,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	now := r.Clock.Now()
 	switch {
 	case instance.DeletionTimestamp != nil:
-		return 0, r.finalize(ctx, instance, now)
+		return r.finalize(ctx, instance, now)
 	case instance.Status.InstanceID == "":
 		return 0, nil // the admitter starts it
 	case status.DueTermination(instance, r.Config.Challenge, now) != "":
@@ -89,10 +92,17 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		}
 		if out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace); out.Problem == nil {
 			out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
+			if err := outcome.WrapNotFound(r.stopUnconfined(ctx, out.Observed, out.Problem)); err != nil {
+				return 0, err
+			}
 		}
 	}
 	if out.Problem != nil && out.Problem.Class == outcome.Stale {
 		return 0, outcome.ErrConflict
+	}
+	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
+	if err != nil {
+		return 0, err
 	}
 	var retried error
 	if out.Problem == nil {
@@ -114,7 +124,16 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if retried != nil {
 		err = reconcile.Join(retried, err)
 	}
-	return status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now)), err
+	deadline := status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now))
+	return status.Sooner(deadline, stopping.Again), err
+}
+
+// stopWithNamespace stops the pods of an instance whose namespace another client deletes.
+func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, now time.Time) (stop.Remaining, error) {
+	if o.Namespace == nil || o.Namespace.DeletionTimestamp == nil || !manifests.NamespaceOwner(o.Instance).Owns(o.Namespace) {
+		return stop.Remaining{}, nil
+	}
+	return stop.Pods(ctx, r.Client, o.Namespace.Name, now)
 }
 
 // forget drops what is remembered of an instance that no longer exists.

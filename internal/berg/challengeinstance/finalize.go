@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -24,44 +25,49 @@ import (
 
 // finalize carries out the deletion of an instance in any state. It needs neither the
 // Challenge nor any optional API, since all objects of an instance are in its namespace. It is
-// done when the namespace is gone. Only events lead to the next step.
-func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
+// done when the namespace is gone. Events lead to the next step; it returns when to look again
+// at pods that do not end, zero for never.
+func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (again time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) || r.finalizers.Done(instance) {
-		return nil
+		return 0, nil
 	}
 	before := instance.DeepCopy()
 	ns, err := r.ownNamespace(ctx, instance)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	mayGo := r.keepRecord(ctx, instance, ns)
 	if ns != nil {
 		refused := ""
 		if ns.DeletionTimestamp == nil && !mayGo {
-			return errRecordPending
+			return 0, errRecordPending
 		}
 		if ns.DeletionTimestamp == nil {
 			if err = apply.Delete(ctx, r.Client, ns); apierrors.IsConflict(err) {
-				return err // it changed: the next reconciliation sees how
+				return 0, err // it changed: the next reconciliation sees how
 			}
 			if err != nil {
 				err = redact.Error(err, instance.Spec.Flag)
 				refused = err.Error()
 			}
 		}
-		status.ComputeTerminating(instance, ns, refused, now)
-		return reconcile.Join(err, r.patchTerminating(ctx, before, instance, now)) // events of the namespace trigger the next
+		var pods stop.Remaining
+		if err == nil {
+			pods, err = stop.Pods(ctx, r.Client, ns.Name, now)
+		}
+		status.ComputeTerminating(instance, ns, refused, pods, now)
+		return pods.Again, reconcile.Join(err, r.patchTerminating(ctx, before, instance, now)) // events of the namespace trigger the next
 	}
 
 	if err := r.sweep(ctx, instance); err != nil {
-		return err
+		return 0, err
 	}
 	status.ComputeTerminated(instance, now)
 	// A rejected status does not keep an instance whose namespace is gone.
 	if err := r.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
-		return err
+		return 0, err
 	}
-	return r.finalizers.Remove(ctx, r.Client, instance, bergv1.Finalizer)
+	return 0, r.finalizers.Remove(ctx, r.Client, instance, bergv1.Finalizer)
 }
 
 // patchTerminating writes the status of an instance that is being deleted, and reports what

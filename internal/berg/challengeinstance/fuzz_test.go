@@ -121,7 +121,7 @@ func planFuzzed(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, s
 			t.Fatal(err)
 		}
 		instance.Status.InstanceID = "01920000-0000-7000-8000-000000000001"
-		o.Policies = cfg.Challenge.NetworkPolicy.On(true)
+		o.Policies = cfg.Challenge.NetworkPolicy.On(true, true)
 		problem = checkPlan(t, (&Reconciler{Config: cfg}).inputs(o))
 	}
 	if problem != nil {

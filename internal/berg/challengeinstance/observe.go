@@ -28,7 +28,7 @@ const (
 )
 
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Observed, error) {
-	o := status.Observed{Policies: r.policies(ctx)}
+	o := status.Observed{Policies: r.policies(ctx), Enforced: r.Isolation.Enforced()}
 	var err error
 	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
 		return o, err
@@ -99,7 +99,7 @@ func (r *Reconciler) observeOutcome(ctx context.Context, o *status.Observed) err
 	return err
 }
 
-// observePods lists the pods of the instance. The operator never writes pods, so
+// observePods lists the pods of the instance. The operator deletes pods only with their namespace, so
 // there is no write of its own to wait for; and the cache may still show those of the
 // instance before, in a namespace of the same name.
 func (r *Reconciler) observePods(ctx context.Context, c status.Candidate) ([]corev1.Pod, error) {

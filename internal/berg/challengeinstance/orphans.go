@@ -25,6 +25,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -178,6 +179,9 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	}
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
+	}
+	if _, err := stop.Pods(ctx, o.client, live.Name, o.clock.Now()); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("deleted the namespace of an instance that no longer exists", "orphan", ns.Name, "uid", instance)
 	return nil

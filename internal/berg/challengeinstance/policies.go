@@ -4,17 +4,22 @@ import (
 	"context"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
@@ -22,15 +27,33 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
+// CiliumAgents is the DaemonSet of Cilium's agents, as Cilium's chart and its command line name it.
+const CiliumAgents = "cilium"
+
 // Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they
-// depend on what the API server serves, which may change.
-func Policies(setting config.NetworkPolicy, presence *optional.Presence) config.NetworkPolicy {
-	return setting.On(presence.Check(ciliumv2.SchemeGroupVersion.WithKind(ciliumv2.CNPKindDefinition)) == nil)
+// depend on what the API server serves and on the agents of Cilium, both of which may change.
+func Policies(ctx context.Context, reader client.Reader, cfg config.Challenge, presence *optional.Presence) config.NetworkPolicy {
+	if cfg.NetworkPolicy != config.NetworkPolicyAuto {
+		return cfg.NetworkPolicy
+	}
+	served := presence.Check(ciliumv2.SchemeGroupVersion.WithKind(ciliumv2.CNPKindDefinition)) == nil
+	agents := &appsv1.DaemonSet{}
+	// Without an answer of the cache, which only shuts down, the policies of both kinds are safe.
+	err := reader.Get(ctx, client.ObjectKey{Namespace: cfg.CiliumNamespace, Name: CiliumAgents}, agents, client.DisableReadYourWritesConsistency)
+	return cfg.NetworkPolicy.On(served, err == nil && agentReady(agents))
+}
+
+// agentReady reports whether an agent of Cilium is ready on at least one node.
+func agentReady(o client.Object) bool { return o.(*appsv1.DaemonSet).Status.NumberReady > 0 }
+
+// agentsChanged passes what changes the result of agentReady.
+var agentsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return agentReady(e.ObjectOld) != agentReady(e.ObjectNew) },
 }
 
 // policies also reports changes in the log and in the metrics.
 func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
-	now := Policies(r.Config.Challenge.NetworkPolicy, r.Presence)
+	now := Policies(ctx, r.Client, r.Config.Challenge, r.Presence)
 	if policiesInUse.set(now) {
 		log.FromContext(ctx).Info("instances are now isolated by network policies of this kind",
 			"kind", now, "NETWORK_POLICY", r.Config.Challenge.NetworkPolicy)
@@ -45,9 +68,14 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Own
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
 		return nil // the other kind has no cache
 	}
-	var others client.ObjectList = &ciliumv2.CiliumNetworkPolicyList{}
-	if in.Config.NetworkPolicy.Cilium() {
+	var others client.ObjectList
+	switch in.Config.NetworkPolicy {
+	case config.NetworkPolicyBoth:
+		return nil
+	case config.NetworkPolicyCilium:
 		others = &networkingv1.NetworkPolicyList{}
+	default:
+		others = &ciliumv2.CiliumNetworkPolicyList{}
 	}
 	return apply.Prune(ctx, r.Writer, owner, others, in.Namespace(), func(types.NamespacedName) bool { return false })
 }
@@ -63,6 +91,25 @@ func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 		out = append(out, apply.All(f.CiliumNetworkPolicies))
 	}
 	return out
+}
+
+// stopUnconfined stops the pods of an instance whose network policies cannot be put in place. They start again when
+// the policies are there.
+func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *outcome.Problem) error {
+	if !status.Unconfined(p) {
+		return nil
+	}
+	for name, d := range o.Deployments {
+		if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+			continue
+		}
+		key := client.ObjectKey{Namespace: d.Namespace, Name: name}
+		if err := apply.ScaleToZero(ctx, r.Writer, manifests.OwnerOf(o.Instance), key); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("stopped the pods of a container: the network policies of its instance cannot be put in place", "container", name)
+	}
+	return nil
 }
 
 // formerPolicies are the network policies of a kind that is no longer wanted. A watch of that

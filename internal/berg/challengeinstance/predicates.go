@@ -47,6 +47,11 @@ func (r *Reconciler) requests(ctx context.Context, index, value string, which fu
 	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
 }
 
+// allBuilt maps every object to all instances that were started.
+func (r *Reconciler) allBuilt(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listInstances(), isBuilt)
+}
+
 // ofNamespace maps a namespace, or an object in one, to those instances of its owner that a
 // filter selects.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
@@ -82,6 +87,12 @@ var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return status.ViewOf(e.ObjectOld.(*corev1.Pod)) != status.ViewOf(e.ObjectNew.(*corev1.Pod))
 	},
+}
+
+// newObject passes objects that are created.
+var newObject = predicate.Funcs{
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
 // failureChanged passes what an event says, and not how often.

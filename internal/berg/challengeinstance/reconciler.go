@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -39,6 +40,8 @@ type Reconciler struct {
 	// API server past it, to find out whether a kind is there by now.
 	Presence *optional.Presence
 	Direct   client.Reader
+	// Isolation is whether the cluster enforces network policies.
+	Isolation *isolation.Latest
 	// Recorder keeps something of instances that end. Nil: nothing is.
 	Recorder Recorder
 

@@ -25,6 +25,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
@@ -77,6 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isEnding)), builder.WithPredicates(newObject)).
 		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureChanged)).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, refusalChanged))).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
@@ -88,6 +90,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			r.enqueue = queue.Add
 			return nil
 		})).
+		WatchesRawSource(r.Isolation.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
@@ -100,6 +103,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if r.Config.Challenge.NetworkPolicy.Kubernetes() {
 		controllers = controllers.Watches(&networkingv1.NetworkPolicy{}, owner, changed)
 		kept = append(kept, &networkingv1.NetworkPolicy{})
+	}
+	if r.Config.Challenge.NetworkPolicy == config.NetworkPolicyAuto {
+		controllers = controllers.Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.allBuilt), builder.WithPredicates(agentsChanged))
+		kept = append(kept, &appsv1.DaemonSet{})
 	}
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 

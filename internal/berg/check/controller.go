@@ -39,7 +39,7 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	Config config.Berg
 	// Policies returns the kinds of policy that instances are given now.
-	Policies func() config.NetworkPolicy
+	Policies func(context.Context) config.NetworkPolicy
 	// Namespace is that of the operator, where the pull secret is.
 	Namespace string
 
@@ -82,13 +82,13 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	switch {
 	case c.DeletionTimestamp != nil:
 		r.builds.forget(c)
-		return 0, r.finalize(ctx, o)
+		return r.finalize(ctx, o, now)
 	case c.Status.Run == nil:
 		return r.idle(ctx, o, now)
 	case c.Status.Run.FinishedAt == nil:
 		return r.run(ctx, o, now)
 	default:
-		return 0, r.cleanUp(ctx, o, now)
+		return r.cleanUp(ctx, o, now)
 	}
 }
 
@@ -189,7 +189,7 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 	}
 	r.report(before, o.Check, v)
 	if o.Check.Status.Run.FinishedAt != nil {
-		return 0, r.cleanUp(ctx, o, now)
+		return r.cleanUp(ctx, o, now)
 	}
 	return v.Left, r.withoutFlag(failure, o)
 }
@@ -203,7 +203,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 		return nil // its event comes
 	}
 	in := Inputs{Check: o.Check, Challenge: o.Challenge, Instance: o.Instance, Way: wayTo(o.Instance, o.Challenge), Config: r.Config}
-	in.Config.Challenge.NetworkPolicy = r.Policies()
+	in.Config.Challenge.NetworkPolicy = r.Policies(ctx)
 	if err := r.applyNamespace(ctx, o); err != nil {
 		return err
 	}
@@ -304,18 +304,18 @@ func refused(err error) bool {
 }
 
 // cleanUp deletes the objects of a check, and makes the ChallengeCheck idle when all of them are gone.
-func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) error {
-	gone, err := r.end(ctx, o)
+func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) (again time.Duration, err error) {
+	gone, again, err := r.end(ctx, o, now)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	before := o.Check.DeepCopy()
 	if !gone {
 		computeEnding(o, now)
-		return r.patchStatus(ctx, before, o.Check)
+		return again, r.patchStatus(ctx, before, o.Check)
 	}
 	if err := r.release(ctx, o.Check); err != nil {
-		return err
+		return 0, err
 	}
 	before = o.Check.DeepCopy()
 	o.Check.Status.Run, o.Check.Status.NamespaceUID, o.Check.Status.NamespaceProof = nil, "", ""
@@ -324,7 +324,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) err
 		reason, message = bergv1.CheckReasonWaitingForTurn, "A check is due"
 	}
 	computeIdle(o, reason, message, now)
-	return r.patchStatus(ctx, before, o.Check)
+	return 0, r.patchStatus(ctx, before, o.Check)
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

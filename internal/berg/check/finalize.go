@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,30 +12,32 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // finalize takes away what belongs to a ChallengeCheck that is being deleted, and lets it go.
-func (r *Reconciler) finalize(ctx context.Context, o Observed) error {
+func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (again time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(o.Check, bergv1.CheckFinalizer) || r.finalizers.Done(o.Check) {
-		return nil // no check was being made
+		return 0, nil // no check was being made
 	}
 	if o.Check.Status.Run == nil { // or its status was not written yet
 		if err := r.observeRun(ctx, &o); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	gone, err := r.end(ctx, o)
+	gone, again, err := r.end(ctx, o, now)
 	if !gone || err != nil {
-		return err // the events of what goes wake us
+		return again, err // the events of what goes wake us
 	}
-	return r.finalizers.Remove(ctx, r.Client, o.Check, bergv1.CheckFinalizer)
+	return 0, r.finalizers.Remove(ctx, r.Client, o.Check, bergv1.CheckFinalizer)
 }
 
-// end asks for the deletion of what belongs to a check, and reports whether all of it is gone.
-func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error) {
+// end asks for the deletion of what belongs to a check, and reports whether all of it is gone. If not, it
+// returns when to look again at pods that do not end, zero for never.
+func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone bool, again time.Duration, err error) {
 	var errs []error
 	if i := o.Instance; i != nil && i.DeletionTimestamp == nil {
 		errs = append(errs, apply.Delete(ctx, r.Client, i))
@@ -43,10 +46,14 @@ func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error)
 		errs = append(errs, apply.Delete(ctx, r.Client, ns))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return false, err
+		return false, 0, err
 	}
-	if o.Instance != nil || o.Namespace != nil {
-		return false, nil
+	if o.Namespace != nil {
+		pods, err := stop.Pods(ctx, r.Client, o.Namespace.Name, now)
+		return false, pods.Again, err
+	}
+	if o.Instance != nil {
+		return false, 0, nil
 	}
 	// The cache may not show yet what another process wrote before it was killed.
 	for left, owner := range map[client.Object]ownership.Owner{
@@ -55,13 +62,13 @@ func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error)
 	} {
 		exists, err := apply.Find(ctx, r.Writer, left)
 		if err != nil {
-			return false, err
+			return false, 0, err
 		}
 		if exists && owner.Owns(left) {
-			return false, outcome.ErrConflict
+			return false, 0, outcome.ErrConflict
 		}
 	}
-	return true, nil
+	return true, 0, nil
 }
 
 // release takes the finalizer off a live ChallengeCheck of which no check is being made: it

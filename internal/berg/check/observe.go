@@ -86,7 +86,7 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	}
 	o.Job = j
 	var pods corev1.PodList
-	// The operator never writes pods: there is no write of its own to wait for.
+	// The operator deletes pods of a check only when it is over: there is no write of its own to wait for.
 	err = r.Client.List(ctx, &pods, client.InNamespace(namespaceName(o.Check)), client.DisableReadYourWritesConsistency)
 	o.Pods = pods.Items
 	return err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,10 @@ const (
 	farewell = 5 * time.Second
 )
 
+// operatorRole is the ClusterRole of this family, unless OLM has installed the operator.
+const operatorRole = "berg-operator-berg"
+
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-berg,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=system
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,namespace=system
 
@@ -55,13 +60,15 @@ type Checker struct {
 	Clock  clock.PassiveClock
 	Config config.Berg
 	// Policies returns the kinds of policy that instances are given now.
-	Policies func() config.NetworkPolicy
+	Policies func(context.Context) config.NetworkPolicy
 	// Pod is the operator's own pod.
 	Pod client.ObjectKey
 	// Address is where the operator can be connected to: what it listens at, such as :8443.
 	Address string
 	// Program is the path of the operator's program in its image.
 	Program string
+	// Latest gets the results.
+	Latest *Latest
 	// Settle is how long a plugin may take to enforce a policy.
 	Settle time.Duration
 }
@@ -98,6 +105,7 @@ func (c *Checker) checkOnce(ctx context.Context) {
 		return
 	}
 	measure(result)
+	c.Latest.set(result.Status)
 	logger := log.FromContext(ctx).WithName("isolation")
 	logger.Info("checked whether network policies are enforced", "verified", result.Status, "reason", result.Reason, "message", result.Message)
 	if pod == nil {
@@ -124,17 +132,33 @@ func (c *Checker) survey(ctx context.Context) (*corev1.Pod, objects, error) {
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, ns); err != nil {
 		return pod, objects{}, fmt.Errorf("find the operator's own namespace: %w", err)
 	}
+	installation, err := c.installation(ctx, ns)
+	if err != nil {
+		return pod, objects{}, fmt.Errorf("find the operator's own role: %w", err)
+	}
 	_, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
 		return pod, objects{}, fmt.Errorf("the operator serves nothing to connect to: %w", err)
 	}
 	return pod, objects{
-		Operator: ns.UID,
-		Image:    pod.Spec.Containers[0].Image,
-		Program:  c.Program,
-		Node:     pod.Spec.NodeName,
-		Target:   net.JoinHostPort(pod.Status.PodIP, port),
+		Operator: ns.UID, Installation: installation,
+		Image:   pod.Spec.Containers[0].Image,
+		Program: c.Program,
+		Node:    pod.Spec.NodeName,
+		Target:  net.JoinHostPort(pod.Status.PodIP, port),
 	}, nil
+}
+
+// installation returns what goes when the operator is removed: the role of an installation from a file or by Helm, which keeps the
+// namespace, and the namespace otherwise.
+func (c *Checker) installation(ctx context.Context, ns *corev1.Namespace) (metav1.OwnerReference, error) {
+	role := &metav1.PartialObjectMetadata{}
+	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+	err := c.Client.Get(ctx, client.ObjectKey{Name: operatorRole}, role)
+	if apierrors.IsNotFound(err) {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}, nil
+	}
+	return metav1.OwnerReference{APIVersion: role.APIVersion, Kind: role.Kind, Name: role.Name, UID: role.UID}, err
 }
 
 // check asks three times. The last answer proves that it was the policy that
@@ -153,7 +177,7 @@ func (c *Checker) check(ctx context.Context, s objects) Result {
 	}
 
 	cfg := c.Config
-	cfg.Challenge.NetworkPolicy = c.Policies()
+	cfg.Challenge.NetworkPolicy = c.Policies(ctx)
 	wanted := policies(s, cfg)
 	for _, policy := range wanted {
 		if err := c.Client.Create(ctx, policy); meta.IsNoMatchError(err) {

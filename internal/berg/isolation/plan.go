@@ -22,10 +22,12 @@ const (
 	probeName = "probe"
 )
 
-// site is what a check depends on.
+// objects is what a check depends on.
 type objects struct {
 	// Operator is the UID of the operator's namespace.
 	Operator types.UID
+	// Installation is an object that goes when the operator is removed.
+	Installation metav1.OwnerReference
 	// Image and Program are those of the operator.
 	Image, Program string
 	// Node that has the image already.
@@ -62,6 +64,8 @@ func namespace(s objects) *corev1.Namespace {
 		},
 	}}
 	s.owner().SetOn(ns)
+	// If the operator is removed before it has deleted the namespace, Kubernetes does.
+	ns.OwnerReferences = []metav1.OwnerReference{s.Installation}
 	return ns
 }
 

@@ -22,7 +22,7 @@ const (
 	ReasonInconclusive = "CheckInconclusive"
 )
 
-// Verdict is what a check found.
+// Latest is what a check found.
 type Result struct {
 	Status  metav1.ConditionStatus
 	Reason  string

@@ -358,6 +358,7 @@ func validateFlag(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 		set++
 		errs = append(errs, validateFile(at.Child("executable"), *f.Executable)...)
 	}
+	errs = append(errs, validateGroup(at, f)...)
 	if set != 1 {
 		errs = append(errs, field.Required(at, "set exactly one of env, content and executable"))
 	}
@@ -390,5 +391,27 @@ func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, problem))
 		}
 	}
+	if f.Group != nil && (*f.Group < 1 || *f.Group > maxGroup) {
+		errs = append(errs, field.Invalid(at.Child("group"), *f.Group, fmt.Sprintf("must be between 1 and %d", maxGroup)))
+	}
 	return errs
+}
+
+// maxGroup is the largest group that every node knows, also with user namespaces.
+const maxGroup = 65535
+
+// groupReads are the permission bits that Kubernetes sets for a file with a group.
+const groupReads = 0o440
+
+// validateGroup refuses what Kubernetes cannot do: it lets root and the group read every file that has a group.
+func validateGroup(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
+	if f.Executable != nil && f.Executable.Group != nil {
+		return field.ErrorList{field.Forbidden(at.Child("executable", "group"),
+			"the group could read the program, and the flag in it: use content, or a mode such as 0111 without a group")}
+	}
+	if c := f.Content; c != nil && c.Group != nil && c.Mode != nil && *c.Mode&groupReads != groupReads {
+		return field.ErrorList{field.Invalid(at.Child("content", "mode"), *c.Mode,
+			"must contain 0440 together with group: Kubernetes lets root and the group read the file")}
+	}
+	return nil
 }

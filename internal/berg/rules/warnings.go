@@ -111,6 +111,9 @@ func (w *warnings) flagFile(at *field.Path, f *bergv1.FlagFile) {
 	if f.Mode != nil && *f.Mode&0o555 == 0 {
 		w.add(at.Child("mode"), "%#o lets no user read or execute the file", *f.Mode)
 	}
+	if f.Mode != nil && f.Group == nil && *f.Mode&0o444 == 0o440 {
+		w.add(at.Child("mode"), "%#o lets root alone read the file, whose user and group are root: set group to that of the program", *f.Mode)
+	}
 }
 
 // probe compares a probe with the ports of its container. A probe may use a port that is not listed, but rarely does.

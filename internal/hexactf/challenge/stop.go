@@ -5,7 +5,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -52,7 +51,7 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 			}
 		}
 		if d.DeletionTimestamp == nil && ptr.Deref(d.Spec.Replicas, 1) != 0 {
-			if err := r.scaleToZero(ctx, c, key); err != nil {
+			if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, ownerOf(c), key)); err != nil {
 				return false, err
 			}
 			stopped = false
@@ -72,22 +71,6 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 		}
 	}
 	return err == nil, err
-}
-
-// scaleToZero reads a Deployment from the API server: the cache has only a part of it.
-func (r *Reconciler) scaleToZero(ctx context.Context, c *hexactfv1.Challenge, key client.ObjectKey) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		d := &appsv1.Deployment{}
-		if err := r.Writer.Live.Get(ctx, key, d); err != nil {
-			return apply.IgnoreAbsent(err)
-		}
-		if !ownerOf(c).Owns(d) || d.DeletionTimestamp != nil {
-			return nil
-		}
-		d.Spec.Replicas = ptr.To[int32](0)
-		return apply.IgnoreAbsent(r.Client.Update(ctx, d, client.FieldOwner(r.Writer.Manager)))
-	})
-	return outcome.WrapNotFound(err)
 }
 
 // isOver reports whether no container of a pod runs or ever will.

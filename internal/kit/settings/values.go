@@ -73,12 +73,11 @@ func OneOf[T ~string](to *T, allowed ...T) Value {
 }
 
 // SomeOf is a list of at least one of the allowed texts, separated by commas. An empty text
-// stands for all of them.
+// makes the list nil: the user of the setting decides.
 func SomeOf(to *[]string, allowed ...string) Value {
 	return Func(func(text string) error {
 		*to = nil
 		if text == "" {
-			*to = slices.Clone(allowed)
 			return nil
 		}
 		for part := range Parts(text) {

@@ -22,8 +22,8 @@ import (
 )
 
 var _ = Describe("While an instance starts and ends", Label("network", "ending", "attack"), Serial, func() {
-	It("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext) {
-		defaultDeny(ctx)
+	DescribeTable("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext, installed func(context.Context)) {
+		installed(ctx)
 		stage := journey.NewStage(ctx)
 		counter := stage.Outsider(ctx, "counter", corev1.EnvVar{Name: "TOOLBOX_COUNT", Value: ":9002"})
 		address := counter.Status.PodIP + ":9002"
@@ -55,7 +55,10 @@ var _ = Describe("While an instance starts and ends", Label("network", "ending",
 		story.ExpectEnd(ctx)
 		const kubeletOwes = 5 * time.Second // it kills after two seconds
 		Consistently(clients).WithTimeout(kubeletOwes).WithPolling(500 * time.Millisecond).ShouldNot(ContainSubstring(dialler))
-	}, SpecTimeout(deployed.SpecLimit))
+	},
+		Entry("by the policies of the instance alone", func(context.Context) {}, SpecTimeout(deployed.SpecLimit)),
+		Entry("with the default policy for the cluster", defaultDeny, SpecTimeout(deployed.SpecLimit)),
+	)
 })
 
 // defaultDeny applies deploy/default-deny-cilium.yaml until the spec ends.

@@ -28,8 +28,8 @@ var _ = Describe("The check of isolation", Label("isolation", "attack"), Serial,
 		if runsCilium(ctx) {
 			status, reason, sample = corev1.ConditionTrue, isolation.ReasonEnforced, "berg_isolation_verified 1"
 		}
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "ISOLATION_CHECK", "off") }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "ISOLATION_CHECK", "startup")
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "ISOLATION_CHECK", "startup") }, NodeTimeout(2*deployed.StartLimit))
+		deployed.SetVariable(ctx, "ISOLATION_CHECK", "interval")
 
 		var leader *corev1.Pod
 		var found *corev1.PodCondition

@@ -26,6 +26,9 @@ import (
 	"github.com/bergctf/berg-operator/test/samples/images/solve"
 )
 
+// webImage is an image with a USER, and the programs of the toolbox.
+var webImage = strings.Replace(deployed.ToolboxImage, "/toolbox:", "/web:", 1)
+
 // otherUser is some user of a container who is not root.
 const otherUser = "1000"
 
@@ -76,7 +79,7 @@ var _ = Describe("A web challenge", func() {
 
 		Expect(running.Status.Services).To(ConsistOf(bergv1.ServiceEndpoint{
 			Name: "web", Hostname: host, Port: settingNumber("CHALLENGE_HTTP_PORT"),
-			Protocol: "TCP", AppProtocol: "http", TLS: setting("CHALLENGE_HTTP_TLS") == "true", URL: webAddress(host),
+			Protocol: "TCP", AppProtocol: "http", TLS: usesHTTPS(), URL: webAddress(host),
 		}))
 
 		By("announcing itself in events")
@@ -131,6 +134,27 @@ var _ = Describe("A pwn challenge", func() {
 			return deployed.ErrorIf(flag != reported.Flag, "the kiosk sold another flag than this instance's")
 		})
 	}, SpecTimeout(deployed.SpecLimit))
+
+	It("shows its flag to the members of a group alone", func(ctx SpecContext) {
+		const file, group = "/home/ctf/flag.txt", 2000
+		stage := journey.NewStage(ctx)
+		flag := &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: file, Group: ptr.To[int64](group)}}
+		box, site := journey.Toolbox("box"), journey.Toolbox("site")
+		box.DynamicFlag, site.DynamicFlag = flag, flag
+		site.Image, site.Environment = webImage, nil // which has a USER of its own
+		stage.Challenge(ctx, "group", box, site)
+		reported := stage.Start(ctx, stage.Instance("group"))
+		namespace := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+
+		Expect(world.Run(ctx, namespace, "box", "ls", file)).To(HavePrefix("- 0440 0:2000 "))
+		Expect(world.Run(ctx, namespace, "site", "id")).To(HavePrefix("uid=65532 "), "the container was to run as another user than root")
+		Expect(world.Run(ctx, namespace, "site", "cat", file)).To(Equal(reported.Flag + "\n"))
+
+		By("refusing a user who is no member")
+		out, err := world.Exec(ctx, namespace, "box", "", "run", "-user", otherUser, "/usr/bin/cat", file)
+		Expect(err).To(MatchError(ContainSubstring("permission denied")))
+		Expect(out.Stdout).To(BeEmpty())
+	})
 
 	It("prints its flag when the program runs, and shows it to no player who reads the file", func(ctx SpecContext) {
 		const program = "/opt/get_flag"
@@ -268,11 +292,19 @@ func endpoint(instance *bergv1.ChallengeInstance, name string) bergv1.ServiceEnd
 	return instance.Status.Services[i]
 }
 
+// usesHTTPS reports whether players use HTTPS at the Gateway's listener for HTTPRoutes.
+func usesHTTPS() bool {
+	if tls := setting("CHALLENGE_HTTP_TLS"); tls != "auto" {
+		return tls == "true"
+	}
+	return setting("CHALLENGE_HTTP_PORT") != "80"
+}
+
 // webAddress is where a browser goes, as the settings have it.
 func webAddress(host string) string {
 	GinkgoHelper()
 	scheme, own := "https", "443"
-	if setting("CHALLENGE_HTTP_TLS") == "false" {
+	if !usesHTTPS() {
 		scheme, own = "http", "80"
 	}
 	if port := setting("CHALLENGE_HTTP_PORT"); port != own {

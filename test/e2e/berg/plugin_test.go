@@ -144,7 +144,7 @@ var _ = Describe("kubectl berg at a Gateway", Label("network"), Serial, Ordered,
 			"Gateway":        setting("GATEWAY_NAMESPACE") + "/" + setting("GATEWAY_NAME") + " works at " + world.NodeAddress,
 			"listener http":  "HTTPS on port " + setting("CHALLENGE_HTTP_PORT") + " for *." + setting("CHALLENGE_DOMAIN"),
 			"listener tls":   "TLS on port " + setting("CHALLENGE_TLS_PORT") + " for *." + setting("CHALLENGE_DOMAIN"),
-			"network policy": "Cilium's, chosen by NETWORK_POLICY=auto",
+			"network policy": "NETWORK_POLICY=cilium",
 			"operator":       "replicas are ready in " + world.Operator.Namespace,
 		} {
 			Expect(found).To(HaveKeyWithValue(check, And(HaveField("Level", "ok"), HaveField("Text", ContainSubstring(text)))))

@@ -66,6 +66,11 @@ var _ = Describe("The start of an instance", func() {
 	}, SpecTimeout(2*deployed.StartLimit))
 
 	It("is told to be crashing from the first pause on, through every attempt", func(ctx SpecContext) {
+		// What the check of isolation finds is written to every instance.
+		expect.Until(ctx, 2*deployed.StartLimit, func(ctx context.Context) error {
+			_, _, err := isolationVerified(ctx)
+			return err
+		})
 		stage := journey.NewStage(ctx)
 		challenge := stage.Sample(ctx, "pwn")
 		before := challenge.DeepCopy()

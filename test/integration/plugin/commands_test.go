@@ -108,7 +108,7 @@ var _ = Describe("try", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", withFlag)
 		t := inTerminal(ctx, 100, nil, "try", "web", "-n", ns, "--show-flag")
-		Eventually(t.Text).Should(And(ContainSubstring("running after"), ContainSubstring("https://"), ContainSubstring("Press Ctrl-C"), ContainSubstring("berg{try_")))
+		Eventually(t.Text).Should(And(ContainSubstring("running after"), ContainSubstring("http://"), ContainSubstring("Press Ctrl-C"), ContainSubstring("berg{try_")))
 		var all bergv1.ChallengeInstanceList
 		Expect(apiserver.Client.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
 		Expect(all.Items).To(HaveLen(1))

@@ -77,6 +77,10 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		spec.Volumes = []corev1.Volume{*volume}
 		container.VolumeMounts = []corev1.VolumeMount{*mount}
 	}
+	if group := flagGroup(c); group != nil {
+		spec.SecurityContext = cmp.Or(spec.SecurityContext, &corev1.PodSecurityContext{})
+		spec.SecurityContext.FSGroup = group
+	}
 	if d := in.Challenge.Defaults; d == nil || d.EngineDefaults {
 		spec.SecurityContext = cmp.Or(spec.SecurityContext, &corev1.PodSecurityContext{})
 		spec.SecurityContext.Sysctls = sysctls(in.Config.UserNamespaces)

@@ -93,6 +93,27 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// Kubernetes gives a group to all volumes of a pod, and lets it read their files.
+func TestFlagOfAGroup(t *testing.T) {
+	for container, want := range map[string]struct {
+		group *int64
+		mode  int32
+	}{
+		`{dynamicFlag: {content: {path: /f}}}`:                          {nil, 0o444},
+		`{dynamicFlag: {content: {path: /f, group: 1337}}}`:             {ptr.To[int64](1337), 0o440},
+		`{dynamicFlag: {content: {path: /f, group: 1337, mode: 0640}}}`: {ptr.To[int64](1337), 0o640},
+		`{dynamicFlag: {executable: {path: /f}}}`:                       {nil, 0o111},
+	} {
+		spec := podSpec(testInputs(testConfig(t, nil), Snapshot{}), parseContainer(t, container), nil)
+		if got := spec.SecurityContext.FSGroup; (got == nil) != (want.group == nil) || got != nil && *got != *want.group {
+			t.Errorf("%s: the pod's group is %v", container, got)
+		}
+		if got := *spec.Volumes[0].ConfigMap.Items[0].Mode; got != want.mode {
+			t.Errorf("%s: mode %#o, want %#o", container, got, want.mode)
+		}
+	}
+}
+
 // Programs of container images listen on port 80 as any user, ping, and run browsers, wherever their author tests them.
 func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
 	started := func(userNamespaces bool, engine bool) Inputs {

@@ -43,7 +43,7 @@ func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 					return nil, fmt.Errorf("service %s: no node port for port %d yet", c.Hostname+nodePortSuffix, p.Port)
 				}
 			case bergv1.PublicHTTPRoute:
-				host, number, tls = string(routeHost(in, c, p)), in.Config.HTTPPort, in.Config.HTTPTLS
+				host, number, tls = string(routeHost(in, c, p)), in.Config.HTTPPort, in.Config.UsesHTTPS()
 			case bergv1.PublicTLSRoute:
 				host, number, tls = string(routeHost(in, c, p)), in.Config.TLSPort, true
 			}

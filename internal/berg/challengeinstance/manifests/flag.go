@@ -16,6 +16,7 @@ const (
 	flagExecutableName = "flag-executable"
 
 	defaultContentMode    = 0o444
+	defaultGroupMode      = 0o440
 	defaultExecutableMode = 0o111
 )
 
@@ -64,6 +65,9 @@ func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMou
 	default:
 		return nil, nil
 	}
+	if file.Group != nil {
+		mode = defaultGroupMode
+	}
 	if file.Mode != nil {
 		mode = *file.Mode
 	}
@@ -81,6 +85,15 @@ func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMou
 			SubPath:   filename,
 			ReadOnly:  true,
 		}
+}
+
+// flagGroup returns the group of a container's flag file, nil if it has none. Kubernetes gives it all volumes of the pod that
+// can have one, and makes the container's program a member.
+func flagGroup(c bergv1.Container) *int64 {
+	if c.DynamicFlag == nil || c.DynamicFlag.Content == nil {
+		return nil
+	}
+	return c.DynamicFlag.Content.Group
 }
 
 // NeedsFlag reports whether any container uses the flag of the instance.

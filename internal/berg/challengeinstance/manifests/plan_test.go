@@ -43,7 +43,7 @@ func testConfig(t testing.TB, overrides map[string]string) config.Berg {
 }
 
 func testInputs(cfg config.Berg, challenge Snapshot) Inputs {
-	cfg.Challenge.NetworkPolicy = cfg.Challenge.NetworkPolicy.On(true)
+	cfg.Challenge.NetworkPolicy = cfg.Challenge.NetworkPolicy.On(true, true)
 	return Inputs{
 		UID:                "7c0ffee0-1111-4222-8333-444455556666",
 		Name:               types.NamespacedName{Namespace: "berg", Name: "owner-1"},

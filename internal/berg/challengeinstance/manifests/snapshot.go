@@ -100,7 +100,7 @@ func (s Snapshot) normal() Snapshot {
 // DefaultsOf returns the part of the configuration that an instance keeps.
 func DefaultsOf(cfg config.Challenge) *Defaults {
 	return &Defaults{
-		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort, PlainHTTP: !cfg.HTTPTLS,
+		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort, PlainHTTP: !cfg.UsesHTTPS(),
 		CPULimit: cfg.CPULimit, CPURequest: cfg.CPURequest,
 		MemoryLimit: cfg.MemoryLimit, MemoryRequest: cfg.MemoryRequest,
 		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
@@ -117,7 +117,7 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	if d == nil {
 		return cfg
 	}
-	cfg.Domain, cfg.HTTPPort, cfg.TLSPort, cfg.HTTPTLS = d.Domain, d.HTTPPort, d.TLSPort, !d.PlainHTTP
+	cfg.Domain, cfg.HTTPPort, cfg.TLSPort, cfg.HTTPTLS = d.Domain, d.HTTPPort, d.TLSPort, config.HTTPTLSOf(!d.PlainHTTP)
 	cfg.CPULimit, cfg.CPURequest = d.CPULimit, d.CPURequest
 	cfg.MemoryLimit, cfg.MemoryRequest = d.MemoryLimit, d.MemoryRequest
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth

@@ -13,7 +13,7 @@ import (
 
 // What an earlier version has pinned says nothing of plain HTTP: it told of HTTPS.
 func TestDefaultsOfEarlierVersions(t *testing.T) {
-	secure := testConfig(t, nil).Challenge
+	secure := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "true"}).Challenge
 	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false"}).Challenge
 	data, err := json.Marshal(manifests.DefaultsOf(secure))
 	if err != nil {
@@ -27,10 +27,10 @@ func TestDefaultsOfEarlierVersions(t *testing.T) {
 	if err := json.Unmarshal(data, earlier); err != nil {
 		t.Fatal(err)
 	}
-	if !defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance) || defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance) || !earlier.ApplyTo(plain).HTTPTLS {
-		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance), defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance), earlier.ApplyTo(plain).HTTPTLS)
+	if !defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance) || defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance) || !earlier.ApplyTo(plain).UsesHTTPS() {
+		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance), defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance), earlier.ApplyTo(plain).UsesHTTPS())
 	}
-	if now := manifests.DefaultsOf(plain); !defaultsCurrent(&manifests.Snapshot{Defaults: now}, plain, instance) || now.ApplyTo(secure).HTTPTLS {
+	if now := manifests.DefaultsOf(plain); !defaultsCurrent(&manifests.Snapshot{Defaults: now}, plain, instance) || now.ApplyTo(secure).UsesHTTPS() {
 		t.Errorf("plain HTTP is not pinned: %+v", now)
 	}
 }

@@ -3,6 +3,7 @@ package status
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -27,6 +28,8 @@ type Observed struct {
 	// Policies are the kinds of network policy that isolate the instance: NetworkPolicyAuto is
 	// resolved.
 	Policies config.NetworkPolicy
+	// Enforced is whether the cluster enforces network policies: Unknown until it was checked.
+	Enforced metav1.ConditionStatus
 	// Namespace is that of the owner, nil if it does not exist.
 	Namespace *corev1.Namespace
 	// Deployments of the instance by container, as before the reconciliation. Their status has

@@ -38,5 +38,25 @@ func ProblemOf(conditionType string, err error, flag string) *outcome.Problem {
 	case outcome.Failed:
 		p.Class, p.Reason = outcome.Retry, bergv1.ReasonWriteFailed
 	}
+	if Unconfined(p) {
+		p.Message += stoppedUntilConfined
+	}
 	return p
+}
+
+const stoppedUntilConfined = ". Until the network policies are in place, no container of the instance runs"
+
+// Unconfined reports whether a problem leaves the pods of an instance without the network policies that confine them, until
+// its cause is removed. A policy that another client changes or deletes is put back each time, and an API server that does not
+// answer leaves the policies as they are.
+func Unconfined(p *outcome.Problem) bool {
+	if p == nil || p.Condition != bergv1.ConditionNetworkPolicyCreated {
+		return false
+	}
+	switch p.Reason {
+	case bergv1.ReasonObjectConflict, bergv1.ReasonAPINotInstalled, bergv1.ReasonRefused:
+		return true
+	default:
+		return false
+	}
 }

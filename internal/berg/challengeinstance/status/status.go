@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -87,7 +88,7 @@ func phaseOf(out Outcome, late bool) bergv1.Phase {
 		return bergv1.PhaseFailed
 	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
 		return bergv1.PhasePending
-	case p != nil && p.Class == outcome.Retry && s.ReadyAt != nil:
+	case p != nil && p.Class == outcome.Retry && s.ReadyAt != nil && !Unconfined(p):
 		return bergv1.PhaseRunning // a repair need not affect its pods
 	case p != nil:
 		return bergv1.PhaseCreating
@@ -174,13 +175,25 @@ func doneStep(step string, out Outcome) (reason, message string) {
 		}
 		return bergv1.ReasonFlagNotNeeded, "The Challenge requires no dynamic flag"
 	case bergv1.ConditionNetworkPolicyCreated:
-		return bergv1.ReasonCreated, "In place: " + policyKinds(out.Policies)
+		return policiesInPlace(out)
 	case bergv1.ConditionRoutesCreated:
 		if pinned != nil && !hasRoutes(pinned.Containers) {
 			return bergv1.ReasonNotNeeded, "No port of the Challenge is routed"
 		}
 	}
 	return bergv1.ReasonCreated, "In place"
+}
+
+// policiesInPlace also says when the cluster does not enforce the policies. Until this process has
+// checked that, the status keeps what it says.
+func policiesInPlace(out Outcome) (reason, message string) {
+	message = "In place: " + policyKinds(out.Policies)
+	before := meta.FindStatusCondition(out.Instance.Status.Conditions, bergv1.ConditionNetworkPolicyCreated)
+	wasIgnored := before != nil && before.Reason == bergv1.ReasonNotEnforced
+	if out.Enforced == metav1.ConditionFalse || wasIgnored && out.Enforced != metav1.ConditionTrue {
+		return bergv1.ReasonNotEnforced, message + ". The cluster does not enforce it, so other instances and the cluster can be reached: kubectl berg doctor"
+	}
+	return bergv1.ReasonCreated, message
 }
 
 func policyKinds(p config.NetworkPolicy) string {

@@ -8,20 +8,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/stop"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is why the API server
 // refuses that deletion, "" if it does not.
-func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
+func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, pods stop.Remaining, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminating
 	instance.Status.ObservedGeneration = instance.Generation
 	c := Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonTerminating,
 		fmt.Sprintf("Namespace %s is being deleted", ns.Name))
-	if refused != "" {
+	switch why := finalizer.HeldBack(ns); {
+	case refused != "":
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
-	} else if why := finalizer.HeldBack(ns); why != "" {
+	case len(pods.Late) > 0:
+		c.Reason = bergv1.ReasonDeletionBlocked
+		c.Message = fmt.Sprintf("Namespace %s is being deleted. The node of pods %s has not ended them yet: see whether it is Ready",
+			ns.Name, conditions.Enumerate(pods.Late))
+	case pods.Ending: // what the controller of namespaces says of them is no problem yet
+	case why != "":
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, why)
 	}
 	setTerminating(instance, c, now)

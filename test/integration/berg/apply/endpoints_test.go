@@ -339,7 +339,7 @@ var _ = Describe("Where players connect by plain HTTP", func() {
 			routed = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]`
 			opened = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicPort, appProtocol: http}]}]`
 		)
-		inprocess.Restart(map[string]string{"CHALLENGE_HTTP_TLS": "false"}, nil)
+		inprocess.Restart(map[string]string{"CHALLENGE_HTTP_TLS": "auto", "CHALLENGE_HTTP_PORT": "80"}, nil)
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "plain", routed)
 		i := bergtest.Instance(ctx, ns, "plain")

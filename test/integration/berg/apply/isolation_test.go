@@ -32,6 +32,7 @@ var _ = Describe("ISOLATION_CHECK", func() {
 		Expect(condition.Reason).To(Equal(isolation.ReasonEnforced), condition.Message)
 		Expect(condition.Status).To(Equal(corev1.ConditionTrue))
 		Expect(recorder.Events).To(BeEmpty())
+		Expect(checker.Latest.Enforced()).To(Equal(metav1.ConditionTrue))
 		expectNoCheck(ctx, checker)
 	})
 
@@ -45,6 +46,7 @@ var _ = Describe("ISOLATION_CHECK", func() {
 			Expect(condition.Status).To(Equal(corev1.ConditionFalse))
 			Expect(<-recorder.Events).To(HavePrefix("Warning " + isolation.ReasonIgnored))
 		}
+		Expect(checker.Latest.Enforced()).To(Equal(metav1.ConditionFalse))
 		expectNoCheck(ctx, checker)
 	})
 
@@ -98,8 +100,8 @@ func newChecker(ctx context.Context) (*isolation.Checker, *events.FakeRecorder) 
 	recorder := events.NewFakeRecorder(10)
 	return &isolation.Checker{
 		Client: k8s, Events: recorder, Clock: clock.RealClock{}, Settle: time.Minute,
-		Policies: func() config.NetworkPolicy { return config.NetworkPolicyCilium },
-		Pod:      client.ObjectKeyFromObject(pod), Address: ":8081", Program: "/manager",
+		Policies: func(context.Context) config.NetworkPolicy { return config.NetworkPolicyCilium }, Latest: isolation.NewLatest(),
+		Pod: client.ObjectKeyFromObject(pod), Address: ":8081", Program: "/manager",
 		Config: bergtest.Settings(map[string]string{"ISOLATION_CHECK": "startup"}),
 	}, recorder
 }

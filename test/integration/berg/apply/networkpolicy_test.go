@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -104,6 +105,42 @@ var _ = Describe("NETWORK_POLICY", func() {
 		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(BeEmpty())
 		pods := uids(ctx, &corev1.PodList{}, of(i))
 
+		By("taking away the agents, as an uninstallation that leaves the API behind")
+		agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "cilium"}}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(agents), agents)).To(Succeed())
+		runOn := func(ctx context.Context, nodes map[string]string) {
+			apiserver.Change(ctx, agents, func() { agents.Spec.Template.Spec.NodeSelector = nodes })
+		}
+		everywhere := agents.Spec.Template.Spec.NodeSelector
+		DeferCleanup(runOn, everywhere)
+		runOn(ctx, map[string]string{"example.com/nowhere": ""})
+		isolatedBy(i, "NetworkPolicy and CiliumNetworkPolicy")
+		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
+		Expect(apiserver.Names(ctx, &ciliumv2.CiliumNetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
+		without := bergtest.Instance(ctx, ns, "auto")
+		expect.Reaches(ctx, without, bergv1.PhaseRunning)
+		isolatedBy(without, "NetworkPolicy and CiliumNetworkPolicy")
+
+		By("an agent of another namespace, which a tenant may call so")
+		imposter := agents.DeepCopy()
+		imposter.ObjectMeta = metav1.ObjectMeta{Namespace: ns, Name: agents.Name}
+		imposter.Spec.Template.Spec.NodeSelector = nil
+		Expect(k8s.Create(ctx, imposter)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(imposter), imposter)).To(Succeed())
+			g.Expect(imposter.Status.NumberReady).To(BeNumerically(">", 0))
+		}).Should(Succeed())
+		fooled := bergtest.Instance(ctx, ns, "auto")
+		expect.Reaches(ctx, fooled, bergv1.PhaseRunning)
+		isolatedBy(fooled, "NetworkPolicy and CiliumNetworkPolicy")
+
+		By("bringing them back")
+		runOn(ctx, everywhere)
+		for _, i := range []*bergv1.ChallengeInstance{i, without, fooled} {
+			isolatedBy(i, "CiliumNetworkPolicy")
+			Eventually(apiserver.Names).WithArguments(ctx, &networkingv1.NetworkPolicyList{}, of(i)).Should(BeEmpty())
+		}
+
 		By("removing Cilium's API")
 		install := uninstall(ctx, ciliumPolicies)
 		isolatedBy(i, "NetworkPolicy")
@@ -125,6 +162,28 @@ var _ = Describe("NETWORK_POLICY", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(order).To(BeNumerically("<", 0), "the old policy went before the new one was there")
 		Expect(uids(ctx, &corev1.PodList{}, of(i))).To(Equal(pods), "pods were restarted")
+	})
+
+	It("stops the pods while its policy cannot be put in place, and starts them again", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "unconfined", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "unconfined")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		in := client.InNamespace(i.Status.Namespace)
+		lift := bergtest.Refuse(ctx, i.Spec.OwnerID, "cilium.io", "ciliumnetworkpolicies", "CREATE")
+		policy := &ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "challenge-network-policy"}}
+		Expect(k8s.Delete(ctx, policy)).To(Succeed())
+		expect.Shows(ctx, i, bergv1.ConditionNetworkPolicyCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+		expect.Says(ctx, i, "no container of the instance runs")
+		expect.Says(ctx, i, apiserver.Refusal)
+		Eventually(apiserver.Names).WithArguments(ctx, &corev1.PodList{}, in).Should(BeEmpty())
+		expect.Shows(ctx, i, bergv1.ConditionReady, metav1.ConditionFalse, bergv1.ReasonRefused)
+
+		lift()
+		expect.Shows(ctx, i, bergv1.ConditionNetworkPolicyCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
+		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		Expect(apiserver.Names(ctx, &corev1.PodList{}, in)).To(HaveLen(1))
 	})
 
 	It("watches no kind of policy that is not wanted", func(ctx context.Context) {

@@ -71,7 +71,7 @@ var _ = Describe("A platform as the documentation has it", func() {
 		err = shell.Run()
 		out, _ := os.ReadFile(file.Name())
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
-		Expect(string(out)).To(And(ContainSubstring("https://"), ContainSubstring(`"timeout": "2h"`), Not(ContainSubstring(`"kind": "Status"`))))
+		Expect(string(out)).To(And(ContainSubstring("http://"), ContainSubstring(`"timeout": "2h"`), Not(ContainSubstring(`"kind": "Status"`))))
 		i := alice()
 		expect.Gone(ctx, i)
 	}, SpecTimeout(limits.Scaled(5*time.Minute)))
@@ -87,7 +87,7 @@ var _ = Describe("A platform as the documentation has it", func() {
 		Expect(err).NotTo(HaveOccurred())
 		out, err := exec.CommandContext(ctx, python, program, "alice", "guestbook").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
-		Expect(string(out)).To(And(ContainSubstring("Running"), ContainSubstring("web https://"), ContainSubstring("it ends at"), HaveSuffix("gone\n")))
+		Expect(string(out)).To(And(ContainSubstring("Running"), ContainSubstring("web http://"), ContainSubstring("it ends at"), HaveSuffix("gone\n")))
 	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 
 	It("lives with Go", func(ctx context.Context) {
@@ -126,7 +126,7 @@ var _ = Describe("A platform as the documentation has it", func() {
 		Eventually(func(g Gomega) {
 			code, shown := ask(g, http.MethodGet, "")
 			g.Expect(code).To(Equal(http.StatusOK))
-			g.Expect(shown).To(And(HaveKeyWithValue("phase", "Running"), HaveKeyWithValue("urls", ContainElement(HavePrefix("https://"))), Not(HaveKey("problem"))))
+			g.Expect(shown).To(And(HaveKeyWithValue("phase", "Running"), HaveKeyWithValue("urls", ContainElement(HavePrefix("http://"))), Not(HaveKey("problem"))))
 		}).Should(Succeed())
 		longer, _ := ask(all, http.MethodPost, "?timeout=2h")
 		Expect(longer).To(Equal(http.StatusAccepted))

@@ -182,6 +182,35 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(policies.Items).To(BeEmpty())
 	})
 
+	It("keeps the network policies until the last process has ended, and for a minute where a node hangs", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "confined", bergtest.Misbehaving("hung"))
+		i := bergtest.Instance(ctx, ns, "confined")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		var pods corev1.PodList
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			g.Expect(pods.Items).To(HaveLen(1))
+			g.Expect(pods.Items[0].DeletionTimestamp).NotTo(BeNil())
+		}).Should(Succeed())
+		Expect(pods.Items[0].Spec.TerminationGracePeriodSeconds).To(HaveValue(BeZero()))
+		// Without a grace period it would have left the API before its processes end.
+		Expect(pods.Items[0].DeletionGracePeriodSeconds).To(HaveValue(BeEquivalentTo(1)))
+		// The namespace's controller begins after five seconds.
+		Consistently(func(g Gomega) {
+			policies := &ciliumv2.CiliumNetworkPolicyList{}
+			g.Expect(k8s.List(ctx, policies, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			g.Expect(policies.Items).NotTo(BeEmpty())
+			for _, p := range policies.Items {
+				g.Expect(p.DeletionTimestamp).To(BeNil())
+			}
+		}).WithTimeout(8 * time.Second).Should(Succeed())
+		expect.Says(ctx, i, "The node of pods "+pods.Items[0].Name+" has not ended them yet")
+		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(2*time.Minute)), nil, nil)
+		bergtest.Gone(ctx, i)
+	})
+
 	It("is asked for by UID, so that what has taken its name since is safe", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "precise", bergtest.OneContainer)
