@@ -115,7 +115,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 		}
 		older := false
 		for n := range before {
-			older = older || before[n].UID != created.UID && !ended(&before[n])
+			older = older || before[n].UID != created.UID && !Ended(&before[n])
 		}
 		if !older {
 			return view(created, r.ID, challenge), true, nil
@@ -271,7 +271,7 @@ func (s *Store) slotComes(ctx context.Context, namespace, source string) (bool, 
 		return false, err
 	}
 	for n := range list.Items {
-		if ended(&list.Items[n]) {
+		if Ended(&list.Items[n]) {
 			return true, nil
 		}
 	}
@@ -443,28 +443,17 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 
 // observed waits, for ReadWait, until the operator has reported the times of a changed instance.
 func (s *Store) observed(ctx context.Context, r Registration, source string, changed *bergv1.ChallengeInstance) (Instance, error) {
-	events, stop := s.changes.wait(pair(r.UID, source))
-	defer stop()
-	deadline := s.options.Clock.NewTimer(s.options.ReadWait)
-	defer deadline.Stop()
-	for {
+	err := s.until(ctx, pair(r.UID, source), func() (bool, error) {
 		object := &bergv1.ChallengeInstance{}
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(changed), object)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return Instance{}, err
+		if err != nil || object.UID != changed.UID || object.Status.ObservedGeneration < changed.Generation {
+			return false, client.IgnoreNotFound(err)
 		}
-		if err == nil && object.UID == changed.UID && object.Status.ObservedGeneration >= changed.Generation {
-			changed = object
-			break
-		}
-		select {
-		case <-events:
-			continue
-		case <-deadline.C():
-		case <-ctx.Done():
-			return Instance{}, ctx.Err()
-		}
-		break
+		changed = object
+		return true, nil
+	})
+	if err != nil {
+		return Instance{}, err
 	}
 	challenge, err := s.challenge(ctx, r.Namespace, changed.Spec.ChallengeRef.Name)
 	if err != nil && !Is(err, Invalid) {
@@ -491,10 +480,12 @@ func (s *Store) End(ctx context.Context, r Registration, source string) error {
 	}
 	changed := current.DeepCopy()
 	changed.Spec.TerminationReason = bergv1.TerminationUserRequest
-	if err := s.patch(ctx, current, changed); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := s.patch(ctx, current, changed); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone
+	} else if err != nil {
 		return err
 	}
-	return nil
+	return s.seen(ctx, pairOf(changed), changed, true)
 }
 
 // patch writes what differs between two versions of an instance, and only to that instance. changed becomes what the
@@ -541,7 +532,7 @@ func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, reg
 	for n := range items {
 		i := &items[n]
 		r, ours := registrations[registrationOf(i)]
-		if !ours || ended(i) {
+		if !ours || Ended(i) {
 			continue
 		}
 		challenge, err := s.challenge(ctx, r.Namespace, i.Spec.ChallengeRef.Name)

@@ -52,6 +52,9 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 	if err != nil {
 		return r, err
 	}
+	if err := s.seen(ctx, registrationKey(object), object, false); err != nil {
+		return r, err
+	}
 	return read(object)
 }
 
@@ -128,15 +131,17 @@ func (s *Store) Update(ctx context.Context, namespace, door, id string, change f
 		if err := s.check(ctx, after); err != nil {
 			return before, err
 		}
-		if after == before {
-			break
+		if after != before {
+			object.Data = after.configMap().Data
+			err = s.live.Update(ctx, object) // with the resource version: two at the same time do not lose one
+			if apierrors.IsConflict(err) {
+				continue
+			}
+			if err != nil {
+				return before, err
+			}
 		}
-		object.Data = after.configMap().Data
-		err = s.live.Update(ctx, object) // with the resource version: two at the same time do not lose one
-		if apierrors.IsConflict(err) {
-			continue
-		}
-		if err != nil {
+		if err := s.seen(ctx, registrationKey(object), object, true); err != nil {
 			return before, err
 		}
 		break
@@ -158,7 +163,7 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 	}
 	for n := range list.Items {
 		i := &list.Items[n]
-		if ended(i) {
+		if Ended(i) {
 			continue
 		}
 		changed := i.DeepCopy()
@@ -187,7 +192,14 @@ func (s *Store) Unregister(ctx context.Context, namespace, door, id string) erro
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return Fail(NotFound, "challenge %s is not registered any more", id)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.until(ctx, registrationKey(object), func() (bool, error) {
+		found := &corev1.ConfigMap{}
+		err := s.cache.Get(ctx, client.ObjectKeyFromObject(object), found)
+		return err != nil || found.UID != r.UID || found.DeletionTimestamp != nil, client.IgnoreNotFound(err)
+	})
 }
 
 // startOf is when the time of an instance begins: now if it was not started yet.

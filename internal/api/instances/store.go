@@ -160,7 +160,7 @@ func (s *Store) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if _, isInstance := kind.(*bergv1.ChallengeInstance); !isInstance {
+		if _, isChallenge := kind.(*bergv1.Challenge); isChallenge {
 			continue
 		}
 		if _, err := informer.AddEventHandler(s.changes.handler()); err != nil {
@@ -257,7 +257,7 @@ func (s *Store) Challenges(ctx context.Context, namespace string) ([]string, err
 	return names, nil
 }
 
-// changes tells those that wait for an instance that it changed.
+// changes tells those that wait for an instance or a registration that it changed.
 type changes struct {
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]bool
@@ -305,8 +305,11 @@ func (c *changes) handler() toolscache.ResourceEventHandler {
 		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
 		}
-		if i, ok := object.(*bergv1.ChallengeInstance); ok {
-			c.happened(pairOf(i))
+		switch o := object.(type) {
+		case *bergv1.ChallengeInstance:
+			c.happened(pairOf(o))
+		case *corev1.ConfigMap:
+			c.happened(registrationKey(o))
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{

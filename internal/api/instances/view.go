@@ -78,14 +78,14 @@ func view(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge
 	return v
 }
 
-// ended reports whether an instance is being deleted, or is about to be.
-func ended(i *bergv1.ChallengeInstance) bool {
+// Ended reports whether an instance is being deleted, or is about to be.
+func Ended(i *bergv1.ChallengeInstance) bool {
 	return i.DeletionTimestamp != nil || i.Spec.TerminationReason != ""
 }
 
 func stateOf(i *bergv1.ChallengeInstance) State {
 	switch {
-	case ended(i):
+	case Ended(i):
 		return Stopping
 	case i.Status.Phase == bergv1.PhaseRunning:
 		return Running
@@ -122,21 +122,24 @@ var sentences = map[bergv1.Cause]string{
 
 // sentence says why an instance does not run, for players.
 func sentence(i *bergv1.ChallengeInstance) string {
-	if ended(i) {
+	if Ended(i) {
 		return "The instance is stopping."
 	}
 	return cmp.Or(sentences[i.Status.Cause], sentences[bergv1.CauseNotReadyYet])
 }
 
-// detail says why an instance does not run, for organisers: the first condition that shows a problem.
-func detail(i *bergv1.ChallengeInstance) string {
+// Detail says why an instance does not run, in the operator's words: the message of the first condition that shows a problem.
+func Detail(i *bergv1.ChallengeInstance) string {
 	for _, kind := range bergv1.ProblemConditions {
 		if c := meta.FindStatusCondition(i.Status.Conditions, kind); c != nil && c.Status == "False" {
-			return strings.TrimSuffix(c.Message, ".")
+			return c.Message
 		}
 	}
 	return ""
 }
+
+// detail is Detail as a part of a sentence.
+func detail(i *bergv1.ChallengeInstance) string { return strings.TrimSuffix(Detail(i), ".") }
 
 // sourceLimits are the operator's settings that limit a source. The condition Admitted names the one that is reached.
 var sourceLimits = []string{"SOURCE_MAX_INSTANCES", "SOURCE_BUDGET"}
@@ -160,7 +163,7 @@ func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, ot
 	})
 	for _, i := range sorted {
 		switch {
-		case ended(i):
+		case Ended(i):
 			ending = append(ending, i)
 		case current == nil:
 			current = i

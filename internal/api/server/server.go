@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/bergctf/berg-operator/internal/api/challmanager"
+	"github.com/bergctf/berg-operator/internal/api/evening"
 	"github.com/bergctf/berg-operator/internal/api/instances"
 	"github.com/bergctf/berg-operator/internal/api/neutral"
 	"github.com/bergctf/berg-operator/internal/api/rctf"
@@ -52,6 +53,10 @@ type Server struct {
 	metrics *metrics
 	handler http.Handler
 	synced  chan struct{}
+	board   *evening.Board
+	// eveningWanted is closed when there is a token for the page of the evening.
+	eveningWanted chan struct{}
+	wantEvening   func()
 }
 
 // New returns a Server for a cluster.
@@ -60,6 +65,8 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		config: config, log: log, clock: now,
 		limits: newLimits(config.Rate, config.SourceRate), metrics: newMetrics(), synced: make(chan struct{}),
 	}
+	s.eveningWanted = make(chan struct{})
+	s.wantEvening = sync.OnceFunc(func() { close(s.eveningWanted) })
 	var err error
 	s.store, err = instances.New(rc, instances.Options{
 		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait, ConnectWait: config.ConnectWait,
@@ -79,6 +86,13 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	if s.board, err = evening.NewBoard(rc, instances.Scheme(), config.Namespaces, now); err != nil {
+		return nil, err
+	}
+	page, err := evening.New(s.board, now, heartbeat, log)
+	if err != nil {
+		return nil, fmt.Errorf("read the page of the evening: %w", err)
+	}
 	s.handler = s.routes(map[string]web.Door{
 		tokens.DoorChallManager: &challmanager.Door{
 			Store: s.store, BootWait: config.BootWait, ReadWait: config.ReadWait,
@@ -87,6 +101,8 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		tokens.DoorRCTF: &rctf.Door{Store: s.store, Clock: now, Log: log},
 		tokens.DoorBerg: berg,
 		tokens.DoorV1:   &neutral.Door{Store: s.store, BootWait: config.BootWait, Heartbeat: heartbeat, Log: log},
+		// The page has a cache of its own, which is only filled if a token opens it.
+		tokens.DoorEvening: page,
 	})
 	return s, nil
 }
@@ -210,6 +226,16 @@ func (s *Server) Follow(ctx context.Context) error {
 			}
 		})
 	}
+	running.Go(func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.eveningWanted:
+		}
+		if err := s.board.Start(ctx); err != nil {
+			cancel(err)
+		}
+	})
 	if s.store.Synced(ctx) && s.secrets.WaitForCacheSync(ctx) {
 		close(s.synced)
 	}
@@ -231,6 +257,9 @@ func (s *Server) readTokens(object any) {
 		s.log.Error("tokens are wrong, and are not valid", "secret", secret.Name, "error", err)
 	}
 	s.tokens.Replace(set)
+	if set.Opens(tokens.DoorEvening) {
+		s.wantEvening()
+	}
 	s.metrics.tokens.Set(float64(set.Len()))
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }

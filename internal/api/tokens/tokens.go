@@ -27,10 +27,11 @@ const (
 	DoorRCTF         = "rctf"
 	DoorBerg         = "berg"
 	DoorV1           = "v1"
+	DoorEvening      = "evening"
 )
 
 // Doors lists every door.
-var Doors = []string{DoorChallManager, DoorRCTF, DoorBerg, DoorV1}
+var Doors = []string{DoorChallManager, DoorRCTF, DoorBerg, DoorV1, DoorEvening}
 
 // Grant is what one token opens.
 type Grant struct {
@@ -110,6 +111,16 @@ func (s *Set) add(one entry) error {
 
 // Len is the number of tokens.
 func (s *Set) Len() int { return len(s.grants) }
+
+// Opens reports whether any token opens a door.
+func (s *Set) Opens(door string) bool {
+	for _, grant := range s.grants {
+		if grant.Door == door {
+			return true
+		}
+	}
+	return false
+}
 
 // Find returns what a token opens. Tokens are compared by their hashes, so that the time tells nothing.
 func (s *Set) Find(token string) (Grant, bool) {

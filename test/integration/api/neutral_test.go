@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,19 +70,7 @@ var _ = Describe("The API's own door", func() {
 		a := begin(ctx, ns, 2, nil)
 		c := newV1(ctx, a.proxy.URL)
 
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.replicas[0].http.URL+"/v1/events", nil)
-		Expect(err).NotTo(HaveOccurred())
-		r.Header.Set("Authorization", "Bearer "+tokensOf["v1"])
-		stream, err := http.DefaultClient.Do(r)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(stream.Body.Close)
-		lines := make(chan string, 1000)
-		go func() {
-			defer close(lines)
-			for scanner := bufio.NewScanner(stream.Body); scanner.Scan(); {
-				lines <- scanner.Text()
-			}
-		}()
+		lines := stream(ctx, a.replicas[0].http.URL+"/v1/events", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+tokensOf["v1"]) })
 
 		Expect(c.call(ctx, "GET", "/v1/challenges", "").json()).To(HaveKeyWithValue("challenges", ConsistOf("guestbook")))
 		of := []string{"challenge", "guestbook", "source", "team-1"}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -34,6 +35,7 @@ import (
 var tokensOf = map[string]string{
 	"chall-manager": "token-of-ctfd-0123456789", "rctf": "token-of-rctf-0123456789",
 	"berg": "token-of-berg-0123456789", "v1": "token-of-v1-0123456789abc",
+	"evening": "token-of-the-evening-0123",
 }
 
 // api is the API of one spec: some replicas, and a proxy that takes turns between them.
@@ -191,6 +193,25 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusBadGateway)
+}
+
+// stream opens a stream of events, until the spec ends, and returns its lines.
+func stream(ctx context.Context, url string, authorise func(*http.Request)) <-chan string {
+	GinkgoHelper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	Expect(err).NotTo(HaveOccurred())
+	authorise(r)
+	opened, err := http.DefaultClient.Do(r) //nolint:bodyclose // the cleanup of the spec closes it
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(opened.Body.Close)
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(opened.Body); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	return lines
 }
 
 // answer is what a client reads of an answer.

@@ -1,0 +1,305 @@
+package evening
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/bergctf/berg-operator/internal/api/tokens"
+	"github.com/bergctf/berg-operator/internal/api/web"
+)
+
+const (
+	// root is where the page is.
+	root = "/evening/"
+	// maxRows is how many rows the page shows.
+	maxRows = 500
+	// maxText is the maximum length of a search, in bytes.
+	maxText = 100
+	// settle collects changes that come together.
+	settle = 250 * time.Millisecond
+	// policy lets the page load what this server serves, and nothing inline.
+	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+//go:embed static
+var static embed.FS
+
+// Door serves the page.
+type Door struct {
+	Board *Board
+	Clock clock.WithTicker
+	// Heartbeat is how often a stream without changes gets a comment.
+	Heartbeat time.Duration
+	Log       *slog.Logger
+	pages     *template.Template
+}
+
+// New returns the door of a Board.
+func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.Logger) (*Door, error) {
+	d := &Door{Board: board, Clock: now, Heartbeat: heartbeat, Log: log}
+	var err error
+	d.pages, err = template.New("").Funcs(template.FuncMap{
+		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"clock": func(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" },
+		"age":   func(t time.Time) string { return span(now.Since(t)) },
+		"left":  func(t time.Time) string { return span(t.Sub(now.Now())) },
+		"took":  took,
+	}).ParseFS(static, "static/page.html")
+	return d, err
+}
+
+// span writes a time as the page's script does.
+func span(d time.Duration) string {
+	switch d = max(d, 0).Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	default:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+}
+
+func took(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// Routes implements web.Door.
+func (d *Door) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+root+"{$}", d.page)
+	mux.HandleFunc("GET "+root+"events", d.events)
+	mux.HandleFunc("GET "+root+"instances/{name}", d.instance)
+	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"} {
+		mux.HandleFunc("GET "+root+name, func(w http.ResponseWriter, _ *http.Request) {
+			data, err := static.ReadFile("static/" + name)
+			if err != nil {
+				d.Fail(w, web.Problem{Status: http.StatusInternalServerError, Message: err.Error()})
+				return
+			}
+			headers(w, kind)
+			_, _ = w.Write(data) // the client is gone
+		})
+	}
+	mux.HandleFunc("GET /evening", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, root, http.StatusMovedPermanently)
+	})
+}
+
+// Owns implements web.Door.
+func (d *Door) Owns(path string) bool { return path == "/evening" || strings.HasPrefix(path, root) }
+
+// Token implements web.Door. A browser asks for it as a password.
+func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.Of(r), r, nil
+}
+
+// Fail implements web.Door.
+func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+	headers(w, "text/plain; charset=utf-8")
+	w.WriteHeader(p.Status)
+	_, _ = fmt.Fprintln(w, p.Message) // the client is gone
+}
+
+// headers sets those of every answer: nothing is kept, nothing else is loaded, and no other page shows it in a frame.
+func headers(w http.ResponseWriter, kind string) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+}
+
+// content is what the templates get.
+type content struct {
+	Namespace        string
+	Now              time.Time
+	Summary          Summary
+	Plots            []Plot
+	Filter           Filter
+	Query            string
+	Problems, Others []*Row
+	Found, Shown     int
+	Most             int
+}
+
+func filterOf(r *http.Request) (Filter, string) {
+	values := r.URL.Query()
+	text := values.Get("q")
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "")
+	}
+	return Filter{Text: strings.ToLower(strings.TrimSpace(text)), Challenge: values.Get("challenge"), State: State(values.Get("state"))}, text
+}
+
+// contentOf returns what a page shows of a view.
+func (d *Door) contentOf(namespace string, v View, f Filter, query string) content {
+	c := content{
+		Namespace: namespace, Now: d.Clock.Now(), Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Filter: f, Query: query, Most: maxRows,
+	}
+	for _, row := range v.Rows {
+		if !f.matches(row) {
+			continue
+		}
+		if c.Found++; c.Found > maxRows {
+			continue
+		}
+		if row.Problem {
+			c.Problems = append(c.Problems, row)
+		} else {
+			c.Others = append(c.Others, row)
+		}
+		c.Shown++
+	}
+	return c
+}
+
+// isReady answers that the cache is not complete, if it is not.
+func (d *Door) isReady(w http.ResponseWriter) bool {
+	if d.Board.Ready() {
+		return true
+	}
+	w.Header().Set("Retry-After", "1")
+	d.Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: "the page reads the instances: load it again in a second"})
+	return false
+}
+
+func (d *Door) page(w http.ResponseWriter, r *http.Request) {
+	if !d.isReady(w) {
+		return
+	}
+	namespace := web.GrantOf(r.Context()).Namespace
+	f, query := filterOf(r)
+	d.write(w, "page", d.contentOf(namespace, d.Board.Read(namespace, 0), f, query))
+}
+
+func (d *Door) instance(w http.ResponseWriter, r *http.Request) {
+	if !d.isReady(w) {
+		return
+	}
+	row := d.Board.Row(web.GrantOf(r.Context()).Namespace, r.PathValue("name"))
+	if row == nil {
+		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
+		return
+	}
+	d.write(w, "instance", struct{ Row *Row }{row})
+}
+
+func (d *Door) write(w http.ResponseWriter, name string, what any) {
+	var page bytes.Buffer
+	if err := d.pages.ExecuteTemplate(&page, name, what); err != nil {
+		d.Log.Error("a page could not be written", "page", name, "error", err)
+		d.Fail(w, web.Problem{Status: http.StatusInternalServerError, Message: "the page could not be written: the log of berg-api says why"})
+		return
+	}
+	headers(w, "text/html; charset=utf-8")
+	_, _ = w.Write(page.Bytes()) // the client is gone
+}
+
+// changedRow is a row in the stream. Without HTML it is to be taken out.
+type changedRow struct {
+	ID      string `json:"id"`
+	Problem bool   `json:"problem,omitempty"`
+	HTML    string `json:"html,omitempty"`
+}
+
+// events streams what changes. A client that is slow misses states between, never the last one.
+func (d *Door) events(w http.ResponseWriter, r *http.Request) {
+	if !d.isReady(w) {
+		return
+	}
+	namespace := web.GrantOf(r.Context()).Namespace
+	f, _ := filterOf(r)
+	changed, stop := d.Board.Changes()
+	defer stop()
+	headers(w, "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	heartbeat := d.Clock.NewTicker(max(d.Heartbeat, time.Second))
+	defer heartbeat.Stop()
+	version := d.Board.Read(namespace, ^uint64(0)).Version
+	if _, err := fmt.Fprint(w, ": connected\n\n"); err != nil || control.Flush() != nil {
+		return
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-heartbeat.C():
+			// The plots and the times have changed, also where no row has.
+			if !d.send(w, namespace, f, View{Summary: d.Board.Read(namespace, ^uint64(0)).Summary}) || control.Flush() != nil {
+				return
+			}
+			continue
+		case <-changed:
+		}
+		collected := d.Clock.NewTimer(settle)
+		select {
+		case <-r.Context().Done():
+			collected.Stop()
+			return
+		case <-collected.C():
+		}
+		v := d.Board.Read(namespace, version)
+		version = v.Version
+		if v.All || len(v.Rows)+len(v.Gone) > maxRows {
+			_, _ = fmt.Fprint(w, "event: again\ndata: {}\n\n")
+			_ = control.Flush()
+			return // the client loads the page again
+		}
+		if !d.send(w, namespace, f, v) || control.Flush() != nil {
+			return
+		}
+	}
+}
+
+// send writes what a view changes, and reports whether the client is there.
+func (d *Door) send(w http.ResponseWriter, namespace string, f Filter, v View) bool {
+	rows := make([]changedRow, 0, len(v.Rows)+len(v.Gone))
+	for _, row := range v.Rows {
+		one := changedRow{ID: row.ID(), Problem: row.Problem}
+		if f.matches(row) {
+			var html bytes.Buffer
+			if err := d.pages.ExecuteTemplate(&html, "row", row); err != nil {
+				d.Log.Error("a row could not be written", "error", err)
+				return false
+			}
+			one.HTML = html.String()
+		}
+		rows = append(rows, one)
+	}
+	for _, id := range v.Gone {
+		rows = append(rows, changedRow{ID: id}) // the client begins with the last one: another instance may have the name by now
+	}
+	head, of := map[string]string{}, content{Summary: v.Summary, Plots: plots(d.Board.History(namespace))}
+	for _, name := range []string{"counts", "summary"} {
+		var part bytes.Buffer
+		if err := d.pages.ExecuteTemplate(&part, name, of); err != nil {
+			d.Log.Error("the head of the page could not be written", "part", name, "error", err)
+			return false
+		}
+		head[name] = part.String()
+	}
+	return event(w, "head", head) && (len(rows) == 0 || event(w, "rows", rows))
+}
+
+func event(w http.ResponseWriter, name string, what any) bool {
+	data, err := json.Marshal(what)
+	if err != nil {
+		return false
+	}
+	_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, data)
+	return err == nil
+}
