@@ -1,5 +1,6 @@
 // berg-tunnel connects a container network to servers on a host. One program has both ends:
 //
+//	berg-tunnel expose        lets pods reach servers of this machine
 //	berg-tunnel client        in the network: clients connect to it
 //	berg-tunnel server        on the host: it dials the client proxy, and the servers
 //	berg-tunnel control       calls a server proxy: prepare, delete, list, shutdown

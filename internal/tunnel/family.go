@@ -4,6 +4,7 @@ package tunnel
 import (
 	"context"
 	"net"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
+	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
@@ -93,6 +95,11 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 	if err != nil {
 		return err
 	}
+	// The kubelet names a container's host after its pod.
+	pod, err := os.Hostname()
+	if err != nil {
+		return err
+	}
 	return (&tunnelproxy.Reconciler{
 		Client:    mgr.GetClient(),
 		Writer:    deps.Writer,
@@ -103,6 +110,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 		Workers:   deps.Workers,
 		Images:    newRegistry(cfg, deps.Direct, deps.Namespace),
 		Logs:      logs,
+		Own:       &ownimage.Finder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
 	}).SetupWithManager(ctx, mgr)
 }
 

@@ -123,8 +123,8 @@ type TunnelConfiguration struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Client Proxy Address"
 	ClientProxyAddress string `json:"clientProxyAddress,omitempty"`
 
-	// Port that the client proxy listens at, from 1 to 65535, and neither its control port nor its data port. 0 or absent: a
-	// random port, which is in the status.
+	// Port that the client proxy listens at, from 1 to 65535, and neither its control port nor its data port. 0 or absent, or if the
+	// port is in use: a random port, which is in the status.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -263,6 +263,11 @@ type TunnelStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message"
 	ErrorMessage string `json:"errorMessage,omitempty"`
 
+	// What differs from the spec although the tunnel is Ready: that clientProxyPort was in use, and which port it has instead.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
+	Message string `json:"message,omitempty"`
+
 	// When this status changed last.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Timestamp"
@@ -352,6 +357,8 @@ const (
 	ConditionProxiesReady = "ProxiesReady"
 	// ConditionTunnelsReady: every tunnel of the spec accepts connections.
 	ConditionTunnelsReady = "TunnelsReady"
+	// ConditionServerReachable: the server of every tunnel accepts connections. It is checked when a client connects, and every minute.
+	ConditionServerReachable = "ServerReachable"
 )
 
 // The reasons of ContainerNetworkTunnelProxies, in conditions and events.
@@ -390,6 +397,10 @@ const (
 	ReasonTunnelsReady = "TunnelsReady"
 	// ReasonTunnelsPreparing: tunnels are being prepared or removed.
 	ReasonTunnelsPreparing = "TunnelsPreparing"
+	// ReasonServerReachable: the servers of all tunnels accept connections.
+	ReasonServerReachable = "ServerReachable"
+	// ReasonServerUnreachable: the server of a tunnel does not accept connections.
+	ReasonServerUnreachable = "ServerUnreachable"
 	// ReasonTunnelFailed: a tunnel does not accept connections.
 	ReasonTunnelFailed = "TunnelFailed"
 	// ReasonTunnelReady: a tunnel accepts connections.

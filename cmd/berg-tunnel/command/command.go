@@ -81,7 +81,7 @@ Exit codes: 0 asked to end, 1 failed or refused, 2 wrong usage, 3 the other prox
 		Version:       version,
 		Args:          cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usage("no command: want client, server, control or certificates, see berg-tunnel --help")
+			return usage("no command: want expose, client, server, control or certificates, see berg-tunnel --help")
 		},
 	}
 	root.SetOut(out)
@@ -89,7 +89,7 @@ Exit codes: 0 asked to end, 1 failed or refused, 2 wrong usage, 3 the other prox
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%w: see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(p.client(), p.server(), p.control(), p.certificates())
+	root.AddCommand(p.expose(), p.client(), p.server(), p.control(), p.certificates())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	strict(root)
 	return root
@@ -239,6 +239,9 @@ func (p *program) server() *cobra.Command {
 			if err := checkPorts(1, map[string]int{"client-control-port": o.ClientControl.Port, "client-data-port": o.ClientData.Port}); err != nil {
 				return err
 			}
+			if o.CheckInterval < 0 {
+				return usage("--check-interval must not be below 0")
+			}
 			if o.ConnectTimeout <= 0 || o.DialTimeout <= 0 {
 				return usage("--connect-timeout and --dial-timeout must be above 0")
 			}
@@ -260,6 +263,7 @@ func (p *program) server() *cobra.Command {
 	addEndpoint(flags, &o.ClientData, "client-data", "", proxy.DefaultDataPort, "at which the client proxy listens for data connections; the default address is that of control")
 	addRules(flags, &allowed, &denied, &deniedPorts)
 	flags.DurationVar(&o.ConnectTimeout, "connect-timeout", proxy.DefaultConnectTimeout, "how long to try to reach the client proxy at the start")
+	flags.DurationVar(&o.CheckInterval, "check-interval", proxy.DefaultCheckInterval, "how often to connect to a server that no stream has used since, to know whether it answers; 0 is never")
 	flags.DurationVar(&o.DialTimeout, "dial-timeout", proxy.DefaultDialTimeout, "how long to try to reach a server for a stream")
 	return c
 }

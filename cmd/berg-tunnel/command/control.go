@@ -115,20 +115,32 @@ func (p *program) control() *cobra.Command {
 	return c
 }
 
+// answers says whether the server of a tunnel answers.
+func answers(t *control.TunnelState) string {
+	switch {
+	case !t.GetServerChecked():
+		return "not checked"
+	case t.GetServerError() != "":
+		return "no: " + t.GetServerError()
+	default:
+		return "yes"
+	}
+}
+
 // show prints tunnels as a table.
 func show(p *program, tunnels ...*control.TunnelState) {
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNAME\tSERVER\tCLIENTS CONNECT TO\tSTREAMS\tTO SERVER\tTO CLIENT\tLAST FAILURE")
+	fmt.Fprintln(table, "ID\tNAME\tSERVER\tCLIENTS CONNECT TO\tSTREAMS\tTO SERVER\tTO CLIENT\tSERVER ANSWERS\tLAST FAILURE")
 	for _, t := range tunnels {
 		spec := t.GetSpec()
 		var at []string
 		for _, address := range spec.GetClientProxyAddresses() {
 			at = append(at, proxy.Endpoint{Address: address, Port: int(spec.GetClientProxyPort())}.String())
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%s\n", spec.GetTunnelRef().GetTunnelId(), spec.GetName(),
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%s\t%s\n", spec.GetTunnelRef().GetTunnelId(), spec.GetName(),
 			proxy.Endpoint{Address: spec.GetServerAddress(), Port: int(spec.GetServerPort())},
 			strings.Join(at, ","), t.GetActiveStreams(), t.GetTraffic().GetStreams(),
-			t.GetTraffic().GetBytesToServer(), t.GetTraffic().GetBytesToClient(), t.GetLastFailure())
+			t.GetTraffic().GetBytesToServer(), t.GetTraffic().GetBytesToClient(), answers(t), t.GetLastFailure())
 	}
 	_ = table.Flush()
 }

@@ -107,7 +107,7 @@ type TunnelRequest struct {
 	ServerPort int32 `protobuf:"varint,2,opt,name=server_port,json=serverPort,proto3" json:"server_port,omitempty"`
 	// Where the client proxy listens: an IP address of it. Empty is 0.0.0.0.
 	ClientProxyAddress string `protobuf:"bytes,4,opt,name=client_proxy_address,json=clientProxyAddress,proto3" json:"client_proxy_address,omitempty"`
-	// 1 to 65535, or 0 for a random free port.
+	// 1 to 65535, or 0 for a random free port. If the port is in use, a random one is taken.
 	ClientProxyPort int32 `protobuf:"varint,5,opt,name=client_proxy_port,json=clientProxyPort,proto3" json:"client_proxy_port,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -237,8 +237,10 @@ type TunnelSpec struct {
 	ClientProxyPort int32 `protobuf:"varint,5,opt,name=client_proxy_port,json=clientProxyPort,proto3" json:"client_proxy_port,omitempty"`
 	// The address that was requested.
 	ClientProxyAddress string `protobuf:"bytes,8,opt,name=client_proxy_address,json=clientProxyAddress,proto3" json:"client_proxy_address,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The port that was requested, 0 for a random one. client_proxy_port is another one if it was in use.
+	RequestedClientProxyPort int32 `protobuf:"varint,9,opt,name=requested_client_proxy_port,json=requestedClientProxyPort,proto3" json:"requested_client_proxy_port,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *TunnelSpec) Reset() {
@@ -318,6 +320,13 @@ func (x *TunnelSpec) GetClientProxyAddress() string {
 		return x.ClientProxyAddress
 	}
 	return ""
+}
+
+func (x *TunnelSpec) GetRequestedClientProxyPort() int32 {
+	if x != nil {
+		return x.RequestedClientProxyPort
+	}
+	return 0
 }
 
 type DeleteTunnelResponse struct {
@@ -483,8 +492,12 @@ type TunnelState struct {
 	// Why the last failed stream failed, and when, in seconds since 1970. Empty: none has failed.
 	LastFailure     string `protobuf:"bytes,5,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
 	LastFailureTime int64  `protobuf:"varint,6,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Whether the server proxy has connected to the server, or tried to, within a minute or when a stream needed it last.
+	ServerChecked bool `protobuf:"varint,7,opt,name=server_checked,json=serverChecked,proto3" json:"server_checked,omitempty"`
+	// Why it could not. Empty: it could, or has not tried.
+	ServerError   string `protobuf:"bytes,8,opt,name=server_error,json=serverError,proto3" json:"server_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TunnelState) Reset() {
@@ -557,6 +570,20 @@ func (x *TunnelState) GetLastFailureTime() int64 {
 		return x.LastFailureTime
 	}
 	return 0
+}
+
+func (x *TunnelState) GetServerChecked() bool {
+	if x != nil {
+		return x.ServerChecked
+	}
+	return false
+}
+
+func (x *TunnelState) GetServerError() string {
+	if x != nil {
+		return x.ServerError
+	}
+	return ""
 }
 
 // Traffic has the counters since the start of the process.
@@ -994,7 +1021,7 @@ const file_internal_tunnel_control_control_proto_rawDesc = "" +
 	"\x14client_proxy_address\x18\x04 \x01(\tR\x12clientProxyAddress\x12*\n" +
 	"\x11client_proxy_port\x18\x05 \x01(\x05R\x0fclientProxyPortJ\x04\b\x03\x10\x04\"(\n" +
 	"\tTunnelRef\x12\x1b\n" +
-	"\ttunnel_id\x18\x01 \x01(\rR\btunnelId\"\xbc\x02\n" +
+	"\ttunnel_id\x18\x01 \x01(\rR\btunnelId\"\xfb\x02\n" +
 	"\n" +
 	"TunnelSpec\x128\n" +
 	"\n" +
@@ -1005,7 +1032,8 @@ const file_internal_tunnel_control_control_proto_rawDesc = "" +
 	"serverPort\x124\n" +
 	"\x16client_proxy_addresses\x18\x04 \x03(\tR\x14clientProxyAddresses\x12*\n" +
 	"\x11client_proxy_port\x18\x05 \x01(\x05R\x0fclientProxyPort\x120\n" +
-	"\x14client_proxy_address\x18\b \x01(\tR\x12clientProxyAddressJ\x04\b\x06\x10\a\"\x16\n" +
+	"\x14client_proxy_address\x18\b \x01(\tR\x12clientProxyAddress\x12=\n" +
+	"\x1brequested_client_proxy_port\x18\t \x01(\x05R\x18requestedClientProxyPortJ\x04\b\x06\x10\a\"\x16\n" +
 	"\x14DeleteTunnelResponse\"\x14\n" +
 	"\x12ListTunnelsRequest\"\xf6\x01\n" +
 	"\x13ListTunnelsResponse\x125\n" +
@@ -1013,14 +1041,16 @@ const file_internal_tunnel_control_control_proto_rawDesc = "" +
 	"\adeleted\x18\x02 \x01(\v2\x17.berg.tunnel.v1.TrafficR\adeleted\x12\x1a\n" +
 	"\binstance\x18\x03 \x01(\tR\binstance\x122\n" +
 	"\x15certificate_not_after\x18\x04 \x01(\x03R\x13certificateNotAfter\x12%\n" +
-	"\x0eactive_streams\x18\x05 \x01(\x04R\ractiveStreams\"\x8f\x02\n" +
+	"\x0eactive_streams\x18\x05 \x01(\x04R\ractiveStreams\"\xd9\x02\n" +
 	"\vTunnelState\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.berg.tunnel.v1.TunnelSpecR\x04spec\x121\n" +
 	"\atraffic\x18\x02 \x01(\v2\x17.berg.tunnel.v1.TrafficR\atraffic\x12%\n" +
 	"\x0eactive_streams\x18\x03 \x01(\x04R\ractiveStreams\x12'\n" +
 	"\x0fopening_streams\x18\x04 \x01(\x04R\x0eopeningStreams\x12!\n" +
 	"\flast_failure\x18\x05 \x01(\tR\vlastFailure\x12*\n" +
-	"\x11last_failure_time\x18\x06 \x01(\x03R\x0flastFailureTime\"\xad\x01\n" +
+	"\x11last_failure_time\x18\x06 \x01(\x03R\x0flastFailureTime\x12%\n" +
+	"\x0eserver_checked\x18\a \x01(\bR\rserverChecked\x12!\n" +
+	"\fserver_error\x18\b \x01(\tR\vserverError\"\xad\x01\n" +
 	"\aTraffic\x12\x18\n" +
 	"\astreams\x18\x01 \x01(\x04R\astreams\x128\n" +
 	"\bfailures\x18\x02 \x03(\v2\x1c.berg.tunnel.v1.FailureCountR\bfailures\x12&\n" +

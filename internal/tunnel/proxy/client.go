@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -304,7 +305,12 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 	if len(s.byID) >= s.limit {
 		return nil, status.Errorf(codes.ResourceExhausted, "the client proxy has %d tunnels, which is its limit", len(s.byID))
 	}
-	listener, at, err := listen(Endpoint{Address: address.String(), Port: int(request.GetClientProxyPort())})
+	wanted := Endpoint{Address: address.String(), Port: int(request.GetClientProxyPort())}
+	listener, at, err := listen(wanted)
+	if errors.Is(err, syscall.EADDRINUSE) && wanted.Port != 0 {
+		c.Log.Warn("the port of a tunnel is in use: a random one is taken", "tunnel", request.GetName(), "port", wanted.Port)
+		listener, at, err = listen(Endpoint{Address: wanted.Address})
+	}
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
@@ -328,6 +334,8 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 			ClientProxyAddress:   request.GetClientProxyAddress(),
 			ClientProxyAddresses: reachable,
 			ClientProxyPort:      int32(at.Port),
+
+			RequestedClientProxyPort: request.GetClientProxyPort(),
 		},
 	}
 	s.byID[t.id], s.byName[request.GetName()] = t, t

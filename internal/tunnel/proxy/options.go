@@ -26,6 +26,7 @@ const (
 	DefaultDrain          = 5 * time.Second
 	DefaultConnectTimeout = time.Minute
 	DefaultDialTimeout    = time.Minute
+	DefaultCheckInterval  = time.Minute
 )
 
 // Why a proxy ends that was not asked to.
@@ -100,6 +101,8 @@ type ServerOptions struct {
 	ConnectTimeout time.Duration
 	// DialTimeout is how long to try to reach a server.
 	DialTimeout time.Duration
+	// CheckInterval is how often to connect to a server that no stream has used since, to know whether it answers; 0 is never.
+	CheckInterval time.Duration
 }
 
 // Ready is what a proxy writes to standard output when it is ready, as one line of JSON.

@@ -60,6 +60,9 @@ type server struct {
 	// unanswered are the requests that the client proxy may or may not have received, by name. It is used with calls held.
 	unanswered map[string]*control.TunnelRequest
 
+	// reached is what is known of the servers of tunnels, by tunnel ID.
+	reached sync.Map // uint32 to reach
+
 	mu       sync.Mutex
 	openings map[streamKey]context.CancelFunc
 	client   string // the instance of the client proxy; empty while there is no control connection
@@ -98,6 +101,9 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	connected := make(chan string, 1)
 	var background sync.WaitGroup
 	background.Go(func() { s.finish(s.keepSession(running, connected)) })
+	if s.CheckInterval > 0 {
+		background.Go(func() { s.checkServers(running) })
+	}
 
 	reached := false
 	select {
@@ -302,7 +308,7 @@ func (s *server) restore(ctx context.Context) error {
 		// The same port as before, for clients that know it.
 		request := &control.TunnelRequest{
 			Name: t.GetName(), ServerAddress: t.GetServerAddress(), ServerPort: t.GetServerPort(),
-			ClientProxyAddress: t.GetClientProxyAddress(), ClientProxyPort: t.GetClientProxyPort(),
+			ClientProxyAddress: t.GetClientProxyAddress(), ClientProxyPort: cmp.Or(t.GetRequestedClientProxyPort(), t.GetClientProxyPort()),
 		}
 		answered, err := s.prepareAtPeer(ctx, request)
 		if err != nil && isUnanswered(err) {
@@ -319,6 +325,7 @@ func (s *server) restore(ctx context.Context) error {
 			s.Log.Warn("a tunnel could not be prepared again", "tunnel", t.GetName(), "error", err)
 			continue
 		}
+		spec.RequestedClientProxyPort = t.GetRequestedClientProxyPort()
 		made[spec.GetTunnelRef().GetTunnelId()] = spec
 	}
 	s.keepOnly(func(uint32, *control.TunnelSpec) bool { return false })
@@ -449,22 +456,29 @@ func (s *server) fail(instance string, wanted *control.NewStream, reason control
 
 // dialServer dials the server of a tunnel until it answers or the context ends.
 func (s *server) dialServer(ctx context.Context, spec *control.TunnelSpec) (*net.TCPConn, error) {
-	port := int(spec.GetServerPort())
 	dialer := net.Dialer{Timeout: attemptTimeout}
-	return persist(ctx, func() (*net.TCPConn, error) {
-		// For each attempt, because the addresses of a name may change, and they must be allowed.
-		addresses, err := s.Servers.Resolve(ctx, s.Names, spec.GetServerAddress(), port)
-		if err != nil {
-			return nil, err
+	return persist(ctx, func() (*net.TCPConn, error) { return s.dialOnce(ctx, &dialer, spec) })
+}
+
+// dialOnce dials the server of a tunnel, and notes whether that was reached. The addresses of a name may change, and they must be allowed
+// each time.
+func (s *server) dialOnce(ctx context.Context, dialer *net.Dialer, spec *control.TunnelSpec) (connection *net.TCPConn, err error) {
+	defer func() {
+		if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
+			s.note(spec, err) // a client that has disconnected says nothing of the server
 		}
-		var connection *net.TCPConn
-		for _, address := range addresses {
-			if connection, err = dialTCP(ctx, &dialer, netip.AddrPortFrom(address, uint16(port)).String()); err == nil {
-				return connection, nil
-			}
-		}
+	}()
+	port := int(spec.GetServerPort())
+	addresses, err := s.Servers.Resolve(ctx, s.Names, spec.GetServerAddress(), port)
+	if err != nil {
 		return nil, err
-	})
+	}
+	for _, address := range addresses {
+		if connection, err = dialTCP(ctx, dialer, netip.AddrPortFrom(address, uint16(port)).String()); err == nil {
+			return connection, nil
+		}
+	}
+	return nil, err
 }
 
 // dialData takes an idle data connection, or makes one, and sends the preamble of the stream.
@@ -600,8 +614,8 @@ func described(request *control.TunnelRequest, answered *control.TunnelSpec) (*c
 	switch {
 	case id == 0:
 		return nil, errors.New("the client proxy answered without the ID of a tunnel")
-	case port < 1 || port > 65535 || request.GetClientProxyPort() != 0 && port != request.GetClientProxyPort():
-		return nil, fmt.Errorf("the client proxy answered with port %d: want the one that was asked for", port)
+	case port < 1 || port > 65535:
+		return nil, fmt.Errorf("the client proxy answered with port %d: want 1 to 65535", port)
 	case len(answered.GetClientProxyAddresses()) > maxAddresses:
 		return nil, fmt.Errorf("the client proxy answered with %d addresses: want %d or fewer", len(answered.GetClientProxyAddresses()), maxAddresses)
 	}
@@ -612,6 +626,8 @@ func described(request *control.TunnelRequest, answered *control.TunnelSpec) (*c
 		ServerPort:         request.GetServerPort(),
 		ClientProxyAddress: request.GetClientProxyAddress(),
 		ClientProxyPort:    port,
+
+		RequestedClientProxyPort: request.GetClientProxyPort(),
 	}
 	for _, text := range answered.GetClientProxyAddresses() {
 		address, err := netip.ParseAddr(text)
@@ -688,11 +704,18 @@ func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequ
 		}
 		if !listed[ref.GetTunnelId()] {
 			listed[ref.GetTunnelId()], t.Spec = true, spec
+			t.ServerChecked, t.ServerError = s.reachedBy(ref.GetTunnelId())
 			all.Tunnels = append(all.Tunnels, t)
 		}
 	}
 	clear(s.unanswered)
 	s.keepOnly(func(id uint32, _ *control.TunnelSpec) bool { return listed[id] })
+	s.reached.Range(func(id, _ any) bool {
+		if !listed[id.(uint32)] {
+			s.reached.Delete(id)
+		}
+		return true
+	})
 	all.Instance = s.instance
 	all.CertificateNotAfter = min(all.GetCertificateNotAfter(), s.Identity.NotAfter().Unix())
 	return all, nil

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
@@ -64,7 +66,7 @@ func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.
 		out.State = tunnelv1.StatePending
 		return problem
 	}
-	image, problem, fatal := r.ensureImage(p, now) //nolint:contextcheck // the job outlives the reconciliation
+	image, problem, fatal := r.ensureImage(ctx, p, now)
 	switch {
 	case fatal != "":
 		return end(out, tunnelv1.ConditionImageReady, fatal)
@@ -97,7 +99,7 @@ func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys creden
 	failed := func(err error) *outcome.Problem {
 		return status.NewProblem(tunnelv1.ConditionProxiesReady, err, r.Namespace)
 	}
-	if o.Client == nil || !status.PodReady(o.Client) {
+	if o.Client == nil || !podstate.Ready(o.Client) {
 		if err := r.credentials.CopyPullSecret(ctx, o.Proxy, o.Namespace()); err != nil {
 			return r.withoutPullSecret(out, err, now)
 		}
@@ -119,7 +121,7 @@ func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys creden
 	}
 	out.RequeueAt(status.StartDeadline(o.Client, r.Config.StartTimeout), now)
 	endpoint, known := r.endpoint(*o)
-	if !status.PodReady(o.Client) || !known || o.Host == nil {
+	if !podstate.Ready(o.Client) || !known || o.Host == nil {
 		return starting(status.WhyNotReady(*o))
 	}
 	out.Endpoint, in.Client, in.Host = endpoint, endpoint, o.Host.Name
@@ -165,6 +167,7 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 		return &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 	}
 	out.Tunnels, out.Current, out.Retrying = r.syncer.Sync(*o, settingsOf(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
+	out.Servers = r.traffic.Servers(o.Proxy.UID)
 	in, err := r.inputs(ctx, out)
 	if err == nil {
 		in.Ports = manifests.ReadyPorts(status.Tunnels(*out, now))
@@ -195,8 +198,13 @@ func (r *Reconciler) inputs(ctx context.Context, out *status.Outcome) (manifests
 		UID: p.UID, Name: p.Name, Aliases: p.Spec.Aliases,
 		Namespace: o.Namespace(), OperatorNamespace: r.Namespace,
 		Image: out.Image, Host: o.HostName, Nodes: manifests.NodeAddresses(o.Host),
-		PullSecret: cfg.RegistrySecret != "",
+		PullSecret: cfg.PullSecret != "",
 		Config:     cfg,
+		OwnImage:   cfg.Image == "" && cfg.Registry == "",
+	}
+	if o.Client != nil {
+		// The settings may have changed since.
+		in.OwnImage = slices.ContainsFunc(o.Client.Spec.Containers, manifests.RunsOwnImage)
 	}
 	if cfg.Image == "" {
 		// The operator builds images of its own program.

@@ -15,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
@@ -38,6 +39,8 @@ type Reconciler struct {
 	Workers int
 	// Images builds images. Nil: there is no registry.
 	Images Images
+	// Own finds the operator's own image, which includes the program.
+	Own *ownimage.Finder
 	// Logs reads the logs of server proxies in pods.
 	Logs kubernetes.Interface
 
@@ -47,6 +50,7 @@ type Reconciler struct {
 	credentials *credentials.Store
 	syncer      *tunnelsync.Syncer
 	hostPorts   hostPorts
+	traffic     *tunnelsync.Traffic
 	// tidied are the Failed pairs of which nothing is left, by UID.
 	tidied sync.Map
 }

@@ -40,6 +40,9 @@ func (r *Reconciler) report(_ context.Context, before, p *tunnelv1.ContainerNetw
 		}
 	}
 	r.reportTunnels(p, was.TunnelStatuses, is.TunnelStatuses)
+	if c := meta.FindStatusCondition(is.Conditions, tunnelv1.ConditionServerReachable); c != nil && c.Reason == tunnelv1.ReasonServerUnreachable {
+		r.kind.Warn(before, p, c.Type, c.Reason, actionObserve, c.Message)
+	}
 	if c := meta.FindStatusCondition(is.Conditions, tunnelv1.ConditionNetworkReady); c != nil && c.Reason == tunnelv1.ReasonNetworkGone {
 		r.kind.Warn(before, p, c.Type, c.Reason, actionObserve, c.Message)
 	}

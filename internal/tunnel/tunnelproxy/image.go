@@ -77,13 +77,18 @@ func (r *Reconciler) awaitRegistry(p *tunnelv1.ContainerNetworkTunnelProxy, now 
 }
 
 // ensureImage returns the image of a pair, or what keeps the pair from it. fatal says why it can never be made.
-func (r *Reconciler) ensureImage(p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (image string, problem *outcome.Problem, fatal string) {
+func (r *Reconciler) ensureImage(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (image string, problem *outcome.Problem, fatal string) {
 	if image := cmp.Or(p.Status.ClientProxyContainerImage, r.Config.Image); image != "" {
 		return image, nil, ""
 	}
 	if r.Config.Registry == "" || r.Images == nil {
-		return "", imageProblem(outcome.Blocked, tunnelv1.ReasonImageNotConfigured,
-			"The operator has no image of the proxies and no registry to build one for: an administrator must set TUNNEL_IMAGE or TUNNEL_REGISTRY"), ""
+		if own := r.Own.Image(ctx); own != "" {
+			return own, nil, ""
+		}
+		problem := imageProblem(outcome.External, tunnelv1.ReasonImageNotConfigured,
+			"The operator has no image of the proxies: it runs in no pod whose image it can read. An administrator must apply config/tunnel/host, or set TUNNEL_IMAGE or TUNNEL_REGISTRY")
+		problem.Err = errors.New(problem.Message) // rights are not watched
+		return "", problem, ""
 	}
 	base := cmp.Or(p.Spec.BaseImage, r.Config.BaseImage)
 	build := jobs.Do(r.jobs, jobs.Job[attempt]{

@@ -121,7 +121,7 @@ func (noSecrets) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 }
 
 func TestAMissingPullSecretIsReported(t *testing.T) {
-	r := &Reconciler{Namespace: "operator", Config: loaded(t, "TUNNEL_REGISTRY_SECRET=login"), Writer: apply.Writer{Live: noSecrets{}}}
+	r := &Reconciler{Namespace: "operator", Config: loaded(t, "TUNNEL_PULL_SECRET=login"), Writer: apply.Writer{Live: noSecrets{}}}
 	if err := r.init(); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestAMissingPullSecretIsReported(t *testing.T) {
 		if p == nil || p.Condition != tunnelv1.ConditionImageReady || p.Reason != tunnelv1.ReasonImageRetried || p.Class == outcome.Stale || out.State != test.state || out.Again == 0 {
 			t.Fatalf("%+v in %s, again in %s", p, out.State, out.Again)
 		}
-		if !strings.Contains(p.Message, "TUNNEL_REGISTRY_SECRET") || !strings.Contains(p.Message, "operator/login") {
+		if !strings.Contains(p.Message, "TUNNEL_PULL_SECRET") || !strings.Contains(p.Message, "operator/login") {
 			t.Error(p.Message)
 		}
 		status.Compute(*out, p, noon)

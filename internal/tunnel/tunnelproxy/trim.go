@@ -2,13 +2,19 @@ package tunnelproxy
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 
 // TrimPod keeps of a pod in the cache what the reconciliation of pairs reads.
 func TrimPod(p *corev1.Pod) {
 	spec := corev1.PodSpec{NodeName: p.Spec.NodeName}
 	for _, c := range p.Spec.Containers {
-		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Ports: c.Ports})
+		kept := corev1.Container{Name: c.Name, Ports: c.Ports}
+		if manifests.RunsOwnImage(c) {
+			kept.Command = c.Command
+		}
+		spec.Containers = append(spec.Containers, kept)
 	}
 	p.Spec = spec
 	var conditions []corev1.PodCondition

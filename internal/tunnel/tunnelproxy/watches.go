@@ -36,7 +36,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := r.init(); err != nil {
 		return err
 	}
-	if err := mgr.Add(&tunnelsync.Traffic{Reader: r.Client, Syncer: r.syncer, Config: r.Config, Identity: r.credentials.Identity}); err != nil {
+	if err := mgr.Add(r.traffic); err != nil {
 		return err
 	}
 	perState.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
@@ -68,8 +68,9 @@ func (r *Reconciler) init() (err error) {
 	r.syncer = &tunnelsync.Syncer{Jobs: r.jobs}
 	r.credentials = &credentials.Store{
 		Client: r.Client, Writer: r.Writer, Namespace: r.Namespace,
-		Lifetime: r.Config.CertificateLifetime, RegistrySecret: r.Config.RegistrySecret,
+		Lifetime: r.Config.CertificateLifetime, PullSecret: r.Config.PullSecret,
 	}
+	r.traffic = &tunnelsync.Traffic{Reader: r.Client, Syncer: r.syncer, Config: r.Config, Identity: r.credentials.Identity}
 	r.backends, err = backend.New(r.Config, r.Namespace, r.Writer, r.Logs, r.jobs, r.Clock)
 	return err
 }

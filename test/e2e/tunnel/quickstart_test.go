@@ -19,17 +19,21 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
-	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
+
+func contentOf(page string) string {
+	GinkgoHelper()
+	text, err := os.ReadFile(page)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
 
 // shellOf returns the commands of a page, in order.
 func shellOf(page string) string {
 	GinkgoHelper()
-	text, err := os.ReadFile(page)
-	Expect(err).NotTo(HaveOccurred())
 	var all []string
-	for i, part := range strings.Split(string(text), "```") {
+	for i, part := range strings.Split(contentOf(page), "```") {
 		if commands, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
 			all = append(all, commands)
 		}
@@ -38,9 +42,9 @@ func shellOf(page string) string {
 	return strings.Join(all, "")
 }
 
-var _ = Describe("The quickstart", func() {
-	It("connects a pod to a server at the loopback of this machine, command by command", func(ctx SpecContext) {
-		const page = "../../../docs/tunnel/quickstart.md"
+var _ = Describe("The page", func() {
+	DescribeTable("connects a pod to a server at the loopback of this machine, command by command", func(ctx SpecContext, name string, more [][2]string) {
+		page := "../../../docs/tunnel/" + name
 		root, err := filepath.Abs("../../..")
 		Expect(err).NotTo(HaveOccurred())
 		// The commands run in the folder of a clone, and may leave files there.
@@ -53,16 +57,15 @@ var _ = Describe("The quickstart", func() {
 		Expect(err).NotTo(HaveOccurred())
 		port := fmt.Sprint(free.Addr().(*net.TCPAddr).Port)
 		Expect(free.Close()).To(Succeed())
-		for _, change := range [][2]string{
+		for _, change := range append([][2]string{
 			{"make tunnel-proxy\n", ""}, // it exists
 			// The image that this cluster has, and a free port.
 			{"busybox:1.37", deployed.ToolboxImage},
 			{"wget -qO-", "get"},
 			{"http.server 8080", "http.server " + port},
-			{"--server-port 8080", "--server-port " + port},
-		} {
+		}, more...) {
 			Expect(script).To(ContainSubstring(change[0]), "the page has changed")
-			script = strings.ReplaceAll(script, change[0], change[1])
+			script = strings.ReplaceAll(script, change[0], strings.ReplaceAll(change[1], "PORT", port))
 		}
 		DeferCleanup(func(ctx context.Context) {
 			guest := &corev1.Pod{}
@@ -78,6 +81,7 @@ var _ = Describe("The quickstart", func() {
 		begin := time.Now()
 		shell := exec.CommandContext(ctx, "bash", "-e", "-c", script)
 		shell.Dir = clone
+		shell.Env = append(os.Environ(), "IMAGE="+operatorImage(ctx))
 		// Its background processes are killed with it.
 		shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
@@ -85,8 +89,16 @@ var _ = Describe("The quickstart", func() {
 		said, err := shell.CombinedOutput()
 		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
 		Expect(err).NotTo(HaveOccurred(), "%s", said)
-		Expect(string(said)).To(ContainSubstring("# From a pod to your laptop in five minutes"))
+		head, _, _ := strings.Cut(contentOf(page), "\n")
+		Expect(string(said)).To(ContainSubstring(head), "what the pod received")
 		AddReportEntry("all commands of the page took", time.Since(begin).Round(time.Second).String())
 		Expect(filepath.Join(clone, "pair")).NotTo(BeAnExistingFile())
-	}, SpecTimeout(limits.Scaled(5*time.Minute)))
+	},
+		deployed.SpecEntry("quickstart.md", "quickstart.md", [][2]string{
+			// Its own terminal, until the last command has run.
+			{"bin/berg-tunnel expose 8080\n", "bin/berg-tunnel expose PORT:8080 --image \"$IMAGE\" >shown & exposed=$!\nuntil grep Ctrl-C shown; do kill -0 $exposed; read -t 0.2 <> <(:) || :; done\n"},
+			{"kubectl delete pod/visitor\n", "kubectl delete pod/visitor\nkill -INT $exposed; wait $exposed; cat shown; kill $(jobs -pr)\n"},
+		}),
+		deployed.SpecEntry("by-hand.md", "by-hand.md", [][2]string{{"--server-port 8080", "--server-port PORT"}}),
+	)
 })

@@ -169,14 +169,14 @@ func buildsImages(ctx context.Context, r *imageRegistry) {
 	namespace := world.Operator.Namespace
 	set := map[string]string{
 		"TUNNEL_IMAGE": "", "TUNNEL_REGISTRY": r.address, "TUNNEL_BASE_IMAGE": r.base(),
-		"TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_REGISTRY_CA_FILE": "", "TUNNEL_REGISTRY_SECRET": "",
+		"TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_REGISTRY_CA_FILE": "", "TUNNEL_REGISTRY_SECRET": "", "TUNNEL_PULL_SECRET": "",
 	}
 	if r.user != "" {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: login}, Type: corev1.SecretTypeDockerConfigJson}
 		secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"username":%q,"password":%q}}}`, r.address, r.user, r.password)}
 		Expect(world.Create(ctx, secret)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, secret)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
-		set["TUNNEL_REGISTRY_SECRET"] = login
+		set["TUNNEL_REGISTRY_SECRET"], set["TUNNEL_PULL_SECRET"] = login, login
 	}
 	mounts := ""
 	if r.authority != nil {
@@ -194,7 +194,7 @@ func buildsImages(ctx context.Context, r *imageRegistry) {
 		}
 		changeSettings(ctx, map[string]string{
 			"TUNNEL_IMAGE": os.Getenv("TUNNEL_PROXY_IMAGE"), "TUNNEL_REGISTRY": "", "TUNNEL_BASE_IMAGE": world.Settings["TUNNEL_BASE_IMAGE"],
-			"TUNNEL_REGISTRY_INSECURE": "false", "TUNNEL_REGISTRY_CA_FILE": "", "TUNNEL_REGISTRY_SECRET": "",
+			"TUNNEL_REGISTRY_INSECURE": "false", "TUNNEL_REGISTRY_CA_FILE": "", "TUNNEL_REGISTRY_SECRET": "", "TUNNEL_PULL_SECRET": "",
 		}, without)
 		if mounts != "" {
 			changeVolumes(ctx, fmt.Sprintf(`{"$patch":"delete","name":%q}`, authorities))

@@ -38,7 +38,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(limits.Wait)
 	SetDefaultEventuallyPollingInterval(apiserver.PollInterval)
 	Expect(installed.Folder(ctx, world, "config/tunnel/host", "journeys")).To(Succeed())
-	deployed.ChangeManager(ctx, fmt.Sprintf(`"env":[{"name":"TUNNEL_IMAGE","value":%q}]`, os.Getenv("TUNNEL_PROXY_IMAGE")))
+	// The proxies run the operator's own image, until registry_test.go sets TUNNEL_IMAGE.
 }, NodeTimeout(limits.Scaled(3*time.Minute)))
 
 // onLoopback starts a web server at the loopback of the node, until the spec ends. It answers

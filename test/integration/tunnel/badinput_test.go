@@ -3,12 +3,14 @@ package tunnel
 import (
 	"context"
 	"net"
+	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
@@ -87,7 +89,7 @@ var _ = Describe("Bad input", func() {
 			)
 		})
 		for name, says := range map[string]string{
-			"taken": "", "elsewhere": "", "control": "clientProxyPort", "no-address": "clientProxyAddress",
+			"elsewhere": "", "control": "clientProxyPort", "no-address": "clientProxyAddress",
 			"metadata": "serverAddress", "neighbour": "TUNNEL_ALLOWED_SERVERS", "kubelet": "serverPort", "api-server": "serverPort",
 		} {
 			Expect(tunneltest.Tunnel(ctx, p, name, tunnelv1.TunnelFailed).ErrorMessage).To(And(Not(BeEmpty()), ContainSubstring(says)), name)
@@ -98,9 +100,35 @@ var _ = Describe("Bad input", func() {
 		expect.Shows(ctx, p, tunnelv1.ConditionTunnelsReady, "False", tunnelv1.ReasonTunnelFailed)
 		expect.Shows(ctx, p, tunnelv1.ConditionReady, "False", tunnelv1.ReasonTunnelFailed)
 
-		By("the port becomes free")
-		Expect(taken.Close()).To(Succeed())
-		tunneltest.Tunnel(ctx, p, "taken", tunnelv1.TunnelReady)
+		By("a port that is in use")
+		other := tunneltest.Tunnel(ctx, p, "taken", tunnelv1.TunnelReady)
+		Expect(other.ClientProxyPort).NotTo(BeEquivalentTo(taken.Addr().(*net.TCPAddr).Port))
+		Expect(other.Message).To(And(ContainSubstring("is in use"), ContainSubstring(strconv.Itoa(int(other.ClientProxyPort)))))
+		through(other.ClientProxyPort)
+	})
+
+	It("a server that does not answer is named in the status, until it answers", func(ctx context.Context) {
+		p, _ := running(ctx)
+		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
+		through(web.ClientProxyPort)
+		away, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		at := away.Addr().(*net.TCPAddr)
+		Expect(away.Close()).To(Succeed())
+		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
+			s.Tunnels = append(s.Tunnels, tunneltest.To("away", int32(at.Port)))
+		})
+		waiting, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(tunneltest.Tunnel(ctx, p, "away", tunnelv1.TunnelReady).ClientProxyPort))))
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = waiting.Close() }()
+		expect.Shows(ctx, p, tunnelv1.ConditionServerReachable, "False", tunnelv1.ReasonServerUnreachable)
+		expect.Shows(ctx, p, tunnelv1.ConditionReady, "True", tunnelv1.ReasonTunnelsReady)
+		Expect(meta.FindStatusCondition(p.Status.Conditions, tunnelv1.ConditionServerReachable).Message).To(ContainSubstring("away: "))
+
+		server, err := net.ListenTCP("tcp", at)
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = server.Close() }()
+		expect.Shows(ctx, p, tunnelv1.ConditionServerReachable, "True", tunnelv1.ReasonServerReachable)
 	})
 
 	It("an existing object that does not belong to the pair is left untouched, and reported", func(ctx context.Context) {

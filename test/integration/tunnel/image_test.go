@@ -95,9 +95,13 @@ var _ = Describe("The image of the proxies", func() {
 		secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: login("wrong")}
 		Expect(k8s.Create(ctx, secret)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, secret)).To(Succeed()) })
+		reads := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "tunnel-nodes"}, Type: corev1.SecretTypeDockerConfigJson}
+		reads.Data = map[string][]byte{corev1.DockerConfigJsonKey: login("of the nodes")}
+		Expect(k8s.Create(ctx, reads)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, reads)).To(Succeed()) })
 		inprocess.Restart(map[string]string{
 			"TUNNEL_IMAGE": "", "TUNNEL_REGISTRY": host, "TUNNEL_REGISTRY_CA_FILE": authority, "TUNNEL_REGISTRY_SECRET": secret.Name,
-			"TUNNEL_BASE_IMAGE": host + "/base:1",
+			"TUNNEL_PULL_SECRET": reads.Name, "TUNNEL_BASE_IMAGE": host + "/base:1",
 		}, nil)
 		n := tunneltest.Network(ctx)
 
@@ -116,7 +120,12 @@ var _ = Describe("The image of the proxies", func() {
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(1))
 		copied := &corev1.Secret{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ImagePullSecrets[0].Name}, copied)).To(Succeed())
-		Expect(copied.Data).To(Equal(secret.Data))
+		Expect(copied.Data).To(Equal(reads.Data))
+		var all corev1.SecretList
+		Expect(k8s.List(ctx, &all, client.InNamespace(pod.Namespace))).To(Succeed())
+		for _, s := range all.Items {
+			Expect(string(s.Data[corev1.DockerConfigJsonKey])).NotTo(ContainSubstring(password), "the login that pushes is in the network")
+		}
 		goneWithAll(ctx, p)
 	})
 

@@ -62,7 +62,7 @@ var _ = Describe("An operator that restarts", func() {
 		Expect(k8s.Get(ctx, at, before)).To(Succeed())
 		inprocess.Restart(map[string]string{
 			"TUNNEL_BACKEND": "HostPod", "TUNNEL_PUBLISH": "PodIP", "TUNNEL_CONTROL_PORT": "40001", "TUNNEL_DATA_PORT": "40002",
-			"TUNNEL_REGISTRY_SECRET": "missing",
+			"TUNNEL_REGISTRY_SECRET": "missing", "TUNNEL_PULL_SECRET": "missing",
 		}, nil)
 		other := tunneltest.NewEcho(0)
 		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {

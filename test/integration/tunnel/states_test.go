@@ -128,13 +128,13 @@ var _ = Describe("A pair that waits", func() {
 		goneWithAll(ctx, p)
 	})
 
-	It("for the Secret of the registry reports it, and continues when that is created", func(ctx context.Context) {
+	It("for the Secret of the nodes reports it, and continues when that is created", func(ctx context.Context) {
 		secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}}
 		secret.Namespace, secret.Name = installed.Namespace, "tunnel-registry-late"
-		inprocess.Restart(map[string]string{"TUNNEL_REGISTRY_SECRET": secret.Name}, nil)
+		inprocess.Restart(map[string]string{"TUNNEL_PULL_SECRET": secret.Name}, nil)
 		p := tunneltest.Proxy(ctx, tunneltest.Network(ctx).Name, tunneltest.To("web", tunneltest.NewEcho(0).Port))
 		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonImageRetried)
-		Expect(p.Status.Message).To(And(ContainSubstring("TUNNEL_REGISTRY_SECRET"), ContainSubstring(secret.Namespace+"/"+secret.Name)))
+		Expect(p.Status.Message).To(And(ContainSubstring("TUNNEL_PULL_SECRET"), ContainSubstring(secret.Namespace+"/"+secret.Name)))
 		Expect(k8s.Create(ctx, secret)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, secret)).To(Succeed()) })
 		tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)

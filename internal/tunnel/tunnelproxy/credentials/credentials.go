@@ -50,8 +50,8 @@ type Store struct {
 	Namespace string
 	// Lifetime of certificates.
 	Lifetime time.Duration
-	// RegistrySecret is in Namespace, for nodes that pull the image; "" if they need none.
-	RegistrySecret string
+	// PullSecret is in Namespace, for nodes that pull the image; "" if they need none.
+	PullSecret string
 
 	mu    sync.Mutex
 	known map[types.UID]Keys
@@ -205,15 +205,15 @@ func (e *MissingSecretError) Error() string {
 // CopyPullSecret copies the Secret with which nodes pull the image into the network. Only a pair that is being started
 // needs it: nodes of a pair that runs have the image.
 func (s *Store) CopyPullSecret(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string) error {
-	if s.RegistrySecret == "" {
+	if s.PullSecret == "" {
 		return nil
 	}
 	owner, source := manifests.OwnerOf(p), &corev1.Secret{}
-	if err := s.Writer.Live.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.RegistrySecret}, source); err != nil {
+	if err := s.Writer.Live.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.PullSecret}, source); err != nil {
 		if apply.Absent(err) {
-			return &MissingSecretError{"TUNNEL_REGISTRY_SECRET", s.Namespace, s.RegistrySecret}
+			return &MissingSecretError{"TUNNEL_PULL_SECRET", s.Namespace, s.PullSecret}
 		}
-		return status.InOwnNamespace(fmt.Errorf("TUNNEL_REGISTRY_SECRET: %w", err))
+		return status.InOwnNamespace(fmt.Errorf("TUNNEL_PULL_SECRET: %w", err))
 	}
 	desired := &corev1.Secret{
 		ObjectMeta: objectMeta(p, namespace, manifests.PartPull),

@@ -52,6 +52,8 @@ type Inputs struct {
 	HostPorts HostPorts
 	// Client is where the server proxy finds the client proxy.
 	Client Endpoint
+	// OwnImage: Image is the one that the operator itself runs, whose entrypoint is another program.
+	OwnImage bool
 	// PullSecret: nodes need a Secret to pull the image.
 	PullSecret bool
 	Config     config.Tunnel

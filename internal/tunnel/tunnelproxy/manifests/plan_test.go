@@ -44,7 +44,7 @@ func TestPlan(t *testing.T) {
 	published.Aliases, published.Ports, published.PullSecret = nil, nil, true
 	published.HostPorts = HostPorts{28000, 28001}
 	published.Client = Endpoint{"127.0.0.1", 28000, 28001}
-	published.Config = loaded(t, "TUNNEL_PUBLISH=HostPort", "TUNNEL_REGISTRY_SECRET=registry")
+	published.Config = loaded(t, "TUNNEL_PUBLISH=HostPort", "TUNNEL_PULL_SECRET=registry")
 	node := base
 	node.Config = loaded(t, "TUNNEL_PUBLISH=NodePort")
 	// The longest name that is allowed.

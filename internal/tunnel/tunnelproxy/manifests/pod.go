@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,12 @@ const (
 	ServerContainer = "server-proxy"
 	// user is the user and group that proxies run as. The group may read the files of the Secret.
 	user = 65532
+	// ownProgram is where the operator's own image has the program.
+	ownProgram = "/berg-tunnel"
 )
+
+// RunsOwnImage reports whether a container was made to run the program of the operator's own image.
+func RunsOwnImage(c corev1.Container) bool { return slices.Equal(c.Command, []string{ownProgram}) }
 
 // ClientPod returns the pod of the client proxy. It is never restarted: when it ends, the pair ends.
 func ClientPod(in Inputs) *corev1.Pod {
@@ -80,8 +86,8 @@ func ServerPod(in Inputs) *corev1.Pod {
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 	// The servers are on that node, so its taints do not matter.
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	if in.Config.RegistrySecret != "" {
-		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.Config.RegistrySecret}}
+	if in.Config.PullSecret != "" {
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.Config.PullSecret}}
 	}
 	return pod
 }
@@ -104,6 +110,9 @@ func basePod(in Inputs, namespace, part, role string, c corev1.Container) *corev
 		AllowPrivilegeEscalation: ptr.To(false),
 		ReadOnlyRootFilesystem:   ptr.To(true),
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	if in.OwnImage {
+		c.Command = []string{ownProgram}
 	}
 	c.Resources = corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},

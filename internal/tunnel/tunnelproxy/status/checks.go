@@ -10,6 +10,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 )
 
 const (
@@ -47,7 +48,7 @@ func WhyNotReady(o Observed) string {
 		return "the pod of the client proxy does not exist yet"
 	case Waiting(theClient, o.Client) != "":
 		return Waiting(theClient, o.Client)
-	case !PodReady(o.Client):
+	case !podstate.Ready(o.Client):
 		return "the client proxy is not ready yet"
 	case !o.Server.Exists:
 		return "the server proxy does not exist yet"

@@ -56,6 +56,9 @@ type Outcome struct {
 	// Tunnels are what the proxies said. Current: they said it about the present spec. Retrying: another attempt follows.
 	Tunnels           Synced
 	Current, Retrying bool
+	// Servers says why the servers of tunnels do not answer, by the names of the tunnels; "" of one that does. It has those that the
+	// server proxy has checked.
+	Servers map[string]string
 	// Again is after how long time alone changes the outcome, zero for never.
 	Again time.Duration
 }
@@ -128,6 +131,8 @@ type Tunnel struct {
 	ID        uint32
 	Addresses []string
 	Port      int32
+	// WantedPort is the port that was asked for, 0 for a random one.
+	WantedPort int32
 	// Err is why it does not exist. Final: another attempt would not change that.
 	Err   string
 	Final bool

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 
@@ -60,32 +61,15 @@ func lastLines(text string) string {
 	return conditions.Shorten(strings.ToValidUTF8(strings.Join(last, " | "), "?"), maxLineBytes)
 }
 
-// transient are the reasons of a waiting container that are part of every start.
-var transient = map[string]bool{"": true, "ContainerCreating": true, "PodInitializing": true}
-
 // Waiting returns why the pod of a proxy is not ready yet, "" if it does not say.
 func Waiting(proxy string, pod *corev1.Pod) string {
-	for _, s := range pod.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && !transient[w.Reason] {
-			return fmt.Sprintf("%s cannot start: %s", proxy, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
-		}
+	if why := podstate.Starting(pod); why != "" {
+		return fmt.Sprintf("%s cannot start: %s", proxy, why)
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return fmt.Sprintf("%s cannot be scheduled: %s", proxy, c.Message)
-		}
+	if why := podstate.Scheduling(pod); why != "" {
+		return fmt.Sprintf("%s cannot be scheduled: %s", proxy, why)
 	}
 	return ""
-}
-
-// PodReady reports whether a pod has the condition Ready.
-func PodReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // containerID returns the ID of the client proxy's container, and that of the pod if the runtime reports none.

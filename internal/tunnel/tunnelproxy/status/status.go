@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 )
 
 const failedMessage = "The proxies have failed and are not restarted"
@@ -29,6 +30,9 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	}
 	wanted := []metav1.Condition{networkReady(out, p), imageReady(out, p), proxiesReady(out, p)}
 	if c, known := tunnelsReady(out); known {
+		wanted = append(wanted, c)
+	}
+	if c, known := serverReachable(out); known {
 		wanted = append(wanted, c)
 	}
 	s.TunnelStatuses, s.TunnelConfigurationVersion = applied(out, now)
@@ -79,7 +83,7 @@ const clockTolerance = 5 * time.Second
 // setPlaces writes where the proxies are.
 func setPlaces(out Outcome) {
 	s := &out.Proxy.Status
-	if out.Client != nil && PodReady(out.Client) {
+	if out.Client != nil && podstate.Ready(out.Client) {
 		s.ClientProxyContainerID = containerID(out.Client)
 	}
 	if out.Endpoint.Address != "" {
@@ -208,6 +212,30 @@ func tunnelsReady(out Outcome) (c metav1.Condition, known bool) {
 		return condition(this, metav1.ConditionFalse, tunnelv1.ReasonTunnelFailed, strings.Join(hasFailed, "; ")), true
 	}
 	return condition(this, metav1.ConditionTrue, tunnelv1.ReasonTunnelsReady, "All tunnels accept connections"), true
+}
+
+// serverReachable is not known until the server proxy has checked all servers, unless one of them does not answer. While it is not known,
+// the condition stays.
+func serverReachable(out Outcome) (c metav1.Condition, known bool) {
+	const this = tunnelv1.ConditionServerReachable
+	if out.State != tunnelv1.StateRunning {
+		known := meta.FindStatusCondition(out.Proxy.Status.Conditions, this) != nil
+		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonWaiting, "Waiting for "+tunnelv1.ConditionProxiesReady), known
+	}
+	var away []string
+	checked := len(out.Proxy.Spec.Tunnels) > 0
+	for _, t := range out.Proxy.Spec.Tunnels {
+		why, known := out.Servers[t.Name]
+		checked = checked && known
+		if why != "" {
+			away = append(away, t.Name+": "+why)
+		}
+	}
+	if len(away) > 0 {
+		return condition(this, metav1.ConditionFalse, tunnelv1.ReasonServerUnreachable,
+			conditions.Bound("The servers of these tunnels do not answer; start them: "+strings.Join(away, "; "))), true
+	}
+	return condition(this, metav1.ConditionTrue, tunnelv1.ReasonServerReachable, "The servers of all tunnels accept connections"), checked
 }
 
 // ComputeTerminating writes the status of a pair that is being deleted. why is what the deletion waits for.

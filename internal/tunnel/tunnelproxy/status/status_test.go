@@ -52,6 +52,45 @@ func servesWith(p *tunnelv1.ContainerNetworkTunnelProxy, tunnels ...Tunnel) Outc
 	}
 }
 
+func TestServersThatDoNotAnswerAreNamed(t *testing.T) {
+	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	for title, tc := range map[string]struct {
+		servers map[string]string
+		status  metav1.ConditionStatus
+		says    string
+	}{
+		"nothing is known":       {nil, "", ""},
+		"one is not checked yet": {map[string]string{"web": ""}, "", ""},
+		"all answer":             {map[string]string{"web": "", "db": "", "gone": "refused"}, metav1.ConditionTrue, "all tunnels"},
+		"one does not":           {map[string]string{"db": "connection refused"}, metav1.ConditionFalse, "db: connection refused"},
+	} {
+		p := &tunnelv1.ContainerNetworkTunnelProxy{Spec: tunnelv1.ContainerNetworkTunnelProxySpec{
+			Tunnels: []tunnelv1.TunnelConfiguration{{Name: "web", ServerPort: 80}, {Name: "db", ServerPort: 81}},
+		}}
+		running := []Tunnel{{Name: "web", ID: 1, Port: 8080, WantedPort: 8080}, {Name: "db", ID: 2, Port: 40123, WantedPort: 5432}}
+		out := Outcome{Observed: Observed{Proxy: p}, State: tunnelv1.StateRunning, Current: true, Tunnels: Synced{Tunnels: running}, Servers: tc.servers}
+		got := Compute(out, nil, now)
+		if got.Status != metav1.ConditionTrue {
+			t.Errorf("%s: Ready is %s", title, got.Status)
+		}
+		c := meta.FindStatusCondition(p.Status.Conditions, tunnelv1.ConditionServerReachable)
+		if (c == nil) != (tc.status == "") || c != nil && (c.Status != tc.status || !strings.Contains(c.Message, tc.says)) {
+			t.Errorf("%s: %+v", title, c)
+		}
+		for _, tunnel := range p.Status.TunnelStatuses {
+			if other := strings.Contains(tunnel.Message, "Port 5432 is in use"); other != (tunnel.Name == "db") {
+				t.Errorf("%s: %s: %q", title, tunnel.Name, tunnel.Message)
+			}
+		}
+		// Nothing is known after a restart of the operator: the condition stays.
+		out.Servers = nil
+		Compute(out, nil, now.Add(time.Hour))
+		if again := meta.FindStatusCondition(p.Status.Conditions, tunnelv1.ConditionServerReachable); c != nil && again.Status != c.Status {
+			t.Errorf("%s, afterwards: %+v", title, again)
+		}
+	}
+}
+
 func TestVersionRisesWithTheSetInEffect(t *testing.T) {
 	p := pairIn(tunnelv1.StateRunning, tunnelv1.TunnelConfiguration{Name: "b", ServerPort: 80}, tunnelv1.TunnelConfiguration{Name: "a", ServerPort: 81})
 	at := noon

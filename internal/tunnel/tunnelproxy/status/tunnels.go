@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ func Tunnels(out Outcome, now time.Time) []tunnelv1.TunnelStatus {
 	case out.Current:
 		for _, t := range out.Tunnels.Tunnels {
 			status := tunnelv1.TunnelStatus{Name: t.Name, State: tunnelv1.TunnelReady, TunnelID: t.ID, ClientProxyAddresses: t.Addresses, ClientProxyPort: t.Port}
+			if t.WantedPort != 0 && t.WantedPort != t.Port {
+				status.Message = fmt.Sprintf("Port %d is in use in the client proxy, so this tunnel listens at port %d: set clientProxyPort to another port, or to 0", t.WantedPort, t.Port)
+			}
 			if t.Err != "" {
 				status = tunnelv1.TunnelStatus{Name: t.Name, State: tunnelv1.TunnelFailed, ErrorMessage: t.Err}
 			}
@@ -80,7 +84,7 @@ func failures(tunnels []Tunnel) (all []string) {
 }
 
 func sameTunnel(a, b tunnelv1.TunnelStatus) bool {
-	return a.State == b.State && a.TunnelID == b.TunnelID && a.ErrorMessage == b.ErrorMessage &&
+	return a.State == b.State && a.TunnelID == b.TunnelID && a.ErrorMessage == b.ErrorMessage && a.Message == b.Message &&
 		a.ClientProxyPort == b.ClientProxyPort && slices.Equal(a.ClientProxyAddresses, b.ClientProxyAddresses)
 }
 

@@ -2,6 +2,7 @@ package tunnelsync
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
@@ -86,6 +88,34 @@ type Traffic struct {
 
 	mu   sync.Mutex
 	seen map[types.UID]sum
+	// servers says why the servers of tunnels do not answer, by pair and tunnel; "" of one that does.
+	servers map[types.UID]map[string]string
+}
+
+// Servers returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels: "" of one that does. It has
+// those that were checked. A change has the pair reconciled.
+func (t *Traffic) Servers(uid types.UID) map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.servers[uid]
+}
+
+// noteServers stores what a server proxy says of the servers, and reports whether that is new.
+func (t *Traffic) noteServers(uid types.UID, listed *control.ListTunnelsResponse) (changed bool) {
+	servers := map[string]string{}
+	for _, tunnel := range listed.GetTunnels() {
+		if tunnel.GetServerChecked() {
+			servers[tunnel.GetSpec().GetName()] = conditions.Shorten(tunnel.GetServerError(), maxError)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed = !maps.Equal(t.servers[uid], servers)
+	if t.servers == nil {
+		t.servers = map[types.UID]map[string]string{}
+	}
+	t.servers[uid] = servers
+	return changed
 }
 
 // sum has the counters of one server proxy.
@@ -156,6 +186,7 @@ func (t *Traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) 
 	for uid, s := range t.seen {
 		if !live[uid] {
 			delete(t.seen, uid)
+			delete(t.servers, uid)
 			continue
 		}
 		active += s.active
@@ -182,6 +213,9 @@ func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 		return // the reconciliation of the pair reports it
 	}
 	t.count(p.UID, sumOf(listed))
+	if t.noteServers(p.UID, listed) {
+		t.Syncer.Jobs.Enqueue(p.Name, 0)
+	}
 }
 
 func sumOf(listed *control.ListTunnelsResponse) sum {

@@ -114,6 +114,7 @@ func (t server) prepare(ctx context.Context, asked *control.TunnelRequest, id ui
 	case codes.OK:
 		return status.Tunnel{
 			Name: asked.GetName(), ID: spec.GetTunnelRef().GetTunnelId(), Addresses: spec.GetClientProxyAddresses(), Port: spec.GetClientProxyPort(),
+			WantedPort: asked.GetClientProxyPort(),
 		}, nil
 	case codes.InvalidArgument, codes.PermissionDenied:
 		return status.Tunnel{Name: asked.GetName(), Err: errorText(err), Final: true}, nil
@@ -141,7 +142,7 @@ func isName(server string) bool {
 func differs(want *control.TunnelRequest, is *control.TunnelSpec) bool {
 	return want.GetServerAddress() != is.GetServerAddress() || want.GetServerPort() != is.GetServerPort() ||
 		want.GetClientProxyAddress() != is.GetClientProxyAddress() ||
-		want.GetClientProxyPort() != 0 && want.GetClientProxyPort() != is.GetClientProxyPort()
+		want.GetClientProxyPort() != 0 && want.GetClientProxyPort() != is.GetClientProxyPort() && want.GetClientProxyPort() != is.GetRequestedClientProxyPort()
 }
 
 // maxError is how much of an error the status quotes, in bytes.

@@ -1,0 +1,65 @@
+package expose
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
+)
+
+// freePorts returns ports of the loopback that nothing listens at. All connections to the pod use the same ones, so that the server proxy
+// finds the client proxy again.
+func freePorts() (control, data int, err error) {
+	var ports [2]int
+	var listeners [2]net.Listener
+	for i := range ports {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return 0, 0, err
+		}
+		ports[i] = listeners[i].Addr().(*net.TCPAddr).Port
+	}
+	for _, l := range listeners {
+		_ = l.Close()
+	}
+	return ports[0], ports[1], nil
+}
+
+// forward forwards both ports of the client proxy until the connection breaks or the context ends. It calls ready when it listens.
+func (c cluster) forward(ctx context.Context, config *rest.Config, pod string, control, data int, ready func()) error {
+	target := c.Post().Namespace(c.namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return err
+	}
+	older := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
+	newer, err := portforward.NewSPDYOverWebsocketDialer(target, config)
+	if err != nil {
+		return err
+	}
+	dialer := portforward.NewFallbackDialer(newer, older, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	listening := make(chan struct{})
+	ports := []string{fmt.Sprintf("%d:%d", control, proxy.DefaultControlPort), fmt.Sprintf("%d:%d", data, proxy.DefaultDataPort)}
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, io.Discard)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case <-listening:
+		ready()
+		return <-ended
+	case err := <-ended:
+		return err
+	}
+}
