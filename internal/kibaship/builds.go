@@ -10,6 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 )
 
 // setupDeployments adds the controller of Deployments.
@@ -28,7 +29,7 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 		Config:   cfg,
 		Presence: deps.Presence,
 		Direct:   deps.Direct,
-		Pod:      client.ObjectKey{Namespace: deps.Namespace, Name: pod},
+		Own:      &ownimage.Finder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
 		Secrets:  names,
 		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr)

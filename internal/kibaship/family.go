@@ -76,8 +76,12 @@ func trim(o client.Object) {
 	switch o := o.(type) {
 	case *unstructured.Unstructured:
 		deployment.TrimRun(o)
-	case *rbacv1.ClusterRole: // only that it is there
-		*o = rbacv1.ClusterRole{ObjectMeta: identityOnly(&o.ObjectMeta)}
+	case *rbacv1.ClusterRole: // only that it is there, unless its rules are added to those of Projects
+		kept := rbacv1.ClusterRole{ObjectMeta: identityOnly(&o.ObjectMeta)}
+		if value := o.Labels[kibashipv1.LabelAggregate]; value != "" {
+			kept.Labels, kept.Rules = map[string]string{kibashipv1.LabelAggregate: value}, o.Rules
+		}
+		*o = kept
 	case *metav1.PartialObjectMetadata:
 		kept := identityOnly(&o.ObjectMeta)
 		kept.DeletionTimestamp, kept.Generation = o.DeletionTimestamp, o.Generation

@@ -188,6 +188,26 @@ type GitRepository struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Root Directory"
 	RootDirectory string `json:"rootDirectory,omitempty"`
 
+	// Path of the Dockerfile below rootDirectory, such as docker/web.Dockerfile. Default: Dockerfile. With a path, the file must exist.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dockerfile Path"
+	DockerfilePath string `json:"dockerfilePath,omitempty"`
+
+	// Arguments of the build, which ARG of the Dockerfile reads. They are no place for secrets: an image tells them.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Build Args"
+	BuildArgs []BuildArg `json:"buildArgs,omitempty"`
+
+	// Secret of type kubernetes.io/dockerconfigjson with which the images behind FROM are read. The commands of the Dockerfile can
+	// read it, too. Default: the Secret of the setting BUILD_PULL_SECRET.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image Pull Secret Ref"
+	ImagePullSecretRef *LocalReference `json:"imagePullSecretRef,omitempty"`
+
 	// Command that builds the Application, where there is no Dockerfile.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
@@ -210,6 +230,23 @@ type GitRepository struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="SPA Output Directory"
 	SPAOutputDirectory string `json:"spaOutputDirectory,omitempty"`
+}
+
+// BuildArg is an argument of a build.
+type BuildArg struct {
+	// Name, as ARG of the Dockerfile spells it.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
+	Name string `json:"name"`
+
+	// Text that replaces the default which ARG gives.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('$(')",message="must not contain $(, which Tekton would replace: the value cannot be passed on as it is"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Value"
+	Value string `json:"value,omitempty"`
 }
 
 // DockerImage is an image that exists.

@@ -53,26 +53,37 @@ type DeploymentSpec struct {
 	ApplicationRef LocalReference `json:"applicationRef"`
 
 	// For an Application of type GitRepository: which commit is built. Default: the newest of
-	// the Application's branch.
+	// the Application's branch when the run starts.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Git Repository"
 	GitRepository *DeploymentSource `json:"gitRepository,omitempty"`
 }
 
 // DeploymentSource says which commit is built.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.commitSHA) || has(self.branch) || has(self.tag)",message="spec.gitRepository needs commitSHA, branch or tag; leave spec.gitRepository out to build the newest commit of the Application's branch"
+// +kubebuilder:validation:XValidation:rule="!has(self.tag) || !has(self.commitSHA) && !has(self.branch)",message="spec.gitRepository.tag cannot be used together with commitSHA or branch: a tag names a commit"
 type DeploymentSource struct {
-	// SHA of the commit, in full.
-	// +required
+	// SHA of the commit, in full. Default: the newest commit of branch, or that of tag, when the run starts.
+	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Commit SHA"
-	CommitSHA string `json:"commitSHA"`
+	CommitSHA string `json:"commitSHA,omitempty"`
 
-	// Branch of the commit. Default: that of the Application.
+	// Branch whose newest commit is built. Default: that of the Application. Together with commitSHA it is a note for people: the
+	// commit is built, whichever branch has it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
 	Branch string `json:"branch,omitempty"`
+
+	// Git tag whose commit is built.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tag"
+	Tag string `json:"tag,omitempty"`
 }
 
 // DeploymentStatus is what the operator observed of a Deployment.
@@ -146,6 +157,11 @@ type PipelineRunStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
 	Phase DeploymentPhase `json:"phase,omitempty"`
+
+	// Stands for what the run was started to build: the repository with its branch, tag or commit, and how it is built.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Source"
+	Source string `json:"source,omitempty"`
 
 	// When the run started.
 	// +optional
@@ -253,6 +269,8 @@ const (
 	ReasonRunStarted           = "RunStarted"
 	ReasonRunning              = "Running"
 	ReasonSucceeded            = "Succeeded"
+	ReasonQueued               = "Queued"
+	ReasonTektonNotResponding  = "TektonNotResponding"
 	ReasonRunFailed            = "RunFailed"
 	ReasonRunCancelled         = "RunCancelled"
 	ReasonRunTimedOut          = "RunTimedOut"

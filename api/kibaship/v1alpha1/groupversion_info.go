@@ -64,6 +64,10 @@ const (
 	AnnotationProjectUID = "platform.kibaship.com/project-uid"
 	// AnnotationDeploymentUID proves to which Deployment an object belongs.
 	AnnotationDeploymentUID = "platform.kibaship.com/deployment-uid"
+	// LabelAggregate with the value "true" adds the rules of a ClusterRole to those of the accounts of bounded Projects.
+	LabelAggregate = "platform.operator.kibaship.com/aggregate-to-bounded-projects"
+	// AnnotationSource of a PipelineRun stands for what it was started to build.
+	AnnotationSource = "platform.kibaship.com/source"
 	// AnnotationApplied notes which labels and annotations the operator set on a namespace, so
 	// that those that are no longer wanted are taken off.
 	AnnotationApplied = "platform.kibaship.com/applied-metadata"

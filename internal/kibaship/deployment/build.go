@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -33,17 +33,46 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 			return false, missing
 		}
 	}
+	var problem *outcome.Problem
 	if starts {
-		made, err := r.create(ctx, d, p.PipelineRun)
-		if err != nil {
-			return false, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+		if problem = r.start(ctx, o, p.PipelineRun); problem != nil && problem.Reason != kibashipv1.ReasonQueued {
+			return false, problem
 		}
-		o.Runs = append([]Run{readRun(made, nil)}, o.Runs...)
 	}
+	// What runs and is not wanted ends also while this one waits in the queue.
+	starts = starts && problem == nil
 	if err := r.endOthers(ctx, *o, in.runName()); err != nil {
 		return starts, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
 	}
-	return starts, nil
+	return starts, problem
+}
+
+// start creates a run, or says why it waits in the queue.
+func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructured.Unstructured) *outcome.Problem {
+	d, limited := o.Deployment, r.Config.Builds.Concurrency > 0
+	if limited {
+		r.starting.Lock()
+		defer r.starting.Unlock()
+		problem, err := r.checkQueue(ctx, d)
+		if err != nil {
+			return r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+		}
+		if problem != nil {
+			return problem
+		}
+	}
+	made, err := r.create(ctx, d, desired)
+	if err != nil {
+		return r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+	}
+	o.Runs = append([]Run{readRun(made, nil)}, o.Runs...)
+	if limited {
+		if r.started == nil {
+			r.started = map[types.NamespacedName]startedRun{}
+		}
+		r.started[client.ObjectKeyFromObject(d)] = startedRun{made.GetName(), r.Clock.Now()}
+	}
+	return nil
 }
 
 // create starts a run, unless there is one: a client that has changed it, for example to cancel it, has
@@ -138,28 +167,10 @@ func (r *Reconciler) problemOf(ctx context.Context, condition string, err error)
 	}
 }
 
-// image is the one of the operator's own pod, "" where it has none. The kubelet names a
-// container's host after its pod.
-func (r *Reconciler) ownImage(ctx context.Context) string {
+// pushImage is the image that pushes: that of the settings, else the one that the operator itself runs, "" if it has none.
+func (r *Reconciler) pushImage(ctx context.Context) string {
 	if r.Config.Builds.PushImage != "" {
 		return r.Config.Builds.PushImage
 	}
-	r.own.Lock()
-	defer r.own.Unlock()
-	if r.own.image != "" || r.Pod.Name == "" || r.Pod.Namespace == "" {
-		return r.own.image
-	}
-	pod := &corev1.Pod{}
-	if err := r.Writer.Live.Get(ctx, r.Pod, pod); err != nil {
-		return ""
-	}
-	for _, c := range pod.Spec.Containers {
-		if c.Name == containerName || len(pod.Spec.Containers) == 1 {
-			r.own.image = c.Image
-		}
-	}
-	return r.own.image
+	return r.Own.Image(ctx)
 }
-
-// containerName is that of the operator in its pod.
-const containerName = "manager"

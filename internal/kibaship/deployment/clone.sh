@@ -1,29 +1,44 @@
 set -u
 # Every failure is written to a result of this step, which no later step can write to.
 exec 3>&2
-trap 'code=$?; if [ $code -ne 0 ]; then tail -c 600 /tmp/problem >"$PROBLEM" 2>/dev/null; cat /tmp/problem >&3 2>/dev/null; fi; exit $code' EXIT
+trap 'code=$?; if [ $code -ne 0 ]; then explain >>/tmp/problem; tail -c 600 /tmp/problem >"$PROBLEM" 2>/dev/null; cat /tmp/problem >&3 2>/dev/null; fi; exit $code' EXIT
 exec 2>/tmp/problem
+# What to do, where git alone says what it did.
+explain() {
+	if grep -q "terminal prompts disabled" /tmp/problem; then
+		echo "The git server asks for a login: the repository is private, or does not exist. Set spec.gitRepository.secretRef, or correct spec.gitRepository.repository"
+	elif grep -q "Authentication failed" /tmp/problem; then
+		echo "The git server refuses the token in the Secret of spec.gitRepository.secretRef: put one there that can read the repository"
+	fi
+}
 set -e
+# What a repository says of its submodules reaches no file of this container, and starts no program.
+export GIT_ALLOW_PROTOCOL="${GIT_ALLOW_PROTOCOL:-https:http}"
 export HOME=/tmp GIT_TERMINAL_PROMPT=0 GIT_CONFIG_NOSYSTEM=1
 mkdir -p "$SOURCE/repository"
 cd "$SOURCE/repository"
 git init --quiet .
 git remote add origin "$URL"
+# A submodule may name the same server as git@SERVER:..., for which there is no key here.
+host=${URL#*://}
+host=${host%%/*}
+server=${URL%%://*}://$host
+helper=
 if [ -n "$TOKEN_FILE" ]; then
 	[ -s "$TOKEN_FILE" ] || { echo "spec.gitRepository.secretRef: the Secret has no key token" >&2; exit 1; }
 	# Asked by git itself, so that the token stands in no argument, variable or file of the clone;
 	# and for the server of the URL alone, as it may send on to another one.
-	host=${URL#*://}
-	server=${URL%%://*}://${host%%/*}
-	fetch() {
-		git -c credential.helper= -c "credential.$server.helper="'!f() { test "$1" = get || exit 0; echo "username=$GIT_USER"; echo "password=$(cat "$TOKEN_FILE")"; }; f' \
-			fetch --quiet --no-tags --depth 1 origin "$1"
-	}
-else
-	fetch() { git -c credential.helper= fetch --quiet --no-tags --depth 1 origin "$1"; }
+	helper='!f() { test "$1" = get || exit 0; echo "username=$GIT_USER"; echo "password=$(cat "$TOKEN_FILE")"; }; f'
 fi
+authenticated() {
+	git -c credential.helper= -c "credential.$server.helper=$helper" \
+		-c "url.$server/.insteadOf=git@${host%%:*}:" -c "url.$server/.insteadOf=ssh://git@${host%%:*}/" "$@"
+}
+fetch() { authenticated fetch --quiet --no-tags --depth 1 origin "$1"; }
 if [ -n "$COMMIT" ]; then
 	fetch "$COMMIT"
+elif [ -n "$TAG" ]; then
+	fetch "refs/tags/$TAG"
 elif [ -n "$BRANCH" ]; then
 	fetch "refs/heads/$BRANCH"
 else
@@ -35,15 +50,41 @@ if [ -n "$COMMIT" ] && [ "$COMMIT" != "$commit" ]; then
 	echo "the server gave commit $commit for $COMMIT" >&2
 	exit 1
 fi
+if [ -e .gitmodules ]; then
+	authenticated submodule --quiet update --init --recursive --depth 1 ||
+		{ echo "A submodule cannot be fetched: its URL in .gitmodules must be one that this build can read, at $server with the same login" >&2; exit 1; }
+fi
+# Files of Git LFS are in the repository as pointers, of which no image must be built.
+large() {
+	git grep -q 'filter=lfs' HEAD -- ':(glob)**/.gitattributes' || return 0
+	if ! git lfs version >/dev/null 2>&1; then
+		echo "The repository keeps files in Git LFS, and the image of BUILD_GIT_IMAGE has no git-lfs: use an image that has it" >&2
+		return 1
+	fi
+	git lfs install --local --skip-repo >&2
+	authenticated lfs pull
+}
+large
+if [ -e .gitmodules ]; then
+	git submodule --quiet foreach --recursive 'printf "%s\n" "$displaypath"' >"$SOURCE/repository/.git/submodules"
+	while IFS= read -r submodule; do
+		( cd "$submodule" && large ) || exit 1
+	done <"$SOURCE/repository/.git/submodules"
+fi
 if [ ! -d "$CONTEXT" ]; then
 	echo "spec.gitRepository: path and rootDirectory are no directory of the repository at $commit: ${CONTEXT#"$SOURCE/repository"}" >&2
 	exit 1
 fi
-if [ ! -e "$CONTEXT/Dockerfile" ] && [ ! -L "$CONTEXT/Dockerfile" ]; then
+file=$CONTEXT/${DOCKERFILE_PATH:-Dockerfile}
+if [ ! -e "$file" ] && [ ! -L "$file" ]; then
+	if [ -n "$DOCKERFILE_PATH" ]; then
+		echo "spec.gitRepository.dockerfilePath: there is no file ${file#"$SOURCE/repository"} in the repository at $commit" >&2
+		exit 1
+	fi
 	if [ -z "$DOCKERFILE" ]; then
 		echo "there is no Dockerfile in ${CONTEXT#"$SOURCE/repository"}/, and none can be made: that needs BUILD_BASE_IMAGE, and spec.gitRepository.buildCommand or startCommand" >&2
 		exit 1
 	fi
-	printf '%s' "$DOCKERFILE" >"$CONTEXT/Dockerfile"
+	printf '%s' "$DOCKERFILE" | base64 -d >"$file"
 fi
 printf '%s' "$commit" >"$RESULT"

@@ -1,6 +1,8 @@
 package deployment
 
 import (
+	"cmp"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,15 +55,51 @@ func TestClone(t *testing.T) {
 	write("bare/text", "x")
 	second := commit()
 	runGit(t, origin, "branch", "old", first)
+	runGit(t, origin, "tag", "--annotate", "--message=x", "v1.0", first)
+
+	library, large := t.TempDir(), t.TempDir()
+	inDir := func(dir, file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{library, large} {
+		runGit(t, dir, "init", "--quiet", "--initial-branch=main")
+	}
+	inDir(library, "code", "the library\n")
+	runGit(t, library, "add", ".")
+	runGit(t, library, "commit", "--quiet", "--message=x")
+	inDir(large, ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+	inDir(large, "model.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:"+strings.Repeat("0", 64)+"\nsize 9\n")
+	inDir(large, "Dockerfile", "FROM one\n")
+	runGit(t, large, "-c", "filter.lfs.clean=cat", "add", ".")
+	runGit(t, large, "commit", "--quiet", "--message=x")
+	runGit(t, origin, "checkout", "--quiet", "-b", "modules")
+	runGit(t, origin, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "file://"+library, "app/library")
+	modules := commit()
+	runGit(t, origin, "checkout", "--quiet", "-b", "no-module", "main")
+	runGit(t, origin, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "file://"+library, "app/library")
+	runGit(t, origin, "config", "--file=.gitmodules", "submodule.app/library.url", "file://"+library+"-gone")
+	commit()
+	runGit(t, origin, "checkout", "--quiet", "main")
 
 	for name, tc := range map[string]struct {
 		commit, branch, context, dockerfile string
+		tag, path, origin                   string
 		want, file, text                    string
 		problem                             string
 	}{
 		"the default branch":        {context: "app", want: second, file: "app/Dockerfile", text: "FROM two\n"},
 		"a branch":                  {branch: "old", context: "app", want: first, file: "app/Dockerfile", text: "FROM one\n"},
 		"a commit":                  {commit: first, branch: "main", context: "app", want: first, file: "app/Dockerfile", text: "FROM one\n"},
+		"a tag":                     {tag: "v1.0", context: "app", want: first, file: "app/Dockerfile", text: "FROM one\n"},
+		"a tag that is not":         {tag: "v2.0", context: "app", problem: "v2.0"},
+		"a submodule":               {branch: "modules", context: "app", want: modules, file: "app/library/code", text: "the library\n"},
+		"a submodule that is not":   {branch: "no-module", context: "app", problem: "A submodule cannot be fetched"},
+		"files of Git LFS":          {origin: large, context: ".", problem: "Git LFS"},
+		"another Dockerfile":        {context: "app", path: "none.Dockerfile", problem: "dockerfilePath"},
+		"a Dockerfile by its path":  {context: ".", path: "bare/text", dockerfile: "FROM made\n", want: second, file: "bare/text", text: "x"},
 		"a branch that is not":      {branch: "gone", context: "app", problem: "gone"},
 		"a directory that is not":   {context: "none", problem: "/none"},
 		"no Dockerfile":             {context: "bare", problem: "BUILD_BASE_IMAGE"},
@@ -70,10 +108,13 @@ func TestClone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, results := t.TempDir(), t.TempDir()
+			url := "file://" + cmp.Or(tc.origin, origin)
 			cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(results, "stderr")))
 			cmd.Env = []string{
-				"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + filepath.Join(source, "repository", tc.context), "URL=file://" + origin,
-				"COMMIT=" + tc.commit, "BRANCH=" + tc.branch, "TOKEN_FILE=", "GIT_USER=x", "DOCKERFILE=" + tc.dockerfile,
+				"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + filepath.Join(source, "repository", tc.context), "URL=" + url,
+				"COMMIT=" + tc.commit, "TAG=" + tc.tag, "BRANCH=" + tc.branch, "TOKEN_FILE=", "GIT_USER=x",
+				"DOCKERFILE=" + base64.StdEncoding.EncodeToString([]byte(tc.dockerfile)), "DOCKERFILE_PATH=" + tc.path,
+				"GIT_ALLOW_PROTOCOL=file",
 				"RESULT=" + filepath.Join(results, "commit"), "PROBLEM=" + filepath.Join(results, "problem"),
 			}
 			out, err := cmd.CombinedOutput()
@@ -150,8 +191,8 @@ func TestTheTokenIsForItsServerAlone(t *testing.T) {
 		}
 		cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(results, "stderr")))
 		cmd.Env = []string{
-			"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + source, "URL=" + tc.url, "COMMIT=", "BRANCH=main",
-			"TOKEN_FILE=" + file, "GIT_USER=x", "DOCKERFILE=",
+			"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + source, "URL=" + tc.url, "COMMIT=", "TAG=", "BRANCH=main",
+			"TOKEN_FILE=" + file, "GIT_USER=x", "DOCKERFILE=", "DOCKERFILE_PATH=",
 			"RESULT=" + filepath.Join(results, "commit"), "PROBLEM=" + filepath.Join(results, "problem"),
 		}
 		out, err := cmd.CombinedOutput()

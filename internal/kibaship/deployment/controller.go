@@ -17,6 +17,7 @@ import (
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -32,18 +33,18 @@ type Reconciler struct {
 	// Presence knows whether Tekton is installed, and Direct reads past it.
 	Presence *optional.Presence
 	Direct   client.Reader
-	// Pod is the operator's own, whose image pushes unless the settings name another one.
-	Pod client.ObjectKey
+	// Own finds the operator's own image, which pushes unless the settings name another one.
+	Own *ownimage.Finder
 	// Secrets tells when a Secret comes or goes.
 	Secrets *secrets.Watches
 	// Workers is how many Deployments are worked on at the same time.
 	Workers int
 
 	kind *reconcile.Kind[*kibashipv1.Deployment, Outcome]
-	own  struct {
-		sync.Mutex
-		image string
-	}
+	// starting is held from counting the builds under way until another one is stored.
+	starting sync.Mutex
+	// started are the runs that this process has made and which the cache does not show yet, by Deployment. It is used with starting held.
+	started map[types.NamespacedName]startedRun
 }
 
 // The rights to write Pipelines and PipelineRuns, and to read Secrets and ConfigMaps, are those
@@ -77,11 +78,11 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 		},
 		Apply: r.apply,
 		Status: func(_ *kibashipv1.Deployment, out Outcome, _ outcome.Problems, now time.Time) reconcile.Ready {
-			return computeStatus(out, r.Config.Builds.ResultTime, now)
+			return computeStatus(out, r.Config.Builds, now)
 		},
 		Report: r.report,
 		RequeueAfter: func(_ *kibashipv1.Deployment, out Outcome, _ outcome.Problems, now time.Time) time.Duration {
-			return requeueAfter(out, r.Config.Builds.ResultTime, now)
+			return requeueAfter(out, r.Config.Builds, now)
 		},
 		Finalize: func(context.Context, *kibashipv1.Deployment, time.Time) (done bool, never time.Duration, err error) {
 			return true, never, nil
@@ -118,11 +119,11 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 	var problem *outcome.Problem
 	switch o.Application.Spec.Type {
 	case kibashipv1.TypeGitRepository:
-		pushImage := r.ownImage(ctx)
+		pushImage := r.pushImage(ctx)
 		if problem := checkPipeline(o, r.Config, pushImage); problem != nil {
 			return problem
 		}
-		in := inputsOf(o.Deployment, o.Application, r.Config.Builds, pushImage)
+		in := inputsOf(o, r.Config.Builds, pushImage)
 		out.In = &in
 		var fresh bool
 		if fresh, problem = r.build(ctx, &out.Observed, in); fresh {

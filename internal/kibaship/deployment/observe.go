@@ -103,6 +103,11 @@ func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs)
 	if in.private() {
 		needs = append(needs, Missing{Kind: "Secret", Name: in.Git.SecretRef.Name, Where: "spec.gitRepository.secretRef of Application " + in.ApplicationName})
 	}
+	if pull := in.pullSecret(); pull != "" && pull == builds.PullSecret {
+		needs = append(needs, Missing{Kind: "Secret", Name: pull, Where: "BUILD_PULL_SECRET"})
+	} else if pull != "" {
+		needs = append(needs, Missing{Kind: "Secret", Name: pull, Where: "spec.gitRepository.imagePullSecretRef of Application " + in.ApplicationName})
+	}
 	if builds.RegistrySecret != "" {
 		needs = append(needs, Missing{Kind: "Secret", Name: builds.RegistrySecret, Where: "BUILD_REGISTRY_SECRET"})
 	}

@@ -2,6 +2,8 @@ package deployment
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 )
 
 // account is the one of the pods of a run. It is not the Project's, which may do everything in
@@ -12,16 +14,21 @@ const account = "default"
 func newPipelineRun(in Inputs) *unstructured.Unstructured {
 	u := empty(pipelineRunKind)
 	in.meta(u, in.runName(), "builds an image")
+	annotations := u.GetAnnotations()
+	annotations[kibashipv1.AnnotationSource] = in.source()
+	u.SetAnnotations(annotations)
 	var bindings []any
-	for _, name := range in.with(workspaceToken, workspaceLogin, workspaceAuthority) {
+	for _, name := range in.with(workspaceToken, workspacePull, workspaceLogin, workspaceAuthority) {
 		bindings = append(bindings, in.binding(name))
 	}
 	u.Object["spec"] = object{
 		"pipelineRef": object{"name": in.pipelineName()},
 		"params": []any{
 			object{"name": paramCommit, "value": in.Commit},
+			object{"name": paramTag, "value": in.Tag},
 			object{"name": paramBranch, "value": in.Branch},
 			object{"name": paramRepository, "value": in.repository()},
+			object{"name": paramRun, "value": in.runName()},
 		},
 		"timeouts": object{"pipeline": in.Builds.Timeout.String()},
 		"taskRunTemplate": object{

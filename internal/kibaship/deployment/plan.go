@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"strconv"
@@ -28,10 +29,12 @@ type Inputs struct {
 	Project, Application, Deployment string
 	ApplicationName                  string
 	Git                              kibashipv1.GitRepository
-	// Commit is the one that is asked for, "" for the newest of Branch; Branch is "" for the
+	// Commit is the one that is asked for, "" for that of Tag or the newest of Branch; Branch is "" for the
 	// one that the repository calls its default.
-	Commit, Branch string
-	Builds         config.Builds
+	Commit, Tag, Branch string
+	// Changed: the run of this generation was started to build something else. The Application has changed since.
+	Changed bool
+	Builds  config.Builds
 	// PushImage pushes: an image of this operator.
 	PushImage string
 }
@@ -71,14 +74,29 @@ func (in Inputs) pipelineName() string {
 	return kitnaming.Within(in.stem()+"-git-repository-pipeline-kibaship-com", maxName)
 }
 
-// runName is that of the run which the spec asks for: each generation has one, and each value
-// of AnnotationRunAgain another.
+// runName is that of the run which the spec asks for: each generation has one, each value of AnnotationRunAgain another, and each
+// change of what the Application says of the source another.
 func (in Inputs) runName() string {
 	name := fmt.Sprintf("%s-run-%d", in.stem(), in.Generation)
 	if in.Again != "" {
 		name += "-" + in.Again
 	}
+	if in.Changed {
+		name += "-" + in.source()
+	}
 	return kitnaming.Within(name, maxName)
+}
+
+// source stands for what is built, and how. A login and the environment of the running Application are no part of it. A branch is
+// none where a commit or a tag is asked for.
+func (in Inputs) source() string {
+	of := in.Git
+	of.PublicAccess, of.SecretRef, of.Env, of.ImagePullSecretRef, of.Branch = false, nil, nil, nil, ""
+	if in.Commit == "" && in.Tag == "" {
+		of.Branch = in.Branch
+	}
+	text, _ := json.Marshal(of) // it has strings alone
+	return hash(string(text) + in.Commit + in.Tag)
 }
 
 // repository is where the images of an Application go.
@@ -124,7 +142,8 @@ func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 }
 
 // inputsOf returns what a run of a Deployment is planned from. Its names must have been judged.
-func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds config.Builds, pushImage string) Inputs {
+func inputsOf(o Observed, builds config.Builds, pushImage string) Inputs {
+	d, app := o.Deployment, o.Application
 	project := app.Spec.ProjectRef.Name
 	appSlug, _ := naming.Application(app.Name, project)
 	slug, _ := naming.Deployment(d.Name, app.Name)
@@ -139,12 +158,22 @@ func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds conf
 		in.Branch = in.Git.Branch
 	}
 	if source := d.Spec.GitRepository; source != nil {
-		in.Commit = source.CommitSHA
+		in.Commit, in.Tag = source.CommitSHA, source.Tag
 		if source.Branch != "" {
 			in.Branch = source.Branch
 		}
 	}
+	started := o.sourceOf(in.runName())
+	in.Changed = started != "" && started != in.source()
 	return in
+}
+
+// sourceOf stands for what a run was started to build, "" where that is not known.
+func (o Observed) sourceOf(run string) string {
+	if live := o.find(run); live != nil {
+		return live.Source
+	}
+	return knownRun(&o.Deployment.Status, run).Source
 }
 
 // runAgainOf stands for the value of AnnotationRunAgain that counts. One that is taken off asks for

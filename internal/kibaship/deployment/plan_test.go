@@ -47,15 +47,21 @@ func TestPlan(t *testing.T) {
 			in.Git.PublicAccess, in.Git.SecretRef = false, &kibashipv1.LocalReference{Name: "git"}
 			in.Git.Provider, in.Git.RootDirectory = kibashipv1.Bitbucket, "./app"
 			in.Commit = strings.Repeat("a", 40)
-			in.Builds.RegistrySecret, in.Builds.CAConfigMap, in.Builds.BuilderArgs = "login", "ca", []string{"--reproducible"}
+			in.Builds.RegistrySecret, in.Builds.CAConfigMap, in.Builds.BuilderArgs = "login", "ca", []string{"--registry-mirror=mirror.example.org"}
 		},
 		"volume": func(in *Inputs) {
 			in.Git.SecretRef = &kibashipv1.LocalReference{Name: "git"}
 			in.Builds.Workspace, in.Builds.StorageClass, in.Builds.RegistrySecret = config.WorkspaceVolume, "fast", "login"
 		},
+		"settings": func(in *Inputs) {
+			in.Tag = "v1.0"
+			in.Builds.PullSecret, in.Builds.CacheRegistry = "pull", "cache.example.org/builds"
+			in.Git.DockerfilePath = "docker/web.Dockerfile"
+			in.Git.BuildArgs = []kibashipv1.BuildArg{{Name: "MODE", Value: "a $b"}}
+		},
 		"generated": func(in *Inputs) {
 			in.Builds.Limits = nil
-			in.Builds.BaseImage, in.Git.BuildCommand, in.Git.StartCommand, in.Git.SPAOutputDirectory = "node:24", `npm run "build"`, "npm start", "dist"
+			in.Builds.BaseImage, in.Git.BuildCommand, in.Git.StartCommand, in.Git.SPAOutputDirectory = "node:24", `npm run "build" $(params.git-branch)`, "npm start", "dist"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

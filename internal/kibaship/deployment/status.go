@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -30,34 +31,36 @@ type Outcome struct {
 	Image *registry.Image
 }
 
-// computeStatus writes into the status of a Deployment what an outcome means. shown is how long the result of a run is
-// the phase.
-func computeStatus(out Outcome, shown time.Duration, now time.Time) reconcile.Ready {
+// computeStatus writes into the status of a Deployment what an outcome means.
+func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.Ready {
 	d := out.Deployment
 	s := &d.Status
 	handled := s.ObservedGeneration == d.Generation
 	runAgain, asked := runAgainOf(d), requestOf(d)
 	s.ObservedGeneration, s.RunAgain = d.Generation, runAgain
-	computeHistory(out, now)
+	computeHistory(out, builds.Timeout, now)
 	computeImage(out, asked, now)
 
 	current := currentRun(out, handled)
-	s.Phase, s.Message = phaseOf(out, current, shown, now)
+	s.Phase, s.Message = phaseOf(out, current, builds.ResultTime, now)
 	s.Message = conditions.Bound(s.Message)
-	succeeded := succeededCondition(out, current)
+	succeeded := succeededCondition(out, current, builds.Timeout, now)
 	conditions.Upsert(&s.Conditions, d.Generation, now, applicationReady(out), pipelineAvailable(out), succeeded)
 	return readyOf(out, succeeded)
 }
 
 // computeHistory writes what is known of the runs, the newest first. One that is gone stays.
-func computeHistory(out Outcome, now time.Time) {
+func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 	s := &out.Deployment.Status
 	var all []kibashipv1.PipelineRunStatus
 	for _, run := range out.Runs {
 		known := knownRun(s, run.Name)
 		entry := kibashipv1.PipelineRunStatus{
 			Name: run.Name, Namespace: out.Deployment.Namespace, Phase: run.Phase, StartTime: run.Started, CompletionTime: run.Completed,
-			CommitSHA: run.Commit, Message: conditions.Bound(messageOf(run, known)),
+			CommitSHA: run.Commit, Source: run.Source, Message: conditions.Bound(messageOf(run, known)),
+		}
+		if problem, after := unattended(run, timeout, now); problem != "" && after <= 0 {
+			entry.Message = problem
 		}
 		if run.Phase == kibashipv1.DeploymentSucceeded {
 			entry.Image = imageOf(out, run, known)
@@ -172,6 +175,9 @@ func computeImage(out Outcome, asked string, now time.Time) {
 		// The runs of what it was before have nothing to say.
 	case s.LastSuccessfulRun != nil && s.LastSuccessfulRun.Image != "":
 		last := s.LastSuccessfulRun
+		if current := s.CurrentPipelineRun; current != nil && current.Phase == kibashipv1.DeploymentSucceeded && current.Image != "" {
+			last = current // what is asked for was built before what was asked for in between
+		}
 		_, digest, _ := strings.Cut(last.Image, "@")
 		s.BuiltImage = &kibashipv1.BuiltImage{
 			Reference: last.Image, Digest: digest, Tag: last.CommitSHA, BuiltAt: last.CompletionTime, CommitSHA: last.CommitSHA,
@@ -235,9 +241,44 @@ func resultShown(run *kibashipv1.PipelineRunStatus, shown time.Duration, now tim
 	return max(run.CompletionTime.Add(shown).Sub(now), 0)
 }
 
+// responseTime is how long Tekton may take to respond to a new run, or to end one whose time is over.
+const responseTime = time.Minute
+
+// unattended says that Tekton's controller does not respond to a run, and after how long: it tells so where that is no more than zero.
+// The text is empty if it does respond.
+func unattended(run Run, timeout time.Duration, now time.Time) (problem string, after time.Duration) {
+	const look = "see whether its controller runs, with kubectl get pods -n tekton-pipelines"
+	switch {
+	case run.over():
+		return "", 0
+	case !run.Seen:
+		return fmt.Sprintf("Tekton has not started PipelineRun %s within %s: %s", run.Name, responseTime, look), run.Created.Add(responseTime).Sub(now)
+	case run.Started != nil && timeout > 0:
+		return fmt.Sprintf("Tekton has not ended PipelineRun %s at its timeout: %s", run.Name, look), run.Started.Add(timeout + responseTime).Sub(now)
+	default:
+		return "", 0
+	}
+}
+
+// notResponding reports whether Tekton's controller does not respond to a run.
+func (out Outcome) notResponding(name string, timeout time.Duration, now time.Time) bool {
+	run := out.find(name)
+	if run == nil {
+		return false
+	}
+	problem, after := unattended(*run, timeout, now)
+	return problem != "" && after <= 0
+}
+
 // requeueAfter is after how long time alone changes the status, zero for never.
-func requeueAfter(out Outcome, shown time.Duration, now time.Time) time.Duration {
-	s := out.Deployment.Status
+func requeueAfter(out Outcome, builds config.Builds, now time.Time) time.Duration {
+	s, shown := out.Deployment.Status, builds.ResultTime
+	if s.CurrentPipelineRun != nil && s.CurrentPipelineRun.Phase == kibashipv1.DeploymentRunning {
+		if run := out.find(s.CurrentPipelineRun.Name); run != nil {
+			_, after := unattended(*run, builds.Timeout, now)
+			return max(after, 0)
+		}
+	}
 	if s.Phase != kibashipv1.DeploymentSucceeded && s.Phase != kibashipv1.DeploymentFailed {
 		return 0
 	}
@@ -290,7 +331,7 @@ func pipelineAvailable(out Outcome) metav1.Condition {
 	}
 }
 
-func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus) metav1.Condition {
+func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, timeout time.Duration, now time.Time) metav1.Condition {
 	const this = kibashipv1.ConditionSucceeded
 	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
 	app := out.Application
@@ -311,6 +352,8 @@ func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus) meta
 		return newCondition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
 	case out.Problem != nil:
 		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "Waits for "+out.Problem.Condition)
+	case current != nil && out.notResponding(current.Name, timeout, now):
+		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonTektonNotResponding, current.Message)
 	case current != nil:
 		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonRunning, cmp.Or(current.Message, "PipelineRun "+current.Name+" runs"))
 	case app != nil && app.Spec.Type == kibashipv1.TypeDockerImage && out.Deployment.Status.BuiltImage != nil:

@@ -12,12 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-const shown = 10 * time.Minute
+const (
+	shown   = 10 * time.Minute
+	timeout = 30 * time.Minute
+)
 
 var (
 	now    = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -34,7 +38,7 @@ func application(kind kibashipv1.ApplicationType) *kibashipv1.Application {
 }
 
 func aRun(name string, phase kibashipv1.DeploymentPhase, ended time.Time) Run {
-	r := Run{Name: name, Phase: phase, Created: now, Started: &metav1.Time{Time: ended.Add(-time.Minute)}, Commit: commit}
+	r := Run{Name: name, Phase: phase, Created: now, Seen: true, Started: &metav1.Time{Time: ended.Add(-time.Minute)}, Commit: commit}
 	switch phase {
 	case kibashipv1.DeploymentSucceeded:
 		r.Reason, r.Digest = kibashipv1.ReasonSucceeded, digest
@@ -50,7 +54,7 @@ func aRun(name string, phase kibashipv1.DeploymentPhase, ended time.Time) Run {
 // setStatus does what the frame does with the status of a Deployment.
 func setStatus(out Outcome, now time.Time) {
 	d := out.Deployment
-	computeStatus(out, shown, now).SetOn(&d.Status.Conditions, d.Generation, now)
+	computeStatus(out, config.Builds{ResultTime: shown, Timeout: timeout}, now).SetOn(&d.Status.Conditions, d.Generation, now)
 }
 
 func TestComputeStatus(t *testing.T) {
@@ -72,9 +76,9 @@ func TestComputeStatus(t *testing.T) {
 		"no application":         {Outcome{Problem: problem(kibashipv1.ConditionApplicationReady, kibashipv1.ReasonApplicationNotFound, outcome.Blocked)}, kibashipv1.DeploymentInitializing, "because", metav1.ConditionFalse, kibashipv1.ReasonApplicationNotFound, false, false},
 		"no Tekton":              {Outcome{Observed: Observed{Application: git}, Problem: problem(kibashipv1.ConditionPipelineAvailable, kibashipv1.ReasonPipelineUnavailable, outcome.Blocked)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonPipelineUnavailable, false, false},
 		"a Secret missing":       {Outcome{Observed: Observed{Application: git}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.External)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, false, false},
-		"a Secret lost":          {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.External)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, false, false},
+		"a Secret lost":          {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.External)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, true, false},
 		"the API server fails":   {Outcome{Observed: Observed{Application: git}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonWriteFailed, outcome.Retry)}, kibashipv1.DeploymentInitializing, "because", metav1.ConditionFalse, kibashipv1.ReasonWriteFailed, false, false},
-		"running":                {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in}, kibashipv1.DeploymentRunning, name, metav1.ConditionFalse, kibashipv1.ReasonRunning, false, false},
+		"running":                {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in}, kibashipv1.DeploymentRunning, name, metav1.ConditionFalse, kibashipv1.ReasonRunning, true, false},
 		"succeeded":              {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentSucceeded, now)}}, In: &in}, kibashipv1.DeploymentSucceeded, digest, metav1.ConditionTrue, kibashipv1.ReasonSucceeded, true, true},
 		"succeeded long ago":     {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentSucceeded, now.Add(-shown))}}, In: &in}, kibashipv1.DeploymentWaiting, digest, metav1.ConditionTrue, kibashipv1.ReasonSucceeded, false, true},
 		"failed":                 {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentFailed, now)}}, In: &in}, kibashipv1.DeploymentFailed, "refused", metav1.ConditionFalse, kibashipv1.ReasonPodRefused, true, false},
@@ -102,7 +106,7 @@ func TestComputeStatus(t *testing.T) {
 			if err := conditions.Violations(nil, s.Conditions, out.Deployment.Generation); err != nil {
 				t.Error(err)
 			}
-			if got := requeueAfter(out, shown, now) > 0; got != tc.requeues {
+			if got := requeueAfter(out, config.Builds{ResultTime: shown, Timeout: timeout}, now) > 0; got != tc.requeues {
 				t.Errorf("a timer: %v", got)
 			}
 			if (s.BuiltImage != nil) != tc.hasImage {
@@ -235,7 +239,7 @@ func TestTheLastRunOfAGenerationStays(t *testing.T) {
 	d := aDeployment()
 	d.Spec.ApplicationRef.Name = app.Name
 	pass := func() string {
-		in := inputsOf(d, app, inputs().Builds, "push")
+		in := inputsOf(Observed{Deployment: d, Application: app}, inputs().Builds, "push")
 		setStatus(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: []Run{aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)}}, In: &in}, now)
 		return in.runName()
 	}
@@ -249,6 +253,91 @@ func TestTheLastRunOfAGenerationStays(t *testing.T) {
 	d.Generation++
 	if next := pass(); next == first || next == again || strings.Contains(next, d.Status.RunAgain) && d.Status.RunAgain != "" {
 		t.Errorf("of another generation: %s", next)
+	}
+}
+
+// What the Application says of the source is followed; a run of before the operator noted the source counts for what is asked for.
+func TestAChangedSourceIsAnotherRun(t *testing.T) {
+	app := application(kibashipv1.TypeGitRepository)
+	app.Name, app.Spec.ProjectRef.Name = "project-shop-app-web-kibaship-com", "shop"
+	app.Spec.GitRepository = &kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "team/web", Branch: "main", PublicAccess: true}
+	d := aDeployment()
+	d.Spec.ApplicationRef.Name = app.Name
+	var runs []Run
+	name := func() string {
+		return inputsOf(Observed{Deployment: d, Application: app, Runs: runs}, inputs().Builds, "push").runName()
+	}
+	first := name()
+	runs = []Run{aRun(first, kibashipv1.DeploymentSucceeded, now)}
+	app.Spec.GitRepository.Branch = "next"
+	if got := name(); got != first {
+		t.Errorf("of a run whose source is not known: %s", got)
+	}
+	app.Spec.GitRepository.Branch = "main"
+	runs[0].Source = inputsOf(Observed{Deployment: d, Application: app}, inputs().Builds, "push").source()
+	setStatus(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: runs}}, now)
+
+	for title, change := range map[string]struct {
+		do      func(*kibashipv1.GitRepository, *kibashipv1.Deployment)
+		another bool
+	}{
+		"nothing":     {func(*kibashipv1.GitRepository, *kibashipv1.Deployment) {}, false},
+		"the branch":  {func(git *kibashipv1.GitRepository, _ *kibashipv1.Deployment) { git.Branch = "next" }, true},
+		"the command": {func(git *kibashipv1.GitRepository, _ *kibashipv1.Deployment) { git.BuildCommand = "make" }, true},
+		"the login": {func(git *kibashipv1.GitRepository, _ *kibashipv1.Deployment) {
+			git.SecretRef = &kibashipv1.LocalReference{Name: "git"}
+		}, false},
+		"a branch of its own": {func(git *kibashipv1.GitRepository, d *kibashipv1.Deployment) {
+			git.Branch, d.Spec.GitRepository = "next", &kibashipv1.DeploymentSource{Branch: "main"}
+		}, false},
+		"a tag": {func(_ *kibashipv1.GitRepository, d *kibashipv1.Deployment) {
+			d.Spec.GitRepository = &kibashipv1.DeploymentSource{Tag: "main"}
+		}, true},
+	} {
+		git, source := *app.Spec.GitRepository, d.Spec.GitRepository
+		change.do(app.Spec.GitRepository, d)
+		if got := name(); (got != first) != change.another {
+			t.Errorf("%s: %s after %s", title, got, first)
+		}
+		live := runs
+		runs = nil // the history knows it as well
+		if got := name(); (got != first) != change.another {
+			t.Errorf("%s, with the run gone: %s after %s", title, got, first)
+		}
+		runs = live
+		*app.Spec.GitRepository, d.Spec.GitRepository = git, source
+	}
+}
+
+func TestTektonThatDoesNotRespond(t *testing.T) {
+	in := inputs()
+	name := in.runName()
+	started := func(ago time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-ago)} }
+	for title, tc := range map[string]struct {
+		run    Run
+		reason string
+		wakes  time.Duration
+	}{
+		"just made":       {Run{Created: now}, kibashipv1.ReasonRunning, responseTime},
+		"not taken up":    {Run{Created: now.Add(-responseTime)}, kibashipv1.ReasonTektonNotResponding, 0},
+		"running":         {Run{Created: now, Seen: true, Started: started(time.Minute)}, kibashipv1.ReasonRunning, timeout},
+		"long over time":  {Run{Created: now, Seen: true, Started: started(timeout + responseTime)}, kibashipv1.ReasonTektonNotResponding, 0},
+		"taken up lately": {Run{Created: now.Add(-time.Hour), Seen: true, Started: started(0)}, kibashipv1.ReasonRunning, timeout + responseTime},
+	} {
+		tc.run.Name, tc.run.Phase = name, kibashipv1.DeploymentRunning
+		d := aDeployment()
+		out := Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{tc.run}}, In: &in}
+		setStatus(out, now)
+		c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
+		if c.Reason != tc.reason || d.Status.Phase != kibashipv1.DeploymentRunning {
+			t.Errorf("%s: %s, %s: %s", title, d.Status.Phase, c.Reason, c.Message)
+		}
+		if tc.reason != kibashipv1.ReasonRunning && !strings.Contains(d.Status.Message, "controller") {
+			t.Errorf("%s: %s", title, d.Status.Message)
+		}
+		if got := requeueAfter(out, config.Builds{ResultTime: shown, Timeout: timeout}, now); got != tc.wakes {
+			t.Errorf("%s: looks again after %s, want %s", title, got, tc.wakes)
+		}
 	}
 }
 
@@ -315,8 +404,8 @@ func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
 		return d.Status.Message
 	}
 	over := Run{Phase: kibashipv1.DeploymentFailed, Reason: kibashipv1.ReasonRunTimedOut, Message: "too late", Completed: &metav1.Time{Time: now}, Ending: true}
-	pass(Run{Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
-	if got := pass(Run{Phase: kibashipv1.DeploymentRunning, Ending: true}); got != "Pending: no volume" {
+	pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
+	if got := pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Ending: true}); got != "Pending: no volume" {
 		t.Errorf("while it is ended: %s", got)
 	}
 	for range 2 {
@@ -325,8 +414,8 @@ func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
 		}
 	}
 	d = aDeployment()
-	pass(Run{Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
-	if got := pass(Run{Phase: kibashipv1.DeploymentRunning, Begun: true}); strings.Contains(got, "no volume") {
+	pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
+	if got := pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Begun: true}); strings.Contains(got, "no volume") {
 		t.Errorf("of one that runs: %s", got)
 	}
 	over.Begun = true
@@ -346,7 +435,7 @@ func TestNoTimerGoesOffAtOnce(t *testing.T) {
 	setStatus(out, now)
 	out.In, out.Problem = nil, &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonApplicationNotReady, Class: outcome.Blocked, Message: "not yet"}
 	setStatus(out, now)
-	if got := requeueAfter(out, shown, now); got < time.Minute {
+	if got := requeueAfter(out, config.Builds{ResultTime: shown, Timeout: timeout}, now); got < time.Minute {
 		t.Errorf("%s is looked at again after %s", d.Status.Phase, got)
 	}
 }

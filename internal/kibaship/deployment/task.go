@@ -1,7 +1,9 @@
 package deployment
 
 import (
+	"cmp"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -29,10 +31,12 @@ const (
 const (
 	workspaceSource    = "source"
 	workspaceToken     = "git-token"
+	workspacePull      = "pull-login"
 	workspaceLogin     = "registry-login"
 	workspaceAuthority = "authorities"
 
 	tokenKey     = "token"
+	pullFile     = "config.json"
 	authorityKey = "ca.crt"
 	archiveName  = "image.tar"
 )
@@ -88,6 +92,10 @@ func (in Inputs) binding(name string) object {
 		return object{"name": name, "secret": object{
 			"secretName": in.Git.SecretRef.Name, "items": []any{object{"key": tokenKey, "path": tokenKey}}, "optional": true,
 		}}
+	case name == workspacePull && in.pullSecret() != "":
+		return object{"name": name, "secret": object{
+			"secretName": in.pullSecret(), "items": []any{object{"key": registry.ConfigKey, "path": pullFile}}, "optional": true,
+		}}
 	case name == workspaceLogin && in.Builds.RegistrySecret != "":
 		return object{"name": name, "secret": object{
 			"secretName": in.Builds.RegistrySecret, "items": []any{object{"key": registry.ConfigKey, "path": registry.ConfigKey}}, "optional": true,
@@ -101,6 +109,14 @@ func (in Inputs) binding(name string) object {
 	}
 }
 
+// pullSecret is the one with which images behind FROM are read and the cache is used, "" for none.
+func (in Inputs) pullSecret() string {
+	if ref := in.Git.ImagePullSecretRef; ref != nil && ref.Name != "" {
+		return ref.Name
+	}
+	return in.Builds.PullSecret
+}
+
 // file is the path of a workspace's one file, "" where there is no such workspace.
 func (in Inputs) file(workspace, key string) string {
 	if in.binding(workspace) == nil {
@@ -112,6 +128,9 @@ func (in Inputs) file(workspace, key string) string {
 func (in Inputs) contextPath() string {
 	return path.Join(in.workspace(workspaceSource), "repository", literal(in.context()))
 }
+
+// rooted is a path below the directory that is built. It never lies outside.
+func rooted(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
 func resultsOf(names ...string) []any {
 	var all []any
@@ -162,10 +181,13 @@ func (in Inputs) cloneStep() object {
 		"CONTEXT", in.contextPath(),
 		"URL", in.url(),
 		"COMMIT", "$(params.git-commit)",
+		"TAG", "$(params.git-tag)",
 		"BRANCH", "$(params.git-branch)",
 		"TOKEN_FILE", in.file(workspaceToken, tokenKey),
 		"GIT_USER", user,
-		"DOCKERFILE", literal(in.dockerfile()),
+		"DOCKERFILE_PATH", literal(rooted(in.Git.DockerfilePath)),
+		// Tekton and the kubelet replace $(...) in a text, and nothing in this form of one.
+		"DOCKERFILE", base64.StdEncoding.EncodeToString([]byte(in.dockerfile())),
 		"RESULT", "$(step.results."+resultCommit+".path)",
 		"PROBLEM", "$(step.results."+resultProblem+".path)",
 	)
@@ -222,7 +244,11 @@ func (in Inputs) dockerfile() string {
 	if in.Builds.BaseImage == "" || in.Git.BuildCommand == "" && in.Git.StartCommand == "" {
 		return ""
 	}
-	text := fmt.Sprintf("FROM %s\nWORKDIR /app\nCOPY . .\n", in.Builds.BaseImage)
+	text := fmt.Sprintf("FROM %s\n", in.Builds.BaseImage)
+	for _, arg := range in.Git.BuildArgs {
+		text += "ARG " + arg.Name + "\n"
+	}
+	text += "WORKDIR /app\nCOPY . .\n"
 	if in.Git.BuildCommand != "" {
 		text += "RUN " + shell(in.Git.BuildCommand) + "\n"
 	}
@@ -251,13 +277,21 @@ func (in Inputs) buildStep() object {
 	source := in.workspace(workspaceSource)
 	args := []any{
 		"--context=dir://" + in.contextPath(),
-		"--dockerfile=" + in.contextPath() + "/Dockerfile",
+		"--dockerfile=" + path.Join(in.contextPath(), cmp.Or(literal(rooted(in.Git.DockerfilePath)), "Dockerfile")),
 		"--no-push",
+		// The digest depends on the content alone, not on when it was built.
+		"--reproducible",
 		"--tar-path=" + source + "/" + archiveName,
 		"--destination=" + in.repository() + ":build",
 	}
 	if in.Git.SPAOutputDirectory != "" {
 		args = append(args, "--build-arg=SPA_OUTPUT_DIRECTORY="+literal(in.Git.SPAOutputDirectory))
+	}
+	for _, arg := range in.Git.BuildArgs {
+		args = append(args, "--build-arg="+arg.Name+"="+literal(arg.Value))
+	}
+	if cache := in.Builds.CacheRegistry; cache != "" {
+		args = append(args, "--cache=true", "--cache-repo="+cache+"/"+in.Project+"/"+in.Application)
 	}
 	for _, arg := range in.Builds.BuilderArgs {
 		args = append(args, arg)
@@ -265,12 +299,19 @@ func (in Inputs) buildStep() object {
 	step := object{
 		"name": stepBuild, "image": in.Builds.BuilderImage,
 		"command": []any{"/kaniko/executor"}, "args": args,
-		"workspaces":       workspaces(in.with(workspaceAuthority)),
+		"workspaces":       workspaces(in.with(workspacePull, workspaceAuthority)),
 		"computeResources": in.computeResources(true),
 		"securityContext":  confined(0, "CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"),
 	}
+	var env []any
 	if authority := in.file(workspaceAuthority, authorityKey); authority != "" {
-		step["env"] = variables("SSL_CERT_FILE", authority)
+		env = append(env, variables("SSL_CERT_FILE", authority)...)
+	}
+	if in.pullSecret() != "" {
+		env = append(env, variables("DOCKER_CONFIG", in.workspace(workspacePull))...)
+	}
+	if env != nil {
+		step["env"] = env
 	}
 	return step
 }
@@ -280,6 +321,7 @@ func (in Inputs) pushStep(commit string) object {
 	push := registry.Push{
 		Root: in.workspace(workspaceSource), Archive: archiveName,
 		Destination: "$(params." + paramRepository + "):" + commit,
+		Tag:         "$(params." + paramRun + ")",
 		Login:       in.file(workspaceLogin, registry.ConfigKey),
 		Authorities: in.file(workspaceAuthority, authorityKey),
 		Digest:      "$(step.results." + resultDigest + ".path)",

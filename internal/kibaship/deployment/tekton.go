@@ -113,11 +113,15 @@ type Run struct {
 	Phase kibashipv1.DeploymentPhase
 	// Reason and Message say why it failed, or what it waits for.
 	Reason, Message string
+	// Seen: Tekton has written a status.
+	Seen bool
 	// Begun: a container of it ran. Ending: a TaskRun of it is over.
 	Begun, Ending bool
 	// Commit is the one that was asked for, else what the step that clones said; Digest is what
 	// the one that pushes said. Nothing that ran between them could write there.
 	Commit, Digest string
+	// Source stands for what it was started to build, "" where that is not known.
+	Source string
 	// Repository is where it was told to push to, "" of one that was told nothing.
 	Repository string
 	// Cancelling: a client asked for its end.
@@ -138,9 +142,11 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 	run.Cancelling = asked != ""
 	status := statusOf(pipelineRun)
 	run.Started, run.Completed = status.StartTime, status.CompletionTime
+	run.Seen = status.StartTime != nil || len(status.Conditions) > 0
 	succeeded := succeededOf(status)
 	children := childrenOf(pipelineRun, status, taskRuns)
 	run.Repository = paramOf(pipelineRun, paramRepository)
+	run.Source = pipelineRun.GetAnnotations()[kibashipv1.AnnotationSource]
 	for _, child := range children {
 		run.Ending = run.Ending || succeededOf(child).Status != metav1.ConditionUnknown
 		for _, s := range child.Steps {

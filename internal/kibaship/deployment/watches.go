@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,11 +26,19 @@ import (
 // indexApplication finds the Deployments of an Application, by its name.
 const indexApplication = "deploymentApplication"
 
-// SetupWithManager opens the watches. The only timer is how long a result is shown.
+// SetupWithManager opens the watches. The only timers are how long a result is shown, and how long Tekton may take to respond.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexApplication, func(o client.Object) []string {
 		return []string{o.(*kibashipv1.Deployment).Spec.ApplicationRef.Name}
+	}); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexQueued, func(o client.Object) []string {
+		if isQueued(o.(*kibashipv1.Deployment)) {
+			return []string{indexQueued}
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -39,6 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Named("kibaship-deployment").
 		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced))).
 		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, reconcile.Replaced))).
+		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(leftQueue)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.showing))).
 		WithOptions(controller.Options{
@@ -69,6 +79,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		controllers = controllers.WatchesRawSource(apis.Enqueues(func() client.ObjectList { return &kibashipv1.DeploymentList{} }))
 		for _, kind := range apis.Served() {
 			controllers = controllers.Watches(kind, watch(kind), builder.WithPredicates(runChanged))
+			if kind.GetObjectKind().GroupVersionKind() == pipelineRunKind {
+				controllers = controllers.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(runOver))
+			}
 			kept = append(kept, kind)
 		}
 	}
@@ -80,6 +93,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	return apis.Setup("kibaship-optional-apis", func(kind client.Object) error {
+		if kind.GetObjectKind().GroupVersionKind() == pipelineRunKind {
+			if err := built.Watch(source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(r.ofQueue), runOver)); err != nil {
+				return err
+			}
+		}
 		return built.Watch(source.Kind(mgr.GetCache(), kind, watch(kind), runChanged))
 	})
 }
@@ -88,6 +106,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil,
 		client.InNamespace(o.GetNamespace()), client.MatchingFields{indexApplication: o.GetName()})
+}
+
+// ofQueue maps what leaves a place to the Deployments that wait for one.
+func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil, client.MatchingFields{indexQueued: indexQueued})
 }
 
 // ofSecret maps a Secret to the Deployments of its namespace that are not Ready: they may wait for it, or their run may
@@ -144,6 +167,31 @@ var runChanged = predicate.Or(changes, predicate.Funcs{
 		return !ok || !also || !equality.Semantic.DeepEqual(statusOf(before), statusOf(after))
 	},
 })
+
+// runOver accepts the end of a run.
+var runOver = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*unstructured.Unstructured)
+		after, also := e.ObjectNew.(*unstructured.Unstructured)
+		return ok && also && succeededOf(statusOf(before)).Status == metav1.ConditionUnknown && succeededOf(statusOf(after)).Status != metav1.ConditionUnknown ||
+			e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+	},
+}
+
+// leftQueue accepts a Deployment that waits no longer for others to end their builds, or builds no longer.
+var leftQueue = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*kibashipv1.Deployment), e.ObjectNew.(*kibashipv1.Deployment)
+		return isQueued(before) && !isQueued(after) || isBuilding(before) && !isBuilding(after) ||
+			before.DeletionTimestamp == nil && after.DeletionTimestamp != nil
+	},
+	DeleteFunc: func(e event.DeleteEvent) bool {
+		d := e.Object.(*kibashipv1.Deployment)
+		return isQueued(d) || isBuilding(d)
+	},
+}
 
 // TrimRun drops the parts of Tekton's objects that the operator does not read.
 func TrimRun(u *unstructured.Unstructured) {

@@ -29,7 +29,7 @@ func adminRole(in Inputs) *rbacv1.Role {
 		APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{rbacv1.VerbAll},
 	}}
 	if bounded(in.Spec) {
-		rules = boundedRules()
+		rules = append(boundedRules(), in.Extra...)
 	}
 	return &rbacv1.Role{ObjectMeta: in.ours(naming.AdminRole(in.Name)), Rules: rules}
 }

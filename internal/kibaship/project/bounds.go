@@ -21,7 +21,7 @@ import (
 
 // checkBounds reports bindings in the namespace that grant more than the bounds of a Project leave. Accounts of the Project
 // can create none, but could before it had bounds. The operator did not create them and does not delete them.
-func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project) (*outcome.Problem, error) {
+func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
 	if !bounded(p.Spec) {
 		return nil, nil
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project) (*o
 		if err != nil {
 			return nil, err
 		}
-		if covered, _ := validation.Covers(boundedRules(), rules); !covered {
+		if covered, _ := validation.Covers(adminRole(in).Rules, rules); !covered {
 			wider = append(wider, b.Name)
 		}
 	}

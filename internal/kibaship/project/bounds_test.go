@@ -54,6 +54,34 @@ func TestRightsBeyondTheBounds(t *testing.T) {
 	}
 }
 
+func TestRulesThatAreAdded(t *testing.T) {
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	for name, tc := range map[string]struct {
+		rule    rbacv1.PolicyRule
+		refused bool
+	}{
+		"certificates":              {rule("cert-manager.io", "certificates", "get", "create", "delete"), false},
+		"a status of another group": {rule("postgresql.cnpg.io", "clusters/status", "patch"), false},
+		"to see quotas":             {rule("", "resourcequotas", "get", "list"), false},
+		"quotas":                    {rule("", "resourcequotas", "update"), true},
+		"the namespace's finalizer": {rule("", "namespaces/finalize", "update"), true},
+		"network policies":          {rule("networking.k8s.io", "networkpolicies", "delete"), true},
+		"Cilium's":                  {rule("cilium.io", "ciliumnetworkpolicies", "create"), true},
+		"the own status":            {rule("platform.operator.kibaship.com", "projects/status", "patch"), true},
+		"every verb":                {rule("cert-manager.io", "certificates", "*"), true},
+		"every resource":            {rule("cert-manager.io", "*", "get"), true},
+		"every group":               {rule("*", "certificates", "get"), true},
+		"to bind roles":             {rule("rbac.authorization.k8s.io", "roles", "bind"), true},
+		"paths":                     {rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}, true},
+	} {
+		if got := takesBoundsOff(tc.rule); got != tc.refused {
+			t.Errorf("%s: refused %t, want %t", name, got, tc.refused)
+		}
+	}
+}
+
 func TestBindingsOfTenants(t *testing.T) {
 	const where = "project-a-ns-kibaship-com"
 	for name, tc := range map[string]struct {

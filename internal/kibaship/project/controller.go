@@ -108,7 +108,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 		},
 		func() {
 			var wider *outcome.Problem
-			wider, failed = r.checkBounds(ctx, p)
+			wider, failed = r.checkBounds(ctx, p, in)
 			problems.Add(wider)
 		},
 		func() {
@@ -148,7 +148,7 @@ func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
 	return Inputs{
 		UID: p.UID, Name: p.Name, Spec: p.Spec,
 		UUID: p.Labels[kibashipv1.LabelUUID], WorkspaceUUID: p.Labels[kibashipv1.LabelWorkspaceUUID],
-		Admin: r.Config.ProjectAdmin, Operator: o.Operator,
+		Admin: r.Config.ProjectAdmin, Operator: o.Operator, Extra: o.Extra,
 		Tekton: o.Tekton && r.Config.Tekton != config.TektonOff,
 	}
 }

@@ -28,6 +28,9 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	// Admin is the ClusterRole by which the operator works there; nil when there is none.
 	Admin *rbacv1.ClusterRole
+	// Extra are the rules that an administrator adds to those of bounded Projects; ExtraRefused names the ClusterRoles that are not added.
+	Extra        []rbacv1.PolicyRule
+	ExtraRefused []string
 	// Tekton says whether its namespace and its API exist. False where TEKTON_MODE is off.
 	Tekton bool
 	// Quota is the Project's ResourceQuota; nil when there is none.
@@ -63,6 +66,11 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	}
 	if o.Admin, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
 		return o, err
+	}
+	if bounded(p.Spec) {
+		if o.Extra, o.ExtraRefused, err = r.observeExtra(ctx); err != nil {
+			return o, err
+		}
 	}
 	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: where, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
 		return o, err

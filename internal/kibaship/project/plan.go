@@ -26,6 +26,8 @@ type Inputs struct {
 	Admin string
 	// Operator is who the operator is to the API server.
 	Operator rbacv1.Subject
+	// Extra are the rules that an administrator adds to those of bounded Projects.
+	Extra []rbacv1.PolicyRule
 	// Tekton: the Project is to be integrated with Tekton.
 	Tekton bool
 }

@@ -1,6 +1,8 @@
 package project
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +90,9 @@ func computeConditions(p *kibashipv1.Project, state State, problems outcome.Prob
 		case step == kibashipv1.ConditionTektonIntegrated && !state.Tekton:
 			set(step, metav1.ConditionFalse, kibashipv1.ReasonTektonNotInstalled,
 				"Tekton is not installed; the operator completes this when the namespace "+naming.TektonNamespace+" and Tekton's CRDs exist")
+		case step == kibashipv1.ConditionAccessReady && len(state.ExtraRefused) > 0:
+			set(step, metav1.ConditionTrue, inPlace[step].reason, fmt.Sprintf("%s, without the rules of these ClusterRoles, which let accounts change their bounds or their rights: %s. Remove those rules, or the label %s",
+				inPlace[step].message, strings.Join(state.ExtraRefused, ", "), kibashipv1.LabelAggregate))
 		default:
 			set(step, metav1.ConditionTrue, inPlace[step].reason, inPlace[step].message)
 		}

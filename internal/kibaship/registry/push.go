@@ -27,8 +27,8 @@ type Push struct {
 	// Root is a directory that the build could write to: nothing is read that a link in it
 	// points to beyond it. Archive is the path of the archive in it.
 	Root, Archive string
-	// Destination is the reference to push to.
-	Destination string
+	// Destination is the reference to push to, and Tag another tag there, "" for none.
+	Destination, Tag string
 	// Login and Authorities are files; empty for none.
 	Login, Authorities string
 	// Digest and Problem are files that get what came of it.
@@ -38,7 +38,7 @@ type Push struct {
 // Args returns the arguments behind Command.
 func (p Push) Args() []string {
 	return []string{
-		"--root=" + p.Root, "--archive=" + p.Archive, "--destination=" + p.Destination, "--login=" + p.Login,
+		"--root=" + p.Root, "--archive=" + p.Archive, "--destination=" + p.Destination, "--tag=" + p.Tag, "--login=" + p.Login,
 		"--authorities=" + p.Authorities, "--digest=" + p.Digest, "--problem=" + p.Problem,
 	}
 }
@@ -51,6 +51,7 @@ func Main(args []string, errs io.Writer) int {
 	flags.StringVar(&p.Root, "root", "", "directory")
 	flags.StringVar(&p.Archive, "archive", "", "image, as docker save writes it, in that directory")
 	flags.StringVar(&p.Destination, "destination", "", "reference to push to")
+	flags.StringVar(&p.Tag, "tag", "", "another tag for the image")
 	flags.StringVar(&p.Login, "login", "", "file like ~/.docker/config.json")
 	flags.StringVar(&p.Authorities, "authorities", "", "file with certificates of authorities, as PEM")
 	flags.StringVar(&p.Digest, "digest", "", "file for the digest")
@@ -118,8 +119,14 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 	if err != nil {
 		return "", fmt.Errorf("the image that was built: %w", err)
 	}
-	if err := remote.Write(destination, image, remote.WithContext(ctx), remote.WithTransport(through), remote.WithAuth(logins.For(destination.Context()))); err != nil {
+	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(through), remote.WithAuth(logins.For(destination.Context()))}
+	if err := remote.Write(destination, image, options...); err != nil {
 		return "", fmt.Errorf("the push was refused: %w", &Error{What: destination.String(), err: err})
+	}
+	if p.Tag != "" {
+		if err := remote.Tag(destination.Context().Tag(p.Tag), image, options...); err != nil {
+			return "", fmt.Errorf("the tag was refused: %w", &Error{What: destination.Context().Tag(p.Tag).String(), err: err})
+		}
 	}
 	return sum.String(), nil
 }

@@ -85,14 +85,26 @@ func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 		bad("secretRef", "SecretRef is required unless PublicAccess is true: name a Secret whose key token holds a git access token, or set publicAccess")
 	}
 	for _, p := range []struct{ field, value string }{
-		{"path", git.Path}, {"rootDirectory", git.RootDirectory}, {"spaOutputDirectory", git.SPAOutputDirectory},
+		{"path", git.Path}, {"rootDirectory", git.RootDirectory}, {"dockerfilePath", git.DockerfilePath}, {"spaOutputDirectory", git.SPAOutputDirectory},
 	} {
 		if outside(p.value) {
 			bad(p.field, "%q leads out of the repository: it must be a path below its root, without line breaks", p.value)
 		}
+		if strings.Contains(p.value, replaced) {
+			bad(p.field, "%q contains %s, which Tekton would replace: rename the directory", p.value, replaced)
+		}
+	}
+	for _, arg := range git.BuildArgs {
+		if strings.Contains(arg.Value, replaced) {
+			bad("buildArgs", "the value of %s contains %s, which Tekton would replace: leave it out", arg.Name, replaced)
+		}
 	}
 	return all
 }
+
+// replaced begins what Tekton replaces in the arguments of a container. It knows no escape:
+// https://tekton.dev/docs/pipelines/variables/
+const replaced = "$("
 
 func dots(s string) bool { return s == "." || s == ".." }
 
@@ -166,6 +178,7 @@ func Secrets(spec *kibashipv1.ApplicationSpec) map[string]string {
 	case spec.Type == kibashipv1.TypeGitRepository && spec.GitRepository != nil:
 		need(spec.GitRepository.SecretRef, "spec.gitRepository.secretRef")
 		need(spec.GitRepository.Env, "spec.gitRepository.env")
+		need(spec.GitRepository.ImagePullSecretRef, "spec.gitRepository.imagePullSecretRef")
 	case spec.Type == kibashipv1.TypeDockerImage && spec.DockerImage != nil:
 		need(spec.DockerImage.ImagePullSecretRef, "spec.dockerImage.imagePullSecretRef")
 	case spec.Type == kibashipv1.TypeMySQL && spec.MySQL != nil:

@@ -109,17 +109,29 @@ func ProjectChange(before, after *kibashipv1.Project) Violations {
 // UUIDTaken returns the violation of a Project whose uuid an older one has. Of two of the same
 // second it is the one whose name comes later.
 func UUIDTaken(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
-	return uuidOfAnother(p, others, func(other *kibashipv1.Project) bool { return older(&other.ObjectMeta, &p.ObjectMeta) })
+	other := sameUUID(p, others, func(other *kibashipv1.Project) bool { return older(&other.ObjectMeta, &p.ObjectMeta) })
+	if other == nil {
+		return nil
+	}
+	return uuidViolation("%s is the uuid of Project %s: every Project needs its own", p.Labels[kibashipv1.LabelUUID], other.Name)
 }
 
 // UUIDInUse returns the violation of a Project that asks for a uuid that another one has. How old
 // they are does not matter: at admission the API server has given the newcomer a time already, and
-// that may be of the same second.
+// that may be of the same second. It does not name the other: every pod that reaches the webhook may ask.
 func UUIDInUse(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
-	return uuidOfAnother(p, others, func(*kibashipv1.Project) bool { return true })
+	if sameUUID(p, others, func(*kibashipv1.Project) bool { return true }) == nil {
+		return nil
+	}
+	return uuidViolation("%s is the uuid of another Project: every Project needs its own", p.Labels[kibashipv1.LabelUUID])
 }
 
-func uuidOfAnother(p *kibashipv1.Project, others []kibashipv1.Project, goesBefore func(*kibashipv1.Project) bool) Violations {
+func uuidViolation(format string, args ...any) Violations {
+	return Violations{violated(kibashipv1.ReasonUUIDTaken, "metadata.labels["+kibashipv1.LabelUUID+"]", format, args...)}
+}
+
+// sameUUID returns a Project that goes before p and has its uuid, nil if there is none.
+func sameUUID(p *kibashipv1.Project, others []kibashipv1.Project, goesBefore func(*kibashipv1.Project) bool) *kibashipv1.Project {
 	id := p.Labels[kibashipv1.LabelUUID]
 	if id == "" {
 		return nil
@@ -129,8 +141,7 @@ func uuidOfAnother(p *kibashipv1.Project, others []kibashipv1.Project, goesBefor
 		if other.Name == p.Name || other.Labels[kibashipv1.LabelUUID] != id || !goesBefore(other) {
 			continue
 		}
-		return Violations{violated(kibashipv1.ReasonUUIDTaken, "metadata.labels["+kibashipv1.LabelUUID+"]",
-			"%s is the uuid of Project %s: every Project needs its own", id, other.Name)}
+		return other
 	}
 	return nil
 }

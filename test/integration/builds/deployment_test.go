@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,6 +156,86 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(6)))
 		}).Should(Succeed())
 		expect.GoneWithin(ctx, volume, time.Minute)
+	})
+
+	It("follows the source of its Application, unless its own spec names it", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, "")
+		first := w.running(ctx, d)
+		w.succeeds(ctx, first, 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+
+		By("changing the branch of the Application")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Branch = "next" })
+		var second *unstructured.Unstructured
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.CurrentPipelineRun.Name).NotTo(Equal(first.GetName()))
+		}).Should(Succeed())
+		second = w.running(ctx, d)
+		Expect(paramOf(second, "git-branch")).To(Equal("next"))
+		w.succeeds(ctx, second, 2)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(2)))
+
+		By("changing it back")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Branch = "main" })
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(1)))
+			g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(first.GetName()))
+		}).Should(Succeed())
+
+		By("naming a tag, and a branch without a commit")
+		for _, source := range []*kibashipv1.DeploymentSource{{Tag: "v1.0"}, {Branch: "stable"}} {
+			apiserver.Change(ctx, d, func() { d.Spec.GitRepository = source })
+			run := w.running(ctx, d)
+			Expect(paramOf(run, "git-commit")).To(BeEmpty())
+			Expect(paramOf(run, "git-tag")).To(Equal(source.Tag))
+			if source.Branch != "" {
+				Expect(paramOf(run, "git-branch")).To(Equal(source.Branch))
+			}
+		}
+	})
+
+	It("refuses a source that names nothing, or two commits", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, "")
+		for _, source := range []*kibashipv1.DeploymentSource{{}, {Tag: "v1", Branch: "main"}, {Tag: "v1", CommitSHA: sha(1)}} {
+			changed := d.DeepCopy()
+			changed.ResourceVersion, changed.Name = "", strings.Replace(d.Name, "-live-", "-other-", 1)
+			changed.Spec.GitRepository = source
+			Expect(k8s.Create(ctx, changed)).To(MatchError(ContainSubstring("spec.gitRepository")))
+		}
+	})
+
+	It("waits in the queue while as many builds run as may, and says at which place", func(ctx SpecContext) {
+		first, second, third := newWorld(ctx, git()), newWorld(ctx, git()), newWorld(ctx, git())
+		inprocess.Restart(map[string]string{"BUILD_CONCURRENCY": "1"}, nil)
+		d := first.deploy(ctx, sha(1))
+		run := first.running(ctx, d)
+		next := second.deploy(ctx, sha(1))
+		expect.Shows(ctx, next, kibashipv1.ConditionSucceeded, metav1.ConditionUnknown, kibashipv1.ReasonQueued)
+		Expect(next.Status.Message).To(ContainSubstring("number 1 in the queue"))
+		// A condition knows seconds: of two that began to wait in the same one, the name decides.
+		since := meta.FindStatusCondition(next.Status.Conditions, kibashipv1.ConditionSucceeded).LastTransitionTime
+		Eventually(time.Now).Should(BeTemporally(">", since.Add(time.Second)))
+		last := third.deploy(ctx, sha(1))
+		expect.Shows(ctx, last, kibashipv1.ConditionReady, metav1.ConditionFalse, kibashipv1.ReasonQueued)
+		Expect(last.Status.Message).To(ContainSubstring("number 2 in the queue"))
+		Expect(third.runs(ctx)).To(BeEmpty())
+
+		By("ending the build")
+		first.succeeds(ctx, run, 1)
+		second.running(ctx, next)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(last), last)).To(Succeed())
+			g.Expect(last.Status.Message).To(ContainSubstring("number 1 in the queue"))
+		}).Should(Succeed())
+
+		By("deleting the Deployment that builds")
+		Expect(k8s.Delete(ctx, next)).To(Succeed())
+		third.running(ctx, last)
 	})
 
 	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
@@ -550,6 +631,20 @@ var _ = Describe("A Deployment whose Application is not there", func() {
 		w.running(ctx, d)
 	})
 })
+
+// paramOf is what a run was given.
+func paramOf(run *unstructured.Unstructured, name string) string {
+	GinkgoHelper()
+	all, _, err := unstructured.NestedSlice(run.Object, "spec", "params")
+	Expect(err).NotTo(HaveOccurred())
+	for _, param := range all {
+		if param.(map[string]any)["name"] == name {
+			return param.(map[string]any)["value"].(string)
+		}
+	}
+	Fail("the run has no parameter " + name)
+	return ""
+}
 
 func pipelines() *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}

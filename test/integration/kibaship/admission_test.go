@@ -103,7 +103,7 @@ var _ = Describe("Admission", Serial, func() {
 			"platform.kibaship.com/uuid]: is required": func(p *kibashipv1.Project) { p.Labels = nil },
 			"in lower case":                         func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = "0F0E0D0C-0B0A-4908-8706-050403020100" },
 			"platform.kibaship.com/workspace-uuid]": func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = "x" },
-			"is the uuid of Project " + first.Name:  func(p *kibashipv1.Project) { p.Labels = first.Labels },
+			"is the uuid of another Project":        func(p *kibashipv1.Project) { p.Labels = first.Labels },
 			"is reserved":                           func(p *kibashipv1.Project) { p.Name = "default" },
 			"no longer than 39":                     func(p *kibashipv1.Project) { p.Name = "it-" + strings.Repeat("x", 37) },
 			"spec.applicationTypes.postgres.resourceBounds.max.memory": func(p *kibashipv1.Project) {

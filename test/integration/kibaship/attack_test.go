@@ -230,6 +230,43 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		}
 	})
 
+	It("gets within bounds what an administrator adds, but no way out of them", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		may := func(group, resource, verb string) func() bool {
+			return func() bool {
+				return apiserver.May(ctx, accountOf(p.Name), authorizationv1.ResourceAttributes{
+					Namespace: kibashiptest.Namespace(p.Name), Group: group, Resource: resource, Verb: verb,
+				})
+			}
+		}
+		Expect(may("cert-manager.io", "certificates", "create")()).To(BeFalse())
+		role := func(name, group, resource string) *rbacv1.ClusterRole {
+			made := &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{Name: name + "-" + p.Name, Labels: map[string]string{kibashipv1.LabelAggregate: "true"}},
+				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create", "update"}}},
+			}
+			Expect(k8s.Create(ctx, made)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, made))).To(Succeed()) })
+			return made
+		}
+		added := role("certificates", "cert-manager.io", "certificates")
+		Eventually(may("cert-manager.io", "certificates", "create")).Should(BeTrue())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+
+		refused := role("quotas", "", "resourcequotas")
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			g.Expect(meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionAccessReady).Message).To(ContainSubstring(refused.Name))
+		}).Should(Succeed())
+		Expect(may("", "resourcequotas", "update")()).To(BeFalse())
+		Expect(may("cert-manager.io", "certificates", "create")()).To(BeTrue())
+
+		By("taking the label off")
+		apiserver.Change(ctx, added, func() { added.Labels = nil })
+		Eventually(may("cert-manager.io", "certificates", "create")).Should(BeFalse())
+	})
+
 	It("in the operator's own hands: without a project the operator may write nowhere", func(ctx context.Context) {
 		namespace := apiserver.Namespace(ctx)
 		for _, what := range []authorizationv1.ResourceAttributes{

@@ -1,0 +1,43 @@
+package deployment
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestTheQueueIsFairToProjects(t *testing.T) {
+	of := func(project, name string, minute int) build {
+		return build{Deployment: types.NamespacedName{Namespace: project, Name: name}, Since: now.Add(time.Duration(minute) * time.Minute)}
+	}
+	crowd := []build{of("a", "1", 1), of("a", "2", 2), of("a", "3", 3)}
+	for title, tc := range map[string]struct {
+		own     build
+		waiting []build
+		running []types.NamespacedName
+		want    int
+	}{
+		"alone":                            {of("b", "1", 9), nil, nil, 0},
+		"one that has waited longer":       {of("b", "1", 9), crowd[:1], nil, 1},
+		"a crowd of another Project":       {of("b", "1", 9), crowd, nil, 1},
+		"a Project that builds already":    {of("b", "1", 9), crowd, []types.NamespacedName{{Namespace: "a", Name: "0"}}, 0},
+		"builds of its own Project":        {of("b", "1", 0), crowd, []types.NamespacedName{{Namespace: "b", Name: "0"}}, 1},
+		"the last of its own Project":      {of("a", "4", 4), crowd, nil, 3},
+		"of the same moment, by the name":  {of("a", "4", 1), crowd[:1], nil, 1},
+		"one that has waited the shortest": {crowd[0], crowd[1:], nil, 0},
+	} {
+		if got := goFirst(tc.own, tc.waiting, tc.running); got != tc.want {
+			t.Errorf("%s: %d go first, want %d", title, got, tc.want)
+		}
+	}
+}
+
+func TestAPlaceInTheQueue(t *testing.T) {
+	for ahead, want := range map[int]string{0: "number 1 in", 4: "number 5 in", maxPlace: "more than 20", 500: "more than 20"} {
+		if got := queueMessage(3, ahead); !strings.Contains(got, want) || !strings.Contains(got, "BUILD_CONCURRENCY allows 3") {
+			t.Errorf("%d: %s", ahead, got)
+		}
+	}
+}
