@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -93,12 +95,38 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 	}
 	err = operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, log)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // stopped before it began to work
+		return nil // stopped before it began to work
 	}
 	if err != nil {
 		return err
 	}
 	operator.AnnounceVersion(version)
+	if process.EnabledAPIs != nil {
+		return start(ctx, restConfig, process, enabled, opts)
+	}
+	installation, err := operator.NewInstallation(restConfig, enabled, log)
+	if err != nil {
+		return err
+	}
+	installed, err := installation.Await(ctx, process.HealthProbeBindAddress)
+	if ctx.Err() != nil {
+		return nil // stopped before it began to work
+	}
+	if err != nil {
+		return err
+	}
+	// Kubernetes starts the process again after it has ended, with the families that are installed then.
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		if installation.AwaitChange(ctx, installed) == nil {
+			end()
+		}
+	}()
+	return start(ctx, restConfig, process, installed, opts)
+}
+
+func start(ctx context.Context, restConfig *rest.Config, process config.Process, enabled []family.Family, opts operator.Options) error {
 	mgr, err := operator.New(ctx, restConfig, process, enabled, opts)
 	if err != nil {
 		return err

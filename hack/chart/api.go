@@ -28,7 +28,7 @@ func apiTemplate(all sources) (string, error) {
 			conditions = append(conditions, ".Values."+kinds[kind])
 		}
 		if isOfPlatform(id) {
-			text = strings.ReplaceAll(text, ".Release.", "$.Release.")
+			text = strings.ReplaceAll(strings.ReplaceAll(text, ".Release.", "$.Release."), `"berg-operator.labels" .`, `"berg-operator.labels" $`)
 			out.WriteString("{{- if and " + strings.Join(conditions, " ") + " }}\n{{- range .Values.api.platformNamespaces }}\n---\n" + text + "{{- end }}\n{{- end }}\n")
 			continue
 		}
@@ -47,6 +47,7 @@ func isOfPlatform(id string) bool {
 func (all *sources) insertIntoAPI() (defaults, error) {
 	d := defaults{pod: map[string]any{}}
 	for id, object := range all.api {
+		child(object, "metadata", "labels")[labelsPlaceholder] = ""
 		if strings.HasPrefix(id, "Deployment/") {
 			spec := child(object, "spec")
 			d.replicas, spec["replicas"] = spec["replicas"], exprPlaceholder(".Values.api.replicas")

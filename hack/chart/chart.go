@@ -28,6 +28,7 @@ var kinds = map[string]string{
 	"Namespace":                "createNamespace",
 	"CustomResourceDefinition": "crds.enabled",
 	"NetworkPolicy":            "networkPolicy.enabled",
+	"PodDisruptionBudget":      "podDisruptionBudget.enabled",
 }
 
 // order is the order of objects in files: dependencies first.
@@ -66,41 +67,18 @@ func chart(all sources, version string) (map[string]string, error) {
 	}
 	files["templates/_families.tpl"] = familiesTemplate(all)
 
-	for _, id := range sorted(all.full) {
-		v := variants{full: all.full[id], families: map[string]node{}}
-		base, exists := all.base[id]
-		v.base = node{base, exists}
-		for _, f := range all.families {
-			object, exists := f.objects[id]
-			v.families[f.name] = node{object, exists}
-		}
-		with := v.scope()
-		if !v.base.exists && len(with) == 0 {
-			return nil, fmt.Errorf("%s exists with all families, but with no single one", id)
-		}
-		text, err := objectTemplate(id, v)
-		if err != nil {
-			return nil, err
-		}
-		kind, _, _ := strings.Cut(id, "/")
-		var conditions []string
-		if with != nil {
-			conditions = append(conditions, "("+condition(with)+")")
-		}
-		if value, ok := kinds[kind]; ok {
-			conditions = append(conditions, ".Values."+value)
-		}
-		file := name
-		if len(with) == 1 {
-			file = with[0]
-		}
-		if kind == "CustomResourceDefinition" {
-			file += "-crds"
-		}
-		files["templates/"+file+".yaml"] += guard(conditions, text)
+	if err := addObjects(files, all); err != nil {
+		return nil, err
 	}
 	if files["templates/prometheus.yaml"], err = prometheusTemplate(all); err != nil {
 		return nil, err
+	}
+	for _, id := range sorted(all.dashboard) {
+		text, err := wholeTemplate(all.dashboard, id)
+		if err != nil {
+			return nil, err
+		}
+		files["templates/dashboard.yaml"] += guard([]string{".Values.dashboard.enabled"}, text)
 	}
 	for _, f := range all.families {
 		for kind, rights := range f.optionalRights {
@@ -131,6 +109,47 @@ func chart(all sources, version string) (map[string]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// addObjects adds the templates of the objects that the operator and the families consist of.
+func addObjects(files map[string]string, all sources) error {
+	for _, id := range sorted(all.full) {
+		v := variants{full: all.full[id], families: map[string]node{}}
+		base, exists := all.base[id]
+		v.base = node{base, exists}
+		for _, f := range all.families {
+			object, exists := f.objects[id]
+			v.families[f.name] = node{object, exists}
+		}
+		with := v.scope()
+		if !v.base.exists && len(with) == 0 {
+			return fmt.Errorf("%s exists with all families, but with no single one", id)
+		}
+		text, err := objectTemplate(id, v)
+		if err != nil {
+			return err
+		}
+		kind, _, _ := strings.Cut(id, "/")
+		var conditions []string
+		if with != nil {
+			conditions = append(conditions, "("+condition(with)+")")
+		}
+		if value, ok := kinds[kind]; ok {
+			conditions = append(conditions, ".Values."+value)
+		}
+		if kind == "PriorityClass" {
+			conditions = append(conditions, "(not .Values.priorityClassName)")
+		}
+		file := name
+		if len(with) == 1 {
+			file = with[0]
+		}
+		if kind == "CustomResourceDefinition" {
+			file += "-crds"
+		}
+		files["templates/"+file+".yaml"] += guard(conditions, text)
+	}
+	return nil
 }
 
 // wholeTemplate returns the template of an object that is equal with all families.
@@ -230,7 +249,7 @@ type defaults struct {
 // podValues are the values for fields of a pod, by the field.
 var podValues = map[string]string{
 	"imagePullSecrets": "imagePullSecrets", "nodeSelector": "nodeSelector", "affinity": "affinity", "tolerations": "tolerations",
-	"topologySpreadConstraints": "topologySpreadConstraints",
+	"topologySpreadConstraints": "topologySpreadConstraints", "securityContext": "podSecurityContext", "dnsPolicy": "dnsPolicy",
 }
 
 // insertPlaceholders puts placeholders into all variants where the chart has values, and returns what they
@@ -246,7 +265,7 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 			settings[s.Name] = s.Default
 		}
 	}
-	variants := []objects{all.full, all.base, all.prometheus}
+	variants := []objects{all.full, all.base, all.prometheus, all.dashboard, all.defaultDeny}
 	for _, f := range all.families {
 		variants = append(variants, f.objects)
 		variants = append(variants, slices.Collect(maps.Values(f.optionalRights))...)
@@ -254,10 +273,17 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 	for _, variant := range variants {
 		for id, object := range variant {
 			kind, _, _ := strings.Cut(id, "/")
+			child(object, "metadata", "labels")[labelsPlaceholder] = ""
 			switch kind {
 			case "CustomResourceDefinition":
 				child(object, "metadata", "annotations")[keepPlaceholder] = ""
 				continue // its descriptions may contain the namespace
+			case "ServiceAccount":
+				child(object, "metadata", "annotations")[morePlaceholder("serviceAccount.annotations")] = ""
+			case "ClusterRole":
+				if edited := strings.HasSuffix(id, "-editor"); edited || strings.HasSuffix(id, "-viewer") {
+					child(object, "metadata", "labels")[aggregatePlaceholder] = ""
+				}
 			case "Deployment":
 				found, err := insertIntoDeployment(object, settings)
 				if err != nil {
@@ -266,6 +292,9 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 				d = found // all variants are equal in these fields
 			case "ServiceMonitor", "PrometheusRule":
 				child(object, "metadata", "labels")[morePlaceholder("prometheus.labels")] = ""
+				if kind == "ServiceMonitor" {
+					insertIntoMonitor(object)
+				}
 			}
 			variant[id], _ = withPlaceholders(object).(map[string]any)
 		}
@@ -276,10 +305,23 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 	return d, nil
 }
 
+// insertIntoMonitor puts values into the one endpoint of a ServiceMonitor.
+func insertIntoMonitor(object map[string]any) {
+	endpoints, _ := child(object, "spec")["endpoints"].([]any)
+	for _, item := range endpoints {
+		endpoint, _ := item.(map[string]any)
+		endpoint["interval"] = exprPlaceholder(".Values.prometheus.interval")
+		for _, field := range []string{"scrapeTimeout", "relabelings", "metricRelabelings"} {
+			endpoint[field] = valuePlaceholder("prometheus." + field)
+		}
+	}
+}
+
 func insertIntoDeployment(object map[string]any, settings map[string]string) (defaults, error) {
 	d := defaults{pod: map[string]any{}}
 	spec := child(object, "spec")
 	d.replicas, spec["replicas"] = spec["replicas"], exprPlaceholder(".Values.replicas")
+	d.pod["updateStrategy"], spec["strategy"] = spec["strategy"], valuePlaceholder("updateStrategy")
 	template := child(spec, "template")
 	child(template, "metadata", "labels")[morePlaceholder("podLabels")] = ""
 	child(template, "metadata", "annotations")[morePlaceholder("podAnnotations")] = ""
@@ -287,6 +329,8 @@ func insertIntoDeployment(object map[string]any, settings map[string]string) (de
 	for field, value := range podValues {
 		d.pod[value], pod[field] = pod[field], valuePlaceholder(value)
 	}
+	pod["priorityClassName"] = exprPlaceholder(`.Values.priorityClassName | default "berg-operator-controller-manager"`)
+	pod["hostNetwork"] = valuePlaceholder("hostNetwork")
 	more(pod, "volumes", "extraVolumes")
 	containers, _ := pod["containers"].([]any)
 	for _, item := range containers {
@@ -298,6 +342,7 @@ func insertIntoDeployment(object map[string]any, settings map[string]string) (de
 		container["image"] = exprPlaceholder(`include "berg-operator.image" .`)
 		d.pod["pullPolicy"], container["imagePullPolicy"] = container["imagePullPolicy"], exprPlaceholder(".Values.image.pullPolicy")
 		d.pod["resources"], container["resources"] = container["resources"], valuePlaceholder("resources")
+		d.pod["securityContext"], container["securityContext"] = container["securityContext"], valuePlaceholder("securityContext")
 		more(container, "volumeMounts", "extraVolumeMounts")
 		env, _ := container["env"].([]any)
 		for _, item := range env {

@@ -232,6 +232,8 @@ const (
 	namespacePlaceholder = "@@namespace@@"
 	recordsPlaceholder   = "@@records@@"
 	keepPlaceholder      = "@@keep@@"
+	labelsPlaceholder    = "@@labels@@"
+	aggregatePlaceholder = "@@aggregate@@"
 )
 
 func settingPlaceholder(name string) string { return "@@setting " + name + "@@" }
@@ -251,6 +253,8 @@ var (
 	valueLine   = regexp.MustCompile(`(?m)^( *)(.+): '@@value ([\w.]+)@@'\n`)
 	moreLine    = regexp.MustCompile(`(?m)^( *)(?:- )?'@@more ([\w.]+)@@'(?:: "")?\n`)
 	keepLine    = regexp.MustCompile(`(?m)^( *)'@@keep@@': ""\n`)
+	labelsLine  = regexp.MustCompile(`(?m)^( *)'@@labels@@': ""\n`)
+	joinLine    = regexp.MustCompile(`(?m)^( *)'@@aggregate@@': ""\n`)
 )
 
 // fill replaces placeholders by values.
@@ -265,6 +269,11 @@ func fill(text string) string {
 	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
 	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)
 	text = keepLine.ReplaceAllString(text, "{{- if .Values.crds.keep }}\n${1}helm.sh/resource-policy: keep\n{{- end }}\n")
+	text = joinLine.ReplaceAllString(text, "{{- if .Values.aggregateRoles }}\n${1}rbac.authorization.k8s.io/aggregate-to-admin: \"true\"\n"+
+		"${1}rbac.authorization.k8s.io/aggregate-to-edit: \"true\"\n{{- end }}\n")
+	text = labelsLine.ReplaceAllStringFunc(text, func(line string) string {
+		return fmt.Sprintf("{{- include \"berg-operator.labels\" . | nindent %d }}\n", len(labelsLine.FindStringSubmatch(line)[1]))
+	})
 	text = valueLine.ReplaceAllStringFunc(text, func(line string) string {
 		m := valueLine.FindStringSubmatch(line)
 		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s: {{- toYaml . | nindent %d }}\n{{- end }}\n", m[3], m[1], m[2], len(m[1])+2)

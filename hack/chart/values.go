@@ -56,7 +56,7 @@ families:
 		if title == "" {
 			title = f.name
 		}
-		fmt.Fprintf(&b, "  # %s (%s)\n  %s: true\n", title, f.api, f.name)
+		fmt.Fprintf(&b, "  # %s (%s)\n  %s: %t\n", title, f.api, f.name, f.name == mainFamily)
 	}
 	b.WriteString(`
 # Settings, by their names in docs/settings.md. Those of a disabled API group have no effect. An empty
@@ -103,6 +103,9 @@ replicas: %v
 		{"affinity", ""},
 		{"tolerations", ""},
 		{"topologySpreadConstraints", ""},
+		{"podSecurityContext", "Security contexts of the pods and of their container. On OpenShift, remove runAsUser and runAsGroup with null."},
+		{"securityContext", ""},
+		{"updateStrategy", "How Kubernetes replaces the pods. One pod of two keeps working."},
 	} {
 		if err := podValue(&b, field.name, field.help, d.pod[field.name]); err != nil {
 			return "", err
@@ -117,6 +120,30 @@ replicas: %v
 podLabels: {}
 
 podAnnotations: {}
+
+# Labels of every object of the chart.
+commonLabels: {}
+
+serviceAccount:
+  annotations: {}
+
+# PriorityClass of the pods. Empty: the chart creates one, so that the operator gets room where challenges fill the nodes.
+priorityClassName: ""
+
+# Where the API server reaches pods only in the network of their node, as on EKS with another network plugin.
+hostNetwork: false
+# Empty: that of Kubernetes, ClusterFirst. With hostNetwork: ClusterFirstWithHostNet.
+dnsPolicy: ""
+
+podDisruptionBudget:
+  enabled: true
+
+# Add the ClusterRoles for Challenges, instances and the other resources to Kubernetes' own admin and edit. They read flags;
+# therefore none is added to view.
+aggregateRoles: false
+
+# Objects to create with the release. A text is a template.
+extraObjects: []
 
 # Additional environment variables, volumes and mounts, for files that settings name, such as
 # KAFKA_CA_FILE.
@@ -140,6 +167,15 @@ prometheus:
   enabled: false
   # Labels by which your Prometheus selects, as in {release: kube-prometheus-stack}.
   labels: {}
+  # Fields of the ServiceMonitor's endpoint.
+  interval: 30s
+  scrapeTimeout: ""
+  relabelings: []
+  metricRelabelings: []
+
+dashboard:
+  # A ConfigMap with the dashboard for Grafana, with the label by which the sidecar of Grafana's chart finds it.
+  enabled: false
 
 quix:
   # Whether the platform may execute commands in the containers of its environments.
@@ -243,14 +279,29 @@ func schemaOf(all sources) (string, error) {
 			"topologySpreadConstraints": list(anything),
 			"podLabels":                 texts,
 			"podAnnotations":            texts,
+			"podSecurityContext":        anything,
+			"securityContext":           anything,
+			"updateStrategy":            anything,
+			"commonLabels":              texts,
+			"serviceAccount":            closed(object{"annotations": texts}),
+			"priorityClassName":         object{"type": "string"},
+			"hostNetwork":               boolean,
+			"dnsPolicy":                 object{"enum": []string{"", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}},
+			"podDisruptionBudget":       closed(object{"enabled": boolean}),
+			"aggregateRoles":            boolean,
+			"extraObjects":              list(object{"type": []string{"object", "string"}}),
+			"dashboard":                 closed(object{"enabled": boolean}),
 			"extraEnv":                  list(anything),
 			"extraVolumes":              list(anything),
 			"extraVolumeMounts":         list(anything),
 			"networkPolicy":             closed(object{"enabled": boolean}),
 			"crds":                      closed(object{"enabled": boolean, "keep": boolean}),
-			"prometheus":                closed(object{"enabled": boolean, "labels": texts}),
-			"quix":                      closed(object{"allowPodsExec": boolean, "createServiceAccount": boolean}),
-			"createNamespace":           boolean,
+			"prometheus": closed(object{
+				"enabled": boolean, "labels": texts, "interval": object{"type": "string", "minLength": 1}, "scrapeTimeout": object{"type": "string"},
+				"relabelings": list(anything), "metricRelabelings": list(anything),
+			}),
+			"quix":            closed(object{"allowPodsExec": boolean, "createServiceAccount": boolean}),
+			"createNamespace": boolean,
 		},
 		"additionalProperties": false,
 	}, "", "  ")
@@ -265,11 +316,12 @@ func settingSchema(s settings.Setting) object {
 	form := s.Value.Form()
 	schema := object{"description": s.Help, "default": s.Default}
 	switch form.Type {
+	// Argo CD's forceString and helm's --set-string quote numbers and booleans.
 	case settings.Boolean:
-		schema["type"], schema["default"] = "boolean", s.Default == "true"
+		schema["type"], schema["enum"], schema["default"] = []string{"boolean", "string"}, []any{true, false, "true", "false", ""}, s.Default == "true"
 	case settings.Integer:
-		schema["type"], schema["minimum"], schema["maximum"] = "integer", form.Minimum, form.Maximum
-		schema["default"] = json.Number(s.Default)
+		schema["type"], schema["minimum"], schema["maximum"] = []string{"integer", "string"}, form.Minimum, form.Maximum
+		schema["pattern"], schema["default"] = "^-?[0-9]*$", json.Number(s.Default)
 	case settings.Quantity:
 		schema["type"] = []string{"string", "number"}
 	case settings.List:
@@ -281,7 +333,14 @@ func settingSchema(s settings.Setting) object {
 		schema["pattern"] = "^$|" + form.Pattern
 	}
 	if form.Enum != nil {
-		schema["enum"] = append([]string{""}, form.Enum...)
+		enum := []any{""}
+		for _, text := range form.Enum {
+			enum = append(enum, text)
+			if text == "true" || text == "false" { // which YAML takes for a boolean
+				schema["type"], enum = []string{"boolean", "string"}, append(enum, text == "true")
+			}
+		}
+		schema["enum"] = enum
 	}
 	return schema
 }

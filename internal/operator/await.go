@@ -24,7 +24,7 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
-	stop, err := serveAlive(probes)
+	stop, err := serveAlive(probes, "waiting for the API server")
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,8 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 	})
 }
 
-func serveAlive(address string) (stop func(), err error) {
+// serveAlive answers the probes of a process that is alive, and not ready for a reason.
+func serveAlive(address, reason string) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve the probes: %w", err)
@@ -48,7 +49,7 @@ func serveAlive(address string) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", http.StripPrefix("/healthz", healthz.CheckHandler{Checker: healthz.Ping}))
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)
+		http.Error(w, reason, http.StatusServiceUnavailable)
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }() // it ends with an error when it is closed

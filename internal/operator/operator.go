@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bergctf/berg-operator/internal/config"
@@ -56,33 +55,30 @@ type Options struct {
 }
 
 // Load reads the settings of the process and of all families, and returns the families that
-// are enabled. Its other results are those of settings.Load.
+// are enabled: all, if ENABLED_APIS is empty. An Installation finds out which of them the cluster has. Its other results are those of settings.Load.
 func Load(all []family.Family, args []string, getenv func(string) string, out io.Writer) (process config.Process, enabled []family.Family, effective []settings.Effective, err error) {
 	effective, err = settings.Load(about(all), Sections(&process, all), args, getenv, out)
-	enabled = slices.DeleteFunc(slices.Clone(all), func(f family.Family) bool { return !slices.Contains(process.EnabledAPIs, f.API) })
+	enabled = slices.Clone(all)
+	if process.EnabledAPIs != nil {
+		enabled = slices.DeleteFunc(enabled, func(f family.Family) bool { return !slices.Contains(process.EnabledAPIs, f.API) })
+	}
 	return process, enabled, effective, err
 }
 
 // about is the first line of the help.
 func about(all []family.Family) string {
-	var apis []string
-	for _, f := range all {
-		apis = append(apis, f.API)
-	}
-	return "berg-operator is a Kubernetes operator for the resources of " + strings.Join(apis, ", ") + "."
+	return "berg-operator is a Kubernetes operator for the resources of " + strings.Join(apisOf(all), ", ") + "."
 }
 
 // Sections returns every table of settings, those of the process last. A family may have none.
 func Sections(process *config.Process, all []family.Family) []settings.Section {
 	var sections []settings.Section
-	var apis []string
 	for _, f := range all {
-		apis = append(apis, f.API)
 		if len(f.Settings.Settings) > 0 {
 			sections = append(sections, f.Settings)
 		}
 	}
-	return append(sections, process.Section(apis))
+	return append(sections, process.Section(apisOf(all)))
 }
 
 // NewScheme returns a scheme with every kind that some families read or write.
@@ -211,7 +207,7 @@ func metricsOptions(p config.Process) server.Options {
 	options := server.Options{BindAddress: p.MetricsBindAddress}
 	if p.MetricsSecure && p.MetricsBindAddress != "0" {
 		options.SecureServing = true
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+		options.FilterProvider = authenticated
 		// HTTP/2 is disabled because of its denial-of-service vulnerabilities.
 		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}

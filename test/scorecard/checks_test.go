@@ -95,7 +95,7 @@ func TestChecksFindFaults(t *testing.T) {
 			grant(b, rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: []string{"get"}})
 		}},
 		{"a verb is not on the list", "rights-are-those-allowed", "pods", func(b *bundle) {
-			grant(b, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}})
+			grant(b, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}})
 		}},
 		{"a right on the list is not granted", "rights-are-those-allowed", "any more", func(b *bundle) {
 			permissions := &b.csv.Spec.Install.Spec.ClusterPermissions[0]

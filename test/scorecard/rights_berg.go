@@ -6,17 +6,19 @@ var _ = allow(map[string][]string{
 	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "list", "patch", "watch"},
 	"cluster: challengeinstances/status.berg.norelect.ch": {"patch"},
 	// The objects of an instance.
-	"cluster: configmaps":                           own,
-	"cluster: namespaces":                           own,
-	"cluster: services":                             own,
-	"cluster: deployments.apps":                     own,
-	"cluster: poddisruptionbudgets.policy":          own,
-	"cluster: networkpolicies.networking.k8s.io":    own,
-	"cluster: ciliumnetworkpolicies.cilium.io":      own,
-	"cluster: httproutes.gateway.networking.k8s.io": own,
-	"cluster: tlsroutes.gateway.networking.k8s.io":  own,
-	"cluster: secrets":                              {"create"}, // the copy of the pull secret
-	"cluster: pods":                                 see,
+	"cluster: configmaps":                                                own,
+	"cluster: namespaces":                                                own,
+	"cluster: services":                                                  own,
+	"cluster: deployments.apps":                                          own,
+	"cluster: poddisruptionbudgets.policy":                               own,
+	"cluster: networkpolicies.networking.k8s.io":                         own,
+	"cluster: ciliumnetworkpolicies.cilium.io":                           own,
+	"cluster: httproutes.gateway.networking.k8s.io":                      own,
+	"cluster: tlsroutes.gateway.networking.k8s.io":                       own,
+	"cluster: secrets":                                                   {"create"},                  // the copy of the pull secret
+	"cluster: pods":                                                      {"delete", "list", "watch"}, // delete: with a grace period, before their policies
+	"cluster: clusterroles.rbac.authorization.k8s.io/berg-operator-berg": {"get"},                     // goes when the operator is removed
+	"cluster: daemonsets.apps/cilium":                                    see,                         // whether agents of Cilium run
 	// Whether optional APIs are there.
 	"cluster: customresourcedefinitions.apiextensions.k8s.io": see,
 	// Why a node refuses a pod stands in events alone.

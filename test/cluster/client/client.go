@@ -164,6 +164,23 @@ func (a *Client) DeploymentReady(ctx context.Context, namespace, name string) er
 	return nil
 }
 
+// DaemonSetReady wants all pods of a DaemonSet ready.
+func (a *Client) DaemonSetReady(ctx context.Context, namespace, name string) error {
+	var d struct {
+		Status struct {
+			DesiredNumberScheduled int `json:"desiredNumberScheduled"`
+			NumberReady            int `json:"numberReady"`
+		} `json:"status"`
+	}
+	if err := a.Get(ctx, "/apis/apps/v1/namespaces/"+namespace+"/daemonsets/"+name, &d); err != nil {
+		return err
+	}
+	if ready, want := d.Status.NumberReady, d.Status.DesiredNumberScheduled; want == 0 || ready < want {
+		return fmt.Errorf("%s/%s: %d of %d pods are ready", namespace, name, ready, want)
+	}
+	return nil
+}
+
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 // topLevelName finds metadata.name of a manifest as the generators of CustomResourceDefinitions write it.

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/bergctf/berg-operator/test/cluster/build"
@@ -40,6 +41,8 @@ type Cluster struct {
 	Complete bool `json:"complete"`
 
 	dir string
+	// lived has the names of the components that this run has started or found running.
+	lived sync.Map
 }
 
 func (c *Cluster) path(elem ...string) string {

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bergctf/berg-operator/test/cluster/disk"
 	"github.com/bergctf/berg-operator/test/cluster/host"
 	"github.com/bergctf/berg-operator/test/cluster/poll"
 	"github.com/bergctf/berg-operator/test/cluster/process"
@@ -48,6 +47,7 @@ func (c *Cluster) start(p component) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
+	c.lived.Store(p.name, true)
 	// Reaped when it ends during this run, so that a dead component is not taken for a live one.
 	go func() { _ = cmd.Wait() }()
 	return nil
@@ -101,6 +101,7 @@ func (c *Cluster) bring(ctx context.Context, show *progress.Progress, what strin
 		}
 		for _, p := range components {
 			if running[p.name] != 0 {
+				c.lived.Store(p.name, true)
 				continue
 			}
 			if err := c.start(p); err != nil {
@@ -123,7 +124,8 @@ func (c *Cluster) bring(ctx context.Context, show *progress.Progress, what strin
 	})
 }
 
-// until waits for check, and no longer than every component that was started lives.
+// until waits for check, and no longer than every component lives that this run has started or found running: those of
+// a machine that has stopped have logs and no process, and their turn comes.
 // When that is all there is to say, the log of the component named here may tell why.
 func (c *Cluster) until(ctx context.Context, component string, check func(context.Context) error) error {
 	begin := time.Now()
@@ -138,7 +140,7 @@ func (c *Cluster) until(ctx context.Context, component string, check func(contex
 			return err
 		}
 		for _, name := range c.components() {
-			if disk.Exists(c.logFile(name)) && running[name] == 0 {
+			if _, lived := c.lived.Load(name); lived && running[name] == 0 {
 				component = name
 				return poll.Final(fmt.Errorf("%s has ended: %w", name, err))
 			}

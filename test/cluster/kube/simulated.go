@@ -113,5 +113,29 @@ func upSimulated(ctx context.Context, c *Cluster, show *progress.Progress) error
 	if err != nil {
 		return err
 	}
-	return c.installAPIs(ctx, api, show)
+	if err := c.installAPIs(ctx, api, show); err != nil || !c.OptionalAPIs {
+		return err
+	}
+	return show.Step("simulated agents of Cilium", func(func(string)) error {
+		if err := c.apply(ctx, simulatedAgents); err != nil {
+			return err
+		}
+		return c.until(ctx, "kwok", func(ctx context.Context) error { return api.DaemonSetReady(ctx, "kube-system", "cilium") })
+	})
 }
+
+// simulatedAgents are what tells clients of Cilium's API that Cilium runs.
+const simulatedAgents = `apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: cilium
+  namespace: kube-system
+spec:
+  selector: {matchLabels: {k8s-app: cilium}}
+  template:
+    metadata:
+      labels: {k8s-app: cilium}
+    spec:
+      containers:
+      - {name: cilium-agent, image: "simulated/cilium:1"}
+`

@@ -61,7 +61,29 @@ func render(values, into string, served ...string) (objects map[string]map[strin
 			return nil, "", fmt.Errorf("%s: %w\n%s", path, err, files[path])
 		}
 	}
-	return objects, notes, nil
+	return objects, notes, takeLabels(objects)
+}
+
+// takeLabels takes the labels off all objects that Helm's users know, and that a file without Helm has not. The error says which
+// object lacks one.
+func takeLabels(objects map[string]map[string]any) error {
+	for id, object := range objects {
+		metadata, _ := object["metadata"].(map[string]any)
+		labels, _ := metadata["labels"].(map[string]any)
+		if labels["extra"] != nil {
+			continue // an object of extraObjects
+		}
+		for _, name := range []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by"} {
+			if labels[name] == nil {
+				return fmt.Errorf("%s has no label %s", id, name)
+			}
+			delete(labels, name)
+		}
+		if len(labels) == 0 {
+			delete(metadata, "labels")
+		}
+	}
+	return nil
 }
 
 func parse(text []byte, into map[string]map[string]any) error {
@@ -183,9 +205,10 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines instead of %d", len(a), len(b))
 }
 
-func installer(t *testing.T) map[string]map[string]any {
+// file returns the objects of a file in deploy/.
+func file(t *testing.T, name string) map[string]map[string]any {
 	t.Helper()
-	text, err := os.ReadFile("../../../deploy/install.yaml")
+	text, err := os.ReadFile("../../../deploy/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,25 +216,60 @@ func installer(t *testing.T) map[string]map[string]any {
 	if err := parse(text, objects); err != nil {
 		t.Fatal(err)
 	}
-	if len(objects) < 20 {
-		t.Fatalf("the file has %d objects", len(objects))
+	if len(objects) < 5 {
+		t.Fatalf("%s has %d objects", name, len(objects))
 	}
 	return objects
 }
 
-// By default nothing differs but that definitions are kept, and that Helm makes the namespace.
+// named takes the API groups out of the Deployment: the chart names them, and in the files the operator finds out.
+func named(t *testing.T, objects map[string]map[string]any) (groups string) {
+	t.Helper()
+	env, _ := field(container(objects), "env").([]any)
+	for _, v := range env {
+		if field(v, "name") == "ENABLED_APIS" {
+			groups, _ = field(v, "value").(string)
+			v.(map[string]any)["value"] = ""
+		}
+	}
+	return groups
+}
+
+// By default nothing differs but that definitions are kept, that Helm makes the namespace, and that the chart names the API
+// group.
 func TestDefaultsInstallWhatTheFileInstalls(t *testing.T) {
-	want := installer(t)
+	want := file(t, "install.yaml")
 	whole := must(t, "createNamespace: true")
 	if marked := kept(whole); marked != len(definitions(want)) {
 		t.Errorf("%d objects are kept when the release is removed, and there are %d definitions", marked, len(definitions(want)))
 	}
-	compare(t, whole, want)
+	if groups := named(t, whole); groups != "berg.norelect.ch" {
+		t.Errorf("by default the chart enables %q", groups)
+	}
+	compare(t, bared(whole), bared(want))
 
 	got := must(t, "")
 	kept(got)
+	named(t, got)
 	delete(want, "Namespace/<nil>/"+namespace)
-	compare(t, got, want)
+	compare(t, bared(got), bared(want))
+}
+
+// Each other family is one file, which adds what its value adds. No object is in two files.
+func TestAFileAddsWhatAValueAdds(t *testing.T) {
+	usual := must(t, "")
+	for _, name := range families(t) {
+		if name == "berg" {
+			continue
+		}
+		got := must(t, "families: {"+name+": true}")
+		kept(got)
+		delete(got, "Deployment/"+namespace+"/berg-operator-controller-manager") // its settings
+		for id := range usual {
+			delete(got, id)
+		}
+		compare(t, bared(got), bared(file(t, name+".yaml")))
+	}
 }
 
 // families lists those of the chart.
@@ -226,6 +284,11 @@ func families(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return slices.Sorted(maps.Keys(values.Families))
+}
+
+// everything are the values that want every family.
+func everything(t *testing.T) string {
+	return "families: {" + strings.Join(families(t), ": true, ") + ": true}\n"
 }
 
 // only are the values that want one family.
@@ -254,7 +317,7 @@ func variable(objects map[string]map[string]any, name string) (value any, there 
 
 // What no family alone brings is of all; together they are everything.
 func TestFamiliesCanBeChosen(t *testing.T) {
-	whole, together := must(t, ""), map[string]bool{}
+	whole, together := must(t, everything(t)), map[string]bool{}
 	for _, name := range families(t) {
 		alone := must(t, only(t, name))
 		groups := map[string]bool{}
@@ -312,12 +375,7 @@ func TestAFamilyAloneIsItsComponent(t *testing.T) {
 			want := built(t, folder)
 			got := must(t, "createNamespace: true\n"+only(t, name))
 			kept(got)
-			env, _ := field(container(got), "env").([]any)
-			for _, v := range env {
-				if field(v, "name") == "ENABLED_APIS" {
-					v.(map[string]any)["value"] = "" // the group, which a kustomization of one's own names
-				}
-			}
+			named(t, got)
 			compare(t, bared(got), bared(want))
 		})
 	}
@@ -350,7 +408,7 @@ func bared(objects map[string]map[string]any) map[string]map[string]any {
 }
 
 func TestSettingsReachTheOperator(t *testing.T) {
-	objects := must(t, `
+	objects := must(t, everything(t)+`
 settings:
   CHALLENGE_DOMAIN: ctf.example.org
   CHALLENGE_HTTP_PORT: 443
@@ -427,6 +485,86 @@ prometheus: {enabled: true, labels: {release: main}}
 	}
 }
 
+// What administrators of other charts look for.
+func TestUsualValuesReachTheObjects(t *testing.T) {
+	objects := must(t, `
+commonLabels: {team: blue}
+serviceAccount: {annotations: {role: ctf}}
+priorityClassName: high
+podDisruptionBudget: {enabled: false}
+podSecurityContext: {runAsNonRoot: true, runAsUser: null}
+securityContext: {readOnlyRootFilesystem: false}
+updateStrategy: {type: Recreate, rollingUpdate: null}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+aggregateRoles: true
+extraObjects:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {extra: "1"}}}
+- "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}, labels: {extra: '1'}}"
+prometheus:
+  enabled: true
+  interval: 10s
+  scrapeTimeout: 5s
+  relabelings: [{targetLabel: cluster, replacement: main}]
+  metricRelabelings: [{action: labeldrop, regex: pod}]
+dashboard: {enabled: true}
+settings: {CHALLENGE_HTTP_PORT: "443", CHALLENGE_HTTP_TLS: "false"}
+`)
+	for id, object := range objects {
+		if !strings.HasPrefix(id, "ConfigMap/<nil>/") && field(object, "metadata", "labels", "team") != "blue" {
+			t.Errorf("%s has no common label", id)
+		}
+		if strings.HasPrefix(id, "ClusterRole/") && (strings.HasSuffix(id, "-editor") || strings.HasSuffix(id, "-viewer")) {
+			labels := fmt.Sprint(field(object, "metadata", "labels"))
+			if !strings.Contains(labels, "aggregate-to-admin:true") || !strings.Contains(labels, "aggregate-to-edit:true") || strings.Contains(labels, "to-view") {
+				t.Errorf("%s has the labels %s", id, labels)
+			}
+		}
+		if strings.HasPrefix(id, "PriorityClass/") || strings.HasPrefix(id, "PodDisruptionBudget/") {
+			t.Errorf("%s is there", id)
+		}
+	}
+	deployment := field(objects["Deployment/"+namespace+"/berg-operator-controller-manager"], "spec")
+	pod := field(deployment, "template", "spec")
+	endpoint := field(objects["ServiceMonitor/"+namespace+"/berg-operator-controller-manager-metrics"], "spec", "endpoints", 0)
+	port, _ := variable(objects, "CHALLENGE_HTTP_PORT")
+	encrypted, _ := variable(objects, "CHALLENGE_HTTP_TLS")
+	for what, pair := range map[string][2]any{
+		"annotation of the account": {field(objects["ServiceAccount/"+namespace+"/berg-operator-controller-manager"], "metadata", "annotations", "role"), "ctf"},
+		"priority":                  {field(pod, "priorityClassName"), "high"},
+		"user":                      {field(pod, "securityContext", "runAsUser"), nil},
+		"not root":                  {field(pod, "securityContext", "runAsNonRoot"), true},
+		"root file system":          {field(container(objects), "securityContext", "readOnlyRootFilesystem"), false},
+		"capabilities":              {field(container(objects), "securityContext", "capabilities", "drop", 0), "ALL"},
+		"strategy":                  {field(deployment, "strategy"), map[string]any{"type": "Recreate"}},
+		"network of the node":       {field(pod, "hostNetwork"), true},
+		"DNS":                       {field(pod, "dnsPolicy"), "ClusterFirstWithHostNet"},
+		"further object":            {field(objects["ConfigMap/<nil>/one"], "kind"), "ConfigMap"},
+		"further template":          {field(objects["ConfigMap/<nil>/some-name"], "kind"), "ConfigMap"},
+		"interval":                  {field(endpoint, "interval"), "10s"},
+		"timeout":                   {field(endpoint, "scrapeTimeout"), "5s"},
+		"relabelings":               {field(endpoint, "relabelings", 0, "replacement"), "main"},
+		"relabelings of metrics":    {field(endpoint, "metricRelabelings", 0, "action"), "labeldrop"},
+		"dashboard":                 {field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "metadata", "labels", "grafana_dashboard"), "1"},
+		"quoted number":             {port, "443"},
+		"quoted boolean":            {encrypted, "false"},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s is %v instead of %v", what, pair[0], pair[1])
+		}
+	}
+	want, err := os.ReadFile("../../../config/grafana/berg-operator.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "data", "berg-operator.json"); got != string(want) {
+		t.Error("the dashboard is not that of config/grafana")
+	}
+	if labels := fmt.Sprint(field(must(t, "")["ClusterRole/<nil>/berg-operator-challenge-viewer"], "metadata", "labels")); strings.Contains(labels, "aggregate") {
+		t.Errorf("by default a role is added to others: %s", labels)
+	}
+}
+
 func TestThePlatformOfQuixByValues(t *testing.T) {
 	executes := func(objects map[string]map[string]any) bool {
 		rules, _ := field(objects["ClusterRole/<nil>/quix-platform-account-role"], "rules").([]any)
@@ -436,11 +574,11 @@ func TestThePlatformOfQuixByValues(t *testing.T) {
 		return strings.Contains(fmt.Sprint(rules), "pods/exec")
 	}
 	binding, account := "ClusterRoleBinding/<nil>/quix-platform-account-env", func(namespace, name string) string { return "ServiceAccount/" + namespace + "/" + name }
-	usual := must(t, "")
+	usual := must(t, everything(t))
 	if !executes(usual) || usual[binding] != nil || usual[account("quix-environment", "quix-platform-account")] != nil {
 		t.Error("with the defaults the platform cannot execute, or has an account")
 	}
-	changed := must(t, `
+	changed := must(t, everything(t)+`
 quix: {allowPodsExec: false, createServiceAccount: true}
 settings: {SERVICE_ACCOUNT_NAME: platform, SERVICE_ACCOUNT_NAMESPACE: quix}
 `)
@@ -457,7 +595,7 @@ settings: {SERVICE_ACCOUNT_NAME: platform, SERVICE_ACCOUNT_NAMESPACE: quix}
 
 // A family that is off brings no alerts either.
 func TestAlertsFollowFamilies(t *testing.T) {
-	whole := must(t, "prometheus: {enabled: true}")
+	whole := must(t, everything(t)+"prometheus: {enabled: true}")
 	for _, name := range families(t) {
 		id := "PrometheusRule/" + namespace + "/berg-operator-alerts-" + name
 		if whole[id] == nil {
@@ -488,7 +626,7 @@ func TestRightsApartAreThoseOfConfig(t *testing.T) {
 		}
 		compare(t, bared(got), bared(want))
 		role := "ClusterRole/<nil>/berg-operator-berg-" + room
-		if left := must(t, "{families: {berg: false}, rights: {"+room+": true}}"); got[role] == nil || left[role] != nil {
+		if left := must(t, "{families: {berg: false, quix: true}, rights: {"+room+": true}}"); got[role] == nil || left[role] != nil {
 			t.Errorf("rights.%s come without the family", room)
 		}
 	}
@@ -527,7 +665,7 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-tokens"]); !bytes.Contains(text, []byte("- mine")) {
 		t.Errorf("the Role names another Secret than TOKEN_SECRET:\n%s", text)
 	}
-	for id, object := range must(t, "{families: {berg: false}, api: {enabled: true}}") {
+	for id, object := range must(t, "{families: {berg: false, quix: true}, api: {enabled: true}}") {
 		if strings.Contains(id, "berg-api") {
 			t.Errorf("%s comes without Challenges: %v", id, object)
 		}
@@ -541,7 +679,7 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 func TestDefaultDenyComesWithCilium(t *testing.T) {
 	want := built(t, "../../../config/berg/default-deny")
 	const kind = "cilium.io/v2/CiliumClusterwideNetworkPolicy"
-	for values, comes := range map[string]bool{"": true, "families: {berg: false}": false, "networkPolicy: {enabled: false}": false} {
+	for values, comes := range map[string]bool{"": true, "families: {berg: false, quix: true}": false, "networkPolicy: {enabled: false}": false} {
 		got, _, err := render(values, namespace, kind)
 		if err != nil {
 			t.Fatal(err)

@@ -196,8 +196,9 @@ func TestNamesAndColumns(t *testing.T) {
 		},
 		"ChallengeInstance": {
 			shortNames: "ci instance",
-			columns: "Challenge:string:.spec.challengeRef.name Owner:string:.spec.ownerId Phase:string:.status.phase " +
-				"Namespace:string:.status.namespace Age:date:.metadata.creationTimestamp Expires:string:.status.expiresAt",
+			columns: "Challenge:string:.spec.challengeRef.name Owner:string:.spec.ownerId Phase:string:.status.phase Cause:string:.status.cause " +
+				"Address:string:.status.services[0].url Namespace:string:.status.namespace " +
+				"Age:date:.metadata.creationTimestamp Expires:string:.status.expiresAt",
 		},
 	}
 	for kind, want := range tests {

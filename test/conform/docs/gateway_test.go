@@ -51,7 +51,7 @@ func TestReadmeMakesTheSampleGatewayTrue(t *testing.T) {
 			port     int32
 			protocol gatewayv1.ProtocolType
 		}{
-			{cfg.Gateway.HTTPListener, cfg.Challenge.HTTPPort, map[bool]gatewayv1.ProtocolType{true: gatewayv1.HTTPSProtocolType, false: gatewayv1.HTTPProtocolType}[cfg.Challenge.HTTPTLS]},
+			{cfg.Gateway.HTTPListener, cfg.Challenge.HTTPPort, map[bool]gatewayv1.ProtocolType{true: gatewayv1.HTTPSProtocolType, false: gatewayv1.HTTPProtocolType}[cfg.Challenge.UsesHTTPS()]},
 			{cfg.Gateway.TLSListener, cfg.Challenge.TLSPort, gatewayv1.TLSProtocolType},
 		} {
 			l, ok := listeners[want.listener]

@@ -45,3 +45,32 @@ func TestCommandsNameObjectsThatExist(t *testing.T) {
 		t.Errorf("only %d names found", mentions)
 	}
 }
+
+// ambiguous is a command that names a Challenge by a name that several kinds have: those of HexaCTF, and of cert-manager,
+// which comes first in every cluster that has it.
+var ambiguous = regexp.MustCompile("\\bkubectl (explain|get|describe|edit|delete|patch|label|annotate|wait)( [^\n\"`]*?)?[ ,](challenges?)([ /,\"`\n]|[.]spec|[.]status|$)")
+
+func TestCommandsNameTheKindOfAChallenge(t *testing.T) {
+	files := pages(t)
+	for _, folder := range []string{"cmd/kubectl-berg", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && filepath.Ext(path) == ".go" {
+				files = append(files, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range files {
+		for _, m := range ambiguous.FindAllString(string(read(t, file)), -1) {
+			t.Errorf("%s: %q: name challenges.berg.norelect.ch", file, m)
+		}
+	}
+	for _, command := range []string{"kubectl explain challenge.spec.containers", "kubectl get challenges -A", "kubectl edit challenge web", "kubectl get ci,challenges"} {
+		if !ambiguous.MatchString(command) {
+			t.Errorf("%q passes", command)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package helm
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +61,7 @@ var _ = Describe("Helm", Ordered, func() {
 	}
 
 	It("installs the operator into any namespace, and says what to do next", func(ctx SpecContext) {
-		said := must(helm(ctx, install("--set", "settings.CHALLENGE_DOMAIN=first.example.test")...))
+		said := must(helm(ctx, install("--set", "settings.CHALLENGE_DOMAIN=first.example.test", "--set", "families.quix=true")...))
 		Expect(said).To(And(ContainSubstring("rollout status deployment/berg-operator-controller-manager"), ContainSubstring("berg")))
 		d := deployment(ctx, namespace)
 		Expect(d.Status.ReadyReplicas).To(Equal(*d.Spec.Replicas))
@@ -127,7 +130,7 @@ var _ = Describe("Helm", Ordered, func() {
 		})
 		expectUnaffected(ctx)
 
-		must(helm(ctx, install("--set", "crds.keep=false")...))
+		must(helm(ctx, install("--set", "crds.keep=false", "--set", "families.quix=true")...))
 		expectUnaffected(ctx)
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 		bergtest.GoneWithin(ctx, instance, startLimit)
@@ -164,7 +167,7 @@ func overlay() string {
 }
 
 var _ = Describe("The one file", Ordered, func() {
-	const file = "deploy/install.yaml"
+	const file, further = "deploy/install.yaml", "deploy/quix.yaml"
 	var before sets.Set[string]
 
 	wait := func(ctx context.Context) {
@@ -198,6 +201,34 @@ var _ = Describe("The one file", Ordered, func() {
 		}
 		wait(ctx)
 	}, SpecTimeout(3*startLimit))
+
+	// The operator finds out by itself, in one command of a person who read no further.
+	It("gets a further family by one more file, and loses it with that", func(ctx SpecContext) {
+		Expect(exists(ctx, &apiextensionsv1.CustomResourceDefinition{}, "environments.quix.io")).To(BeFalse())
+		must(kubectl(ctx, "apply", "--server-side", "-f", further))
+		env := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "quix.io/v1", "kind": "Environment", "metadata": map[string]any{"name": "further"}, "spec": map[string]any{"id": "further"},
+		}}
+		Eventually(func() error { return k8s.Create(ctx, env) }).Should(Succeed())
+		expect.Until(ctx, startLimit, func(ctx context.Context) error {
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(env), env); err != nil {
+				return err
+			}
+			if phase, _, _ := unstructured.NestedString(env.Object, "status", "phase"); phase != "Ready" {
+				return fmt.Errorf("the Environment is %q", phase)
+			}
+			return nil
+		})
+		Expect(k8s.Delete(ctx, env)).To(Succeed())
+		expect.Until(ctx, startLimit, func(ctx context.Context) error {
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(env), env); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the Environment is still there, or cannot be read: %w", err)
+			}
+			return nil
+		})
+		must(kubectl(ctx, "delete", "-f", further))
+		wait(ctx)
+	}, SpecTimeout(4*startLimit))
 
 	It("leaves nothing when it is deleted", func(ctx SpecContext) {
 		must(kubectl(ctx, "delete", "-f", file))

@@ -84,6 +84,10 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		for _, o := range []client.Object{
 			deploymentIn(tenant),
 			bindingIn(tenant, network.Role, attacker),
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1"}}},
+			},
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
@@ -157,6 +161,9 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		}),
 		Entry("no Deployment is deleted", func(ctx context.Context) error {
 			return stolen.Delete(ctx, deploymentIn(tenant), client.DryRunAll)
+		}),
+		Entry("no pod is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
 		}),
 		Entry("no ConfigMap is deleted", func(ctx context.Context) error {
 			return stolen.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)

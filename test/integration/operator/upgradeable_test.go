@@ -101,7 +101,7 @@ var _ = Describe("An upgrade by OLM", func() {
 			grant(ctx, apiserver.OperatorUser)
 		})
 		run := func(hold string) (stop func()) {
-			return inprocess.Run(map[string]string{"POD_NAMESPACE": ns, "OPERATOR_CONDITION_NAME": name, "UPGRADE_HOLD_MAX": hold}, nil)
+			return inprocess.Run(map[string]string{"POD_NAMESPACE": ns, "ISOLATION_CHECK": "off", "OPERATOR_CONDITION_NAME": name, "UPGRADE_HOLD_MAX": hold}, nil)
 		}
 
 		It("waits for an instance that starts, but not for one that is stuck", func(ctx context.Context) {

@@ -228,7 +228,7 @@ var _ = Describe("Rights", func() {
 		// Rights of the controllers of challenge instances.
 		own := []string{
 			"/services", "/configmaps", "apps/deployments", "networking.k8s.io/networkpolicies", // all but patch
-			"/pods get", "/pods list", "/pods watch", "/secrets create",
+			"/pods get", "/pods list", "/pods watch", "/pods delete", "/secrets create",
 			// Rights of the controller of KibaShip projects.
 			"/serviceaccounts list", "/serviceaccounts watch",
 		}

@@ -184,6 +184,12 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) {
 		}
 	}
 	ports := pod.Spec.Containers[0].Ports
+	// A node gives a port to another pod only when the one before has ended; here that one may still drain, though its object is gone.
+	for begin := time.Now(); !free(ports[0].HostPort, ports[1].HostPort) && time.Since(begin) < drained; {
+		if pause(ctx); ctx.Err() != nil {
+			return
+		}
+	}
 	cmd := exec.Command(k.program, "client", "--tls-dir="+dir,
 		"--client-control-address=127.0.0.1", "--client-control-port="+strconv.Itoa(int(ports[0].HostPort)),
 		"--client-data-address=127.0.0.1", "--client-data-port="+strconv.Itoa(int(ports[1].HostPort)), "--peer-grace=2s")
@@ -212,6 +218,21 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) {
 			pause(ctx)
 		}
 	}()
+}
+
+// drained is longer than a proxy takes to end. A port that is in use then belongs to another program.
+const drained = 20 * time.Second
+
+// free reports whether nothing listens at ports of the loopback.
+func free(ports ...int32) bool {
+	for _, port := range ports {
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		if err != nil {
+			return false
+		}
+		_ = listener.Close()
+	}
+	return true
 }
 
 // follow writes the files of a Secret to a folder whenever they change.

@@ -70,7 +70,7 @@ func counted(start, end Turn) []Figure {
 		{Name: "writes from creation to Running", Unit: "for each instance, without events", Operator: s.writes, Target: atMost(12), Count: true},
 		{Name: "writes of the status among them", Unit: "for each instance", Operator: s.status, Target: atMost(3), Count: true},
 		{Name: "reads from creation to Running", Unit: "for each instance, without watches", Operator: s.reads, Target: atMost(0), Count: true},
-		{Name: "writes from deletion to gone", Unit: "for each instance, without events", Operator: e.writes, Target: atMost(4), Count: true},
+		{Name: "writes from deletion to gone", Unit: "for each instance, without events", Operator: e.writes, Target: atMost(5), Count: true},
 	}
 }
 

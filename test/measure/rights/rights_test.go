@@ -14,6 +14,7 @@ const log = `
 {"stage":"ResponseComplete","verb":"watch","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"pods","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"stage":"ResponseComplete","verb":"get","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"secrets","namespace":"berg-operator-system","name":"registry","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"stage":"ResponseComplete","verb":"patch","user":{"username":"admin"},"impersonatedUser":{"username":"` + operatorUser + `"},"objectRef":{"resource":"challengeinstances","apiGroup":"berg.norelect.ch","subresource":"status","namespace":"berg","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"stage":"ResponseStarted","verb":"watch","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"daemonsets","apiGroup":"apps","namespace":"kube-system","name":"cilium"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"stage":"ResponseComplete","verb":"list","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"nodes","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
 {"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"serviceaccounts","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by RoleBinding \"b/c\" of ClusterRole \"kibaship-project-admin\" to ServiceAccount \"d\""}}
 {"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"roles","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
@@ -30,15 +31,17 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := usage{}
-	if err := json.Unmarshal(raw, &again); err != nil || again.requests() != 4 {
+	if err := json.Unmarshal(raw, &again); err != nil || again.requests() != 5 {
 		t.Fatalf("%v, %d requests in %s", err, again.requests(), raw)
 	}
 	watch := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"watch"}}
 	status := rbacv1.PolicyRule{APIGroups: []string{"berg.norelect.ch"}, Resources: []string{"challengeinstances/status"}, Verbs: []string{"patch"}}
 	secret := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"registry"}, Verbs: []string{"get"}}
 	nodes := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}
+	agents := rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{"cilium"}, Verbs: []string{"list", "watch"}}
 	granted := func(own []rbacv1.PolicyRule, everywhere ...rbacv1.PolicyRule) grants {
 		g := grants{}
+		g.add(agents, false)
 		for _, r := range own {
 			g.add(r, true)
 		}

@@ -29,7 +29,7 @@ type use struct {
 	Verb     string `json:"verb"`
 	Group    string `json:"group,omitempty"`
 	Resource string `json:"resource"` // <resource>[/<subresource>]
-	// Own: in the operator's namespace. Name is noted there alone.
+	// Own: in the operator's namespace. Name is noted there, and of resources of which the operator is granted one object.
 	Own  bool   `json:"own,omitempty"`
 	Name string `json:"name,omitempty"`
 }
@@ -171,7 +171,8 @@ func (e entry) request() (request, bool) {
 	if e.Object.Namespace == operatorNamespace {
 		r.Own, r.Name = true, e.Object.Name
 	}
-	if e.Object.Group == "admissionregistration.k8s.io" { // whose one object the operator is granted
+	// The operator is granted one object of these.
+	if e.Object.Group == "admissionregistration.k8s.io" || e.Object.Resource == "daemonsets" || e.Object.Resource == "clusterroles" {
 		r.Name = e.Object.Name
 	}
 	return r, true

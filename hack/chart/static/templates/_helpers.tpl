@@ -34,3 +34,14 @@
 {{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
 {{- end -}}
 {{- end }}
+
+{{- /* Labels of every object, in addition to those that the operator and its Services select. */}}
+{{- define "berg-operator.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,87 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+	"sigs.k8s.io/yaml"
+)
+
+// healthScripts are those that docs/gitops.md has Argo CD run, by kind.
+func healthScripts(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/gitops.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	block, _, ends := strings.Cut(rest, "\n```\n")
+	var settings struct{ Data map[string]string }
+	if err := yaml.Unmarshal([]byte(block), &settings); err != nil || !ends {
+		t.Fatalf("the first block is no ConfigMap: %v", err)
+	}
+	return settings.Data
+}
+
+// table is a value of JSON as Argo CD gives it to a script.
+func table(state *lua.LState, value any) lua.LValue {
+	switch value := value.(type) {
+	case map[string]any:
+		fields := state.NewTable()
+		for key, part := range value {
+			fields.RawSetString(key, table(state, part))
+		}
+		return fields
+	case []any:
+		items := state.NewTable()
+		for _, item := range value {
+			items.Append(table(state, item))
+		}
+		return items
+	case string:
+		return lua.LString(value)
+	case float64:
+		return lua.LNumber(value)
+	case bool:
+		return lua.LBool(value)
+	default:
+		return lua.LNil
+	}
+}
+
+// Argo CD runs such a script with the resource as obj, and takes a table with status and message.
+func TestHealthInArgoCD(t *testing.T) {
+	scripts := healthScripts(t)
+	for _, kind := range []string{"ChallengeInstance", "Challenge", "ChallengeCheck"} {
+		script := scripts["resource.customizations.health.berg.norelect.ch_"+kind]
+		for status, want := range map[string][2]string{
+			`{}`:            {"Progressing", "The operator has not seen it yet"},
+			`{"status":{}}`: {"Progressing", "The operator has not seen it yet"},
+			`{"status":{"conditions":[{"type":"Ready","status":"True","message":"it runs"}]}}`:                                                                {"Healthy", "it runs"},
+			`{"status":{"conditions":[{"type":"Ready","status":"False","message":"pods start"}]}}`:                                                            {"Progressing", "pods start"},
+			`{"status":{"conditions":[{"type":"Ready","status":"False","message":"no image"},{"type":"Stalled","status":"True","message":"fix the image"}]}}`: {"Degraded", "fix the image"},
+		} {
+			state := lua.NewState(lua.Options{SkipOpenLibs: true})
+			lua.OpenBase(state) // ipairs
+			var object any
+			if err := json.Unmarshal([]byte(status), &object); err != nil {
+				t.Fatal(err)
+			}
+			state.SetGlobal("obj", table(state, object))
+			if err := state.DoString(script); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			health, _ := state.Get(-1).(*lua.LTable)
+			if health == nil {
+				t.Fatalf("%s of %s returns no table", kind, status)
+			}
+			if got := [2]string{health.RawGetString("status").String(), health.RawGetString("message").String()}; got != want {
+				t.Errorf("%s of %s: %q, want %q", kind, status, got, want)
+			}
+			state.Close()
+		}
+	}
+}
