@@ -23,7 +23,7 @@ e2e-api e2e-hexactf e2e-tunnel e2e-helm: e2e-%:
 
 # Which journeys run: the label network wants Cilium and a Gateway, and the journey with the label health takes an hour.
 E2E_LABELS  ?= !network && !health
-E2E_TIMEOUT ?= 40m
+E2E_TIMEOUT ?= 80m
 
 # What the Gateway of config/berg/samples/prerequisites requires as settings of the operator.
 SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
@@ -92,7 +92,7 @@ e2e-kibaship: image ## Build images from repositories with a real Tekton, and at
 e2e-kibaship-run:
 	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
 	$(MAKE) deploy ROLLOUT_TIMEOUT=10m
-	$(GO_TEST) -count=1 -timeout 40m ./test/e2e/kibaship
+	$(GO_TEST) -count=1 -timeout 80m ./test/e2e/kibaship
 
 # Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.

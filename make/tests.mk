@@ -73,7 +73,7 @@ test-integration-berg:
 $(TEST_INTEGRATION): test-integration-%:
 	rm -f $(DIST)/rights/integration-$*.json
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'$(GO_TEST) -count=1 -timeout 40m ./test/integration/$(subst -,/,$*) -ginkgo.timeout=40m && \
+		'$(GO_TEST) -count=1 -timeout 80m ./test/integration/$(subst -,/,$*) -ginkgo.timeout=80m && \
 		go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json'
 
 # What was granted and is not used shows only when every suite has run.
