@@ -144,7 +144,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	}
 	challenges := &challenge.Reconciler{
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, Workers: 1,
-		Rules: rules.Settings{AllowedCapabilities: cfg.Challenge.AllowedCapabilities, StartDeadline: cfg.Challenge.StartDeadline},
+		Rules: rules.Settings{Allowed: rules.AllowedBy(cfg.Challenge), StartDeadline: cfg.Challenge.StartDeadline},
 	}
 	if err := challenges.SetupWithManager(mgr); err != nil {
 		return err

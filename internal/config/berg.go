@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -86,6 +88,7 @@ type Challenge struct {
 	EphemeralStorageRequest resource.Quantity         // 0: nothing
 	SeccompProfile          corev1.SeccompProfileType // "": the node's default, for instances that an earlier version started
 	UserNamespaces          bool
+	NestedSeccompProfile    string // of containers with sandbox: nested; "": there are none
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
@@ -238,6 +241,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&b.Challenge.EphemeralStorageRequest), "Ephemeral storage request of a container. 0: none, for nodes that do not report the size of their disk."),
 			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.OneOf(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged."),
 			settings.New("CHALLENGE_USER_NAMESPACES", "false", settings.Bool(&b.Challenge.UserNamespaces), "Run pods in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. The kernel and the container runtime of every node must support it."),
+			settings.New("CHALLENGE_NESTED_SECCOMP_PROFILE", "", settings.Optional(nestedProfile(&b.Challenge.NestedSeccompProfile)), "Which system calls containers with sandbox: nested may make: a file below the kubelet's folder seccomp on every node, such as berg-nested.json, or Unconfined for all. Their pods run in a user namespace, which every node must support. Empty: Challenges with sandbox: nested are refused."),
 			settings.New("CHALLENGE_EGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.EgressBandwidth), "Bits per second that a pod may send if its Challenge does not set a limit."),
 			settings.New("CHALLENGE_INGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.IngressBandwidth), "Bits per second that a pod may receive if its Challenge does not set a limit."),
 			settings.New("CHALLENGE_IMAGE_PULL_POLICY", "IfNotPresent", settings.OneOf(&b.Challenge.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever), "When nodes pull the images of challenges: Always, IfNotPresent or Never."),
@@ -349,6 +353,19 @@ func capabilities(to *[]string) settings.Value {
 		}
 		return nil
 	}).In(settings.Form{Type: settings.List})
+}
+
+// Unconfined as NestedSeccompProfile stands for no profile.
+const Unconfined = string(corev1.SeccompProfileTypeUnconfined)
+
+func nestedProfile(to *string) settings.Value {
+	return settings.Func(func(text string) error {
+		*to = text
+		if text != Unconfined && (!strings.HasSuffix(text, ".json") || !filepath.IsLocal(text) || path.Clean(text) != text) {
+			return fmt.Errorf("%q: must be Unconfined or the path of a file such as berg-nested.json, as seen from the kubelet's folder seccomp", text)
+		}
+		return nil
+	})
 }
 
 // bandwidth accepts what the bandwidth plugin of the CNI accepts: 1k to 1P bits per

@@ -396,6 +396,17 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Additional Capabilities",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
 
+	// "nested" if the programs of the image make a sandbox of their own, as nsjail,
+	// pwn.red/jail and bubblewrap do: the container runs in a user namespace, in which
+	// also programs without capabilities may make namespaces and mount file systems.
+	// It needs nodes that the administrator prepared, and the operator's
+	// CHALLENGE_NESTED_SECCOMP_PROFILE. The instance's namespace gets the Pod Security
+	// Standard "privileged". Default: programs can make no namespaces.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Sandbox",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:nested","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Sandbox Sandbox `json:"sandbox,omitempty"`
+
 	// RuntimeClass of the pod, for example gvisor. Default: the operator's
 	// CHALLENGE_RUNTIME_CLASS_NAME; if that is empty, the cluster's.
 	// +optional
@@ -570,6 +581,15 @@ type Port struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:internalPort","urn:alm:descriptor:com.tectonic.ui:select:publicPort","urn:alm:descriptor:com.tectonic.ui:select:publicHttpRoute","urn:alm:descriptor:com.tectonic.ui:select:publicTlsRoute"}
 	Type PortType `json:"type,omitempty"`
 }
+
+// Sandbox says which sandbox the programs of a container make.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self in ['nested']",message="must be nested"
+type Sandbox string
+
+// SandboxNested is one within that of the container.
+const SandboxNested Sandbox = "nested"
 
 // Protocol is the transport protocol of a port.
 //

@@ -61,7 +61,7 @@ func (r *root) runImport(path string, o importOptions) error {
 	if err != nil {
 		return err
 	}
-	o.AllowedCapabilities = settings.AllowedCapabilities
+	o.Allowed = settings.Allowed
 	o.Namespace = *r.flags.Namespace
 	o.Environment = map[string]string{}
 	for _, text := range o.variables {

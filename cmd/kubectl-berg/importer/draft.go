@@ -200,7 +200,7 @@ func renameHost(variable, text, alias, hostname string) string {
 func (d *draft) chooseImage(s *service) {
 	named := s.named
 	trial := bergv1.Container{Hostname: "a", Image: named}
-	valid := named != "" && len(rules.Validate([]bergv1.Container{trial}, nil)) == 0
+	valid := named != "" && len(rules.Validate([]bergv1.Container{trial}, rules.Allowed{})) == 0
 	if valid && s.build != nil && !strings.Contains(named, "/") {
 		valid = false // Docker Hub would be asked for it
 	}
@@ -385,8 +385,12 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 func (d *draft) suit(s *service) {
 	text := s.text()
 	if s.jail || isJail.MatchString(text) {
-		d.lost(s, "privileged", "", "a jail needs namespaces of its own, which a Challenge cannot ask for: the administrator can allow SYS_ADMIN in "+
-			"CHALLENGE_ALLOWED_CAPABILITIES and set CHALLENGE_SECCOMP_PROFILE=Unconfined, for all Challenges")
+		if !d.options.Allowed.NestedSandbox {
+			d.lost(s, "privileged", "", "a jail needs namespaces of its own: let the administrator set CHALLENGE_NESTED_SECCOMP_PROFILE, and write sandbox: nested")
+		} else {
+			s.container.Sandbox = bergv1.SandboxNested
+			d.chosen(s, "sandbox", "nested", "a jail makes namespaces of its own: the administrator must have set CHALLENGE_NESTED_SECCOMP_PROFILE")
+		}
 	}
 	if !isBrowser.MatchString(text) {
 		return

@@ -96,7 +96,7 @@ func (d *draft) flagAt(s *service, at, file, how string) {
 	flag := &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: at}}
 	trial := s.container
 	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", flag
-	for _, err := range rules.Validate([]bergv1.Container{trial}, d.options.AllowedCapabilities) {
+	for _, err := range rules.Validate([]bergv1.Container{trial}, d.options.Allowed) {
 		if strings.Contains(err.Field, "dynamicFlag") {
 			d.lost(s, "flag", at, "no flag can be put there: "+err.Detail)
 			return

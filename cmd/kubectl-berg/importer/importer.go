@@ -14,6 +14,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
 // Options are what the author's files do not say.
@@ -29,8 +30,8 @@ type Options struct {
 	Environment map[string]string
 	// Profiles of a compose file to include.
 	Profiles []string
-	// AllowedCapabilities are those that the operator allows.
-	AllowedCapabilities []string
+	// Allowed is what the operator allows.
+	Allowed rules.Allowed
 }
 
 // Note is something that the author should know.

@@ -15,7 +15,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-var allowed = []string{"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "KILL", "NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "SYS_PTRACE"}
+var allowed = rules.Allowed{
+	Capabilities:  []string{"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "KILL", "NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "SYS_PTRACE"},
+	NestedSandbox: true,
+}
 
 // Each folder of testdata is what an author has. The golden file is the Challenge, and what import says of it in comments.
 func TestImport(t *testing.T) {
@@ -25,7 +28,7 @@ func TestImport(t *testing.T) {
 	}
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			result, err := importer.Import(folder, importer.Options{Registry: "registry.example.com", Tag: "1", AllowedCapabilities: allowed})
+			result, err := importer.Import(folder, importer.Options{Registry: "registry.example.com", Tag: "1", Allowed: allowed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +36,7 @@ func TestImport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, f := range lint.Check(lint.Source{Name: folder, Content: text, Named: true}, rules.Settings{AllowedCapabilities: allowed}).Findings {
+			for _, f := range lint.Check(lint.Source{Name: folder, Content: text, Named: true}, rules.Settings{Allowed: allowed}).Findings {
 				if f.Severity == lint.Error || strings.Contains(f.Message, "no port that players can reach") {
 					t.Errorf("lint: %s: %s", f.Field, f.Message)
 				}

@@ -296,7 +296,7 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		one := trial
 		one.Environment = map[string]bergv1.EnvironmentValue{name: trial.Environment[name]}
-		if len(rules.Validate([]bergv1.Container{one}, nil)) > 0 {
+		if len(rules.Validate([]bergv1.Container{one}, rules.Allowed{})) > 0 {
 			delete(s.container.Environment, name)
 			d.lost(s, "environment", name, "is no variable of a container")
 		}
@@ -396,7 +396,7 @@ func bytesOf(n int64) bergv1.Amount {
 func (d *draft) capability(s *service, c *bergv1.Container, name string) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
 	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}
-	if errs := rules.Validate([]bergv1.Container{trial}, d.options.AllowedCapabilities); len(errs) > 0 {
+	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
 		d.lost(s, "cap_add", name, errs[0].Detail)
 		return
 	}

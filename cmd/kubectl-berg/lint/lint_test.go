@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 		"not YAML":               {"    environment: {A: \"", "cannot be read as YAML"},
 		"bandwidth in words":     {`    egressBandwidth: 10Mbit`, "bits per second"},
 	} {
-		found := Check(Source{Name: "a.yaml", Content: []byte("# first\n---\n" + head + tc.add + "\n")}, rules.Settings{AllowedCapabilities: []string{"KILL"}})
+		found := Check(Source{Name: "a.yaml", Content: []byte("# first\n---\n" + head + tc.add + "\n")}, rules.Settings{Allowed: rules.Allowed{Capabilities: []string{"KILL"}}})
 		switch {
 		case tc.want == "" && len(found.Findings) > 0:
 			t.Errorf("%s: found %+v", name, found.Findings)

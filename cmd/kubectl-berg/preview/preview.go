@@ -165,6 +165,7 @@ func differences(was, now bergv1.Container) (out []string) {
 	add("args", was.Args, now.Args)
 	add("dynamicFlag", was.DynamicFlag, now.DynamicFlag)
 	add("additionalCapabilities", capabilities(was), capabilities(now))
+	add("sandbox", was.Sandbox, now.Sandbox)
 	add("runtimeClassName", was.RuntimeClassName, now.RuntimeClassName)
 	add("egressBandwidth", was.EgressBandwidth, now.EgressBandwidth)
 	add("ingressBandwidth", was.IngressBandwidth, now.IngressBandwidth)

@@ -30,7 +30,7 @@ func TestAccepted(t *testing.T) {
 		c.Status.Conditions = []metav1.Condition{{Type: bergv1.ChallengeConditionImagesReady, Status: metav1.ConditionTrue}}
 		tc.modify(&c.Spec)
 		var s state
-		problems := check(c, &s, rules.Settings{AllowedCapabilities: []string{"KILL"}})
+		problems := check(c, &s, rules.Settings{Allowed: rules.Allowed{Capabilities: []string{"KILL"}}})
 		ready := computeStatus(c, s, problems, time.Unix(1000, 0))
 		got := accepted(c)
 		if got == nil || got.Status != tc.status || ready.Status != tc.status || !strings.Contains(got.Message, tc.says) || got.ObservedGeneration != 3 {

@@ -32,8 +32,8 @@ const (
 // Validate returns the errors of a Challenge, each naming its field. The schema refuses most
 // mistakes already. Validate finds what a schema cannot express, and mistakes in Challenges
 // that were stored under another schema. It never repeats the value of an environment
-// variable, which may be secret. allowed are the capabilities that a container may add.
-func Validate(all []bergv1.Container, allowed []string) field.ErrorList {
+// variable, which may be secret. allowed is what the administrator allows.
+func Validate(all []bergv1.Container, allowed Allowed) field.ErrorList {
 	if errs := validateSize(all); len(errs) > 0 {
 		return errs
 	}
@@ -75,7 +75,7 @@ func Validate(all []bergv1.Container, allowed []string) field.ErrorList {
 	return errs
 }
 
-func validateContainer(at *field.Path, c bergv1.Container, allowed []string) field.ErrorList {
+func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) field.ErrorList {
 	var errs field.ErrorList
 	if len(c.Hostname) > maxHostname {
 		errs = append(errs, field.TooLong(at.Child("hostname"), c.Hostname, maxHostname))
@@ -114,7 +114,13 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed []string) fie
 	errs = append(errs, validateProbe(at.Child("readinessProbe"), c.ReadinessProbe, readiness)...)
 	errs = append(errs, validateProbe(at.Child("livenessProbe"), c.LivenessProbe, liveness)...)
 	errs = append(errs, validateFlag(at.Child("dynamicFlag"), c.DynamicFlag)...)
-	errs = append(errs, validateCapabilities(at.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed)...)
+	errs = append(errs, validateCapabilities(at.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed.Capabilities)...)
+	if c.Sandbox == bergv1.SandboxNested && c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
+		errs = append(errs, field.Forbidden(at.Child("dynamicFlag", "executable"), "root can read the program in a sandbox of its own: use content, or no sandbox"))
+	}
+	if c.Sandbox == bergv1.SandboxNested && !allowed.NestedSandbox {
+		errs = append(errs, field.Forbidden(at.Child("sandbox"), "the operator has no seccomp profile for it: let the administrator prepare the nodes, and set CHALLENGE_NESTED_SECCOMP_PROFILE"))
+	}
 	if c.RuntimeClassName != "" {
 		for _, msg := range validation.IsDNS1123Subdomain(c.RuntimeClassName) {
 			errs = append(errs, field.Invalid(at.Child("runtimeClassName"), c.RuntimeClassName, msg))
@@ -142,7 +148,11 @@ func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorLi
 			continue
 		}
 		if !slices.Contains(allowed, Capability(name)) {
-			errs = append(errs, field.Forbidden(at.Index(i), fmt.Sprintf("%q is not among CHALLENGE_ALLOWED_CAPABILITIES of the operator", name)))
+			message := fmt.Sprintf("%q is not among CHALLENGE_ALLOWED_CAPABILITIES of the operator", name)
+			if Capability(name) == "SYS_ADMIN" {
+				message += ": a sandbox such as nsjail needs sandbox: nested instead"
+			}
+			errs = append(errs, field.Forbidden(at.Index(i), message))
 		}
 	}
 	return errs

@@ -13,19 +13,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
+
+// Allowed is what containers may have because the administrator allows it.
+type Allowed struct {
+	// Capabilities is CHALLENGE_ALLOWED_CAPABILITIES.
+	Capabilities []string
+	// NestedSandbox: CHALLENGE_NESTED_SECCOMP_PROFILE is set.
+	NestedSandbox bool
+}
+
+// AllowedBy returns what the configuration allows.
+func AllowedBy(cfg config.Challenge) Allowed {
+	return Allowed{Capabilities: cfg.AllowedCapabilities, NestedSandbox: cfg.NestedSeccompProfile != ""}
+}
 
 // Settings are the settings of the operator that decide what a Challenge may be.
 type Settings struct {
-	// AllowedCapabilities is CHALLENGE_ALLOWED_CAPABILITIES.
-	AllowedCapabilities []string
+	Allowed
 	// StartDeadline is CHALLENGE_START_DEADLINE, 0 for none.
 	StartDeadline time.Duration
 }
 
 // Errors returns why no instance of a Challenge can become Running, as far as its spec shows it.
 func Errors(c *bergv1.Challenge, s Settings) field.ErrorList {
-	errs := Validate(c.Spec.Containers, s.AllowedCapabilities)
+	errs := Validate(c.Spec.Containers, s.Allowed)
 	for i, container := range c.Spec.Containers {
 		p := container.ReadinessProbe
 		if p == nil || s.StartDeadline <= 0 {

@@ -59,7 +59,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		Resources:       resources(in.Config, c),
 		ReadinessProbe:  c.ReadinessProbe,
 		LivenessProbe:   c.LivenessProbe,
-		SecurityContext: securityContext(c),
+		SecurityContext: securityContext(in.Config, c),
 	}
 	spec := corev1.PodSpec{
 		Hostname:                      c.Hostname,
@@ -70,7 +70,8 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	if profile := in.Config.SeccompProfile; profile != "" {
 		spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: profile}}
 	}
-	if in.Config.UserNamespaces {
+	userNamespace := in.Config.UserNamespaces || c.Sandbox == bergv1.SandboxNested
+	if userNamespace {
 		spec.HostUsers = ptr.To(false)
 	}
 	if volume, mount := flagMount(in, c); volume != nil {
@@ -83,7 +84,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	}
 	if d := in.Challenge.Defaults; d == nil || d.EngineDefaults {
 		spec.SecurityContext = cmp.Or(spec.SecurityContext, &corev1.PodSecurityContext{})
-		spec.SecurityContext.Sysctls = sysctls(in.Config.UserNamespaces)
+		spec.SecurityContext.Sysctls = sysctls(userNamespace)
 	}
 	if size := sharedMemory(in, c, container.Resources.Limits[corev1.ResourceMemory]); size != nil {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: sharedMemoryName, VolumeSource: corev1.VolumeSource{
@@ -223,7 +224,7 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	return out
 }
 
-func securityContext(c bergv1.Container) *corev1.SecurityContext {
+func securityContext(cfg config.Challenge, c bergv1.Container) *corev1.SecurityContext {
 	var capabilities corev1.Capabilities
 	for _, added := range c.AdditionalCapabilities {
 		capabilities.Add = append(capabilities.Add, corev1.Capability(rules.Capability(added)))
@@ -234,9 +235,22 @@ func securityContext(c bergv1.Container) *corev1.SecurityContext {
 	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil && !slices.Contains(capabilities.Add, override) {
 		capabilities.Drop = []corev1.Capability{override}
 	}
-	return &corev1.SecurityContext{
+	context := &corev1.SecurityContext{
 		Privileged:               ptr.To(false),
 		AllowPrivilegeEscalation: ptr.To(true),
 		Capabilities:             &capabilities,
 	}
+	if c.Sandbox == bergv1.SandboxNested {
+		context.ProcMount = ptr.To(corev1.UnmaskedProcMount) // the kernel lets a namespace mount /proc only if nothing of its own is hidden
+		context.SeccompProfile = nestedProfile(cfg.NestedSeccompProfile)
+	}
+	return context
+}
+
+// nestedProfile lets programs make namespaces.
+func nestedProfile(name string) *corev1.SeccompProfile {
+	if name == config.Unconfined {
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+	}
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &name}
 }

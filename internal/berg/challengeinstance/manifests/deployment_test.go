@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
 func parseContainer(t *testing.T, text string) bergv1.Container {
@@ -224,6 +226,34 @@ func TestUserNamespaces(t *testing.T) {
 	}
 }
 
+func TestNestedSandbox(t *testing.T) {
+	for profile, want := range map[string]*corev1.SeccompProfile{
+		"Unconfined":            {Type: corev1.SeccompProfileTypeUnconfined},
+		"berg/berg-nested.json": {Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("berg/berg-nested.json")},
+	} {
+		cfg := testConfig(t, map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": profile})
+		// A running instance keeps what it was started with.
+		later := DefaultsOf(cfg.Challenge).ApplyTo(testConfig(t, nil).Challenge)
+		spec := podSpec(Inputs{Config: later, Challenge: Snapshot{Defaults: DefaultsOf(cfg.Challenge)}}, parseContainer(t, `{sandbox: nested}`), nil)
+		got := spec.Containers[0].SecurityContext
+		if !cmp.Equal(spec.HostUsers, ptr.To(false)) || !cmp.Equal(got.ProcMount, ptr.To(corev1.UnmaskedProcMount)) || !cmp.Equal(got.SeccompProfile, want) {
+			t.Errorf("%s: hostUsers %v, procMount %v, seccompProfile %v", profile, spec.HostUsers, got.ProcMount, got.SeccompProfile)
+		}
+		if *got.Privileged || len(got.Capabilities.Add) > 0 {
+			t.Errorf("%s: a right on the node: %v", profile, got)
+		}
+	}
+}
+
+// In a namespace that root makes, root may read what is of root: the mode of the program does not hold.
+func TestNoProgramInANestedSandbox(t *testing.T) {
+	c := parseContainer(t, `{hostname: a, image: i, sandbox: nested, dynamicFlag: {executable: {path: /flag}}}`)
+	errs := rules.Validate([]bergv1.Container{c}, rules.Allowed{NestedSandbox: true})
+	if len(errs) != 1 || errs[0].Field != "spec.containers[0].dynamicFlag.executable" {
+		t.Error(errs)
+	}
+}
+
 // What an earlier version started has none of this pinned. To add it would restart the
 // pods of a player who did not ask for it.
 func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
@@ -292,7 +322,7 @@ func TestCapabilities(t *testing.T) {
 		`{additionalCapabilities: [ALL]}`:                                  {[]corev1.Capability{"ALL"}, nil, "privileged"},
 	} {
 		c := parseContainer(t, text)
-		got := securityContext(c)
+		got := securityContext(config.Challenge{}, c)
 		if !cmp.Equal(got.Capabilities.Add, want.add) || !cmp.Equal(got.Capabilities.Drop, want.drop) {
 			t.Errorf("%s: add %v, drop %v", text, got.Capabilities.Add, got.Capabilities.Drop)
 		}

@@ -68,7 +68,7 @@ func TestLimits(t *testing.T) {
 		}), "spec.containers[0].additionalCapabilities"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := rules.Validate(tc.containers, testConfig(t, nil).Challenge.AllowedCapabilities)
+			errs := rules.Validate(tc.containers, rules.AllowedBy(testConfig(t, nil).Challenge))
 			switch {
 			case tc.field == "" && len(errs) > 0:
 				t.Errorf("refused: %s", Summary(errs, ""))

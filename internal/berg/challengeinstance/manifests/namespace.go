@@ -47,6 +47,9 @@ func podSecurityLevel(in Inputs) string {
 		return "privileged"
 	}
 	for _, c := range in.Challenge.Containers {
+		if c.Sandbox == bergv1.SandboxNested { // baseline admits no unmasked /proc
+			return "privileged"
+		}
 		for _, added := range c.AdditionalCapabilities {
 			if !slices.Contains(baselineCapabilities, rules.Capability(added)) {
 				return "privileged"

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
@@ -83,6 +84,7 @@ func TestPlanGolden(t *testing.T) {
 			"NETWORK_POLICY": "both", "GATEWAY_DATAPLANE_NAMESPACES": "traefik",
 			"CLUSTER_NODE_CIDRS": "192.0.2.0/24,2001:db8:1::/64", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64",
 		},
+		"nested-sandbox":       {"CHALLENGE_NESTED_SECCOMP_PROFILE": "berg-nested.json"},
 		"dataplane-namespaces": {"GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "CHALLENGE_HTTP_PORT": "8000", "CLUSTER_DOMAIN": "k8s.example"},
 	}
 	inputs, err := filepath.Glob("testdata/plan/*.yaml")
@@ -104,10 +106,11 @@ func TestPlanGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := SnapshotOf(&bergv1.Challenge{Spec: spec})
-			if errs := s.Validate(testConfig(t, nil).Challenge.AllowedCapabilities); len(errs) > 0 {
+			cfg := testConfig(t, configs[name])
+			if errs := s.Validate(rules.AllowedBy(cfg.Challenge)); len(errs) > 0 {
 				t.Fatalf("the input is not valid: %v", errs.ToAggregate())
 			}
-			in := testInputs(testConfig(t, configs[name]), s)
+			in := testInputs(cfg, s)
 			got := renderPlan(t, in)
 			golden := strings.TrimSuffix(path, ".yaml") + ".golden.yaml"
 			if *update {

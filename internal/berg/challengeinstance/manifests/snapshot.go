@@ -51,6 +51,7 @@ type Defaults struct {
 	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
 	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
 	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
+	NestedSeccompProfile    string                    `json:"nestedSeccompProfile,omitempty"`
 	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
 	// objects do: secrets are derived from the UID, and players control the pods.
 	MarkedPods bool `json:"markedPods,omitempty"`
@@ -106,7 +107,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
-		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
+		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces, NestedSeccompProfile: cfg.NestedSeccompProfile,
 		MarkedPods: true, LiteralVariables: true, EngineDefaults: true,
 		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
@@ -123,7 +124,7 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
 	cfg.ImagePullPolicy, cfg.RuntimeClassName, cfg.PullSecretName = d.ImagePullPolicy, d.RuntimeClassName, d.PullSecretName
 	cfg.EphemeralStorageLimit, cfg.EphemeralStorageRequest = d.EphemeralStorageLimit, d.EphemeralStorageRequest
-	cfg.SeccompProfile, cfg.UserNamespaces = d.SeccompProfile, d.UserNamespaces
+	cfg.SeccompProfile, cfg.UserNamespaces, cfg.NestedSeccompProfile = d.SeccompProfile, d.UserNamespaces, d.NestedSeccompProfile
 	return cfg
 }
 
@@ -161,9 +162,8 @@ func StoredSnapshot(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
 	return s, nil
 }
 
-// Validate returns the errors of the Challenge, each naming its field. allowed are the capabilities that a container
-// may add.
-func (s Snapshot) Validate(allowed []string) field.ErrorList {
+// Validate returns the errors of the Challenge, each naming its field. allowed is what the administrator allows.
+func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 	return rules.Validate(s.Containers, allowed)
 }
 

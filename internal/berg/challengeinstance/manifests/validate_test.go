@@ -127,6 +127,7 @@ func TestValidate(t *testing.T) {
 		"image with a scheme":      {`[{hostname: a, image: "https://ghcr.io/example/web:1"}]`, "spec.containers[0].image"},
 		"image with all":           {`[{hostname: a, image: "registry.example.com:5000/a/b_c/d-e:V1.0@sha256:` + strings.Repeat("0", 64) + `"}]`, ""},
 		"hostname of every pod":    {`[{hostname: localhost, image: i}]`, "spec.containers[0].hostname"},
+		"sandbox not prepared":     {`[{hostname: a, image: i, sandbox: nested}]`, "spec.containers[0].sandbox"},
 		"runtime class":            {`[{hostname: a, image: i, runtimeClassName: "G V"}]`, "spec.containers[0].runtimeClassName"},
 		"bandwidth too small":      {`[{hostname: a, image: i, egressBandwidth: "1"}]`, "spec.containers[0].egressBandwidth"},
 		"bandwidth not a quantity": {`[{hostname: a, image: i, ingressBandwidth: fast}]`, "spec.containers[0].ingressBandwidth"},
@@ -136,7 +137,7 @@ func TestValidate(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tc.containers), &containers); err != nil {
 				t.Fatal(err)
 			}
-			errs := rules.Validate(containers, testConfig(t, nil).Challenge.AllowedCapabilities)
+			errs := rules.Validate(containers, rules.AllowedBy(testConfig(t, nil).Challenge))
 			switch {
 			case tc.field == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs.ToAggregate())
@@ -153,7 +154,7 @@ func TestAllowedCapabilities(t *testing.T) {
 	s := Snapshot{Containers: []bergv1.Container{{Hostname: "a", Image: "i", AdditionalCapabilities: []string{"CAP_SYS_ADMIN", "KILL"}}}}
 	for name, refused := range map[string]int{"ALL": 0, "NONE": 2, "KILL": 1, "SYS_ADMIN,KILL": 0} {
 		allowed := testConfig(t, map[string]string{"CHALLENGE_ALLOWED_CAPABILITIES": name}).Challenge.AllowedCapabilities
-		if errs := s.Validate(allowed); len(errs) != refused {
+		if errs := s.Validate(rules.Allowed{Capabilities: allowed}); len(errs) != refused {
 			t.Errorf("%s: %d refused, want %d: %v", name, len(errs), refused, errs.ToAggregate())
 		}
 	}
@@ -172,7 +173,7 @@ func TestValidateDoesNotRepeatEnvironmentValues(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`[{hostname: a, image: i, environment: {TOKEN: [hunter2]}}]`), &containers); err != nil {
 		t.Fatal(err)
 	}
-	if text := Summary(rules.Validate(containers, testConfig(t, nil).Challenge.AllowedCapabilities), ""); text == "" || strings.Contains(text, "hunter2") {
+	if text := Summary(rules.Validate(containers, rules.AllowedBy(testConfig(t, nil).Challenge)), ""); text == "" || strings.Contains(text, "hunter2") {
 		t.Errorf("the error repeats the value: %s", text)
 	}
 }
@@ -182,7 +183,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	for range 16 {
 		containers = append(containers, bergv1.Container{Hostname: "UPPER"})
 	}
-	text := Summary(rules.Validate(containers, testConfig(t, nil).Challenge.AllowedCapabilities), "")
+	text := Summary(rules.Validate(containers, rules.AllowedBy(testConfig(t, nil).Challenge)), "")
 	if !strings.Contains(text, "and ") || len(text) > 4096 {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
@@ -206,7 +207,7 @@ func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 			[]string{"spec.containers[0].ports[0].protocol: Unsupported value: \"", "supported values: \"tcp\", \"udp\""},
 		},
 	} {
-		text := Summary(rules.Validate(tc.containers, nil), "")
+		text := Summary(rules.Validate(tc.containers, rules.Allowed{}), "")
 		for _, want := range tc.says {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is not in %s", name, want, text)
@@ -224,7 +225,7 @@ func TestSummaryContainsNoPartOfTheFlag(t *testing.T) {
 	for before := range 120 {
 		name := strings.Repeat("x", before) + " " + flag + strings.Repeat("y", 300-before)
 		c := bergv1.Container{Hostname: "a", Image: name + " ", Environment: map[string]bergv1.EnvironmentValue{name: {}}}
-		text := Summary(rules.Validate([]bergv1.Container{c}, nil), flag)
+		text := Summary(rules.Validate([]bergv1.Container{c}, rules.Allowed{}), flag)
 		for _, half := range []string{flag[:8], flag[len(flag)-8:]} {
 			if strings.Contains(text, half) {
 				t.Fatalf("after %d: %q is in %s", before, half, text)
@@ -244,7 +245,7 @@ func TestEveryPortTypeIsPlanned(t *testing.T) {
 			t.Errorf("%s: the schema refuses it", kind)
 		}
 		in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", Ports: []bergv1.Port{{Port: 80, Type: kind}}}}})
-		if errs := in.Challenge.Validate(nil); len(errs) > 0 {
+		if errs := in.Challenge.Validate(rules.Allowed{}); len(errs) > 0 {
 			t.Errorf("%s: %s", kind, Summary(errs, ""))
 		}
 		f, err := PlanFoundation(in)

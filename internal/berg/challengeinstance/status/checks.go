@@ -9,6 +9,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -116,7 +117,7 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	errs := manifests.SnapshotOf(c.Challenge).Validate(cfg.AllowedCapabilities)
+	errs := manifests.SnapshotOf(c.Challenge).Validate(rules.AllowedBy(cfg))
 	if len(errs) == 0 {
 		return nil
 	}

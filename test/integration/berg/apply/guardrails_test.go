@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -46,6 +47,36 @@ var _ = Describe("The guard rails of a pod", func() {
 		Expect(disk(pod)).To(Equal("0 of 2Gi"))
 		Expect(pod.SecurityContext.SeccompProfile).To(HaveValue(Equal(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined})))
 		Expect(pod.HostUsers).To(HaveValue(BeFalse()))
+	})
+
+	It("open for a sandbox in the container that asks for one, where the administrator allows it", func(ctx context.Context) {
+		const jail = `
+flag: flag{a}
+containers:
+- {hostname: jail, image: "example.com/jail:1", sandbox: nested, ports: [{name: pwn, port: 5000, type: publicPort}]}
+`
+		ns := bergtest.Namespace(ctx)
+		refused := bergtest.Challenge(ctx, ns, "jail", jail)
+		accepted := func() *metav1.Condition {
+			var c bergv1.Challenge
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(refused), &c)).To(Succeed())
+			return meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
+		}
+		Eventually(accepted).Should(HaveValue(And(HaveField("Status", metav1.ConditionFalse),
+			HaveField("Message", And(ContainSubstring("containers[0].sandbox"), ContainSubstring("CHALLENGE_NESTED_SECCOMP_PROFILE"))))))
+
+		inprocess.Restart(map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": "berg-nested.json"}, nil)
+		Eventually(accepted).Should(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		i := bergtest.Instance(ctx, ns, "jail")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(securityLevel(ctx, i)).To(Equal("privileged")) // the API server refuses an unmasked /proc at the level baseline
+		pod := onlyPod(ctx, i)
+		Expect(pod.HostUsers).To(HaveValue(BeFalse()))
+		security := pod.Containers[0].SecurityContext
+		Expect(security.ProcMount).To(HaveValue(Equal(corev1.UnmaskedProcMount)))
+		Expect(security.SeccompProfile).To(HaveValue(Equal(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("berg-nested.json")})))
+		Expect(security.Privileged).To(HaveValue(BeFalse()))
+		Expect(security.Capabilities.Add).To(BeEmpty())
 	})
 
 	It("come to the pods that an earlier version started with a rollout, and not before", func(ctx context.Context) {

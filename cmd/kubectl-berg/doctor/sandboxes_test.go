@@ -1,0 +1,47 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func TestSandboxes(t *testing.T) {
+	jail := bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Name: "jail"}, Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{{}, {Sandbox: bergv1.SandboxNested}}}}
+	node := func(name string, supported bool) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{RuntimeHandlers: []corev1.NodeRuntimeHandler{
+			{}, {Name: "runc", Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: ptr.To(supported)}},
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		challenges []bergv1.Challenge
+		profile    string
+		nodes      []corev1.Node
+		level      Level
+		words      string
+	}{
+		"no jail":           {nodes: []corev1.Node{{}}},
+		"not set":           {challenges: []bergv1.Challenge{{}, jail}, level: Problem, words: "jail: sandbox: nested needs"},
+		"an old runtime":    {profile: "a.json", nodes: []corev1.Node{{}, node("b", false)}, level: Problem, words: "no node"},
+		"an old node":       {profile: "a.json", nodes: []corev1.Node{node("a", true), node("b", false)}, level: Warning, words: "1 of 2 nodes do not support user namespaces, such as b"},
+		"all are supported": {challenges: []bergv1.Challenge{jail}, profile: "a.json", nodes: []corev1.Node{node("a", true)}, level: OK, words: "1 nodes support"},
+	} {
+		s := healthySurvey()
+		s.Challenges, s.Nodes = tc.challenges, tc.nodes
+		if tc.profile != "" {
+			env(&s, "CHALLENGE_NESTED_SECCOMP_PROFILE", tc.profile)
+		}
+		got := sandboxes(s)
+		switch {
+		case tc.level == "" && len(got) > 0, tc.level != "" && len(got) != 1:
+			t.Errorf("%s: %v", name, got)
+		case tc.level != "" && (got[0].Level != tc.level || !strings.Contains(got[0].Text, tc.words)):
+			t.Errorf("%s: %v", name, got[0])
+		}
+	}
+}
