@@ -79,6 +79,31 @@ func live(ctx context.Context, ns string) (all []bergv1.ChallengeInstance) {
 }
 
 var _ = Describe("CTFd", func() {
+	It("reads through a replica what it wrote through it", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
+		c := ctfd{begin(ctx, ns, 1, nil).replicas[0].http.URL}
+		const rounds = 20 // each of them failed now and then while the answers did not wait for the cache
+		for n := range rounds {
+			id := fmt.Sprint(n)
+			registered := c.register(ctx, id, "guestbook", `"600s"`)
+			Expect(registered.Status).To(Equal(200), registered.Body)
+			Expect(c.results(c.call(ctx, "GET", "/api/v1/challenge", ""))).To(HaveLen(1))
+			changed := c.call(ctx, "PATCH", "/api/v1/challenge/"+id, `{"timeout":"900s","updateMask":"timeout"}`)
+			Expect(changed.Status).To(Equal(200), changed.Body)
+			Expect(c.call(ctx, "GET", "/api/v1/challenge/"+id, "").json()).To(HaveKeyWithValue("timeout", "900s"))
+			booted := c.boot(ctx, id, "7")
+			Expect(booted.Status).To(Equal(200), booted.Body)
+			stopped := c.call(ctx, "DELETE", "/api/v1/instance/"+id+"/7", "")
+			Expect(stopped.Status).To(Equal(200), stopped.Body)
+			refuses(c.call(ctx, "GET", "/api/v1/instance/"+id+"/7", ""), 404, 5, "has no instance")
+			gone := c.call(ctx, "DELETE", "/api/v1/challenge/"+id, "")
+			Expect(gone.Status).To(Equal(200), gone.Body)
+			Expect(c.results(c.call(ctx, "GET", "/api/v1/challenge", ""))).To(BeEmpty())
+			refuses(c.call(ctx, "GET", "/api/v1/challenge/"+id, ""), 404, 5, "not registered")
+		}
+	})
+
 	It("registers challenges, and its players boot, read, renew, restart and stop instances", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
