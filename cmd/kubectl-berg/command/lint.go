@@ -121,7 +121,7 @@ func rulesOf(given []string) (rules.Settings, error) {
 	values := map[string]string{
 		"CHALLENGE_ALLOWED_CAPABILITIES": doctor.Defaults["CHALLENGE_ALLOWED_CAPABILITIES"],
 		"CHALLENGE_START_DEADLINE":       doctor.Defaults["CHALLENGE_START_DEADLINE"],
-		// The default refuses sandboxes; whoever writes one has an administrator who prepares nodes.
+		// The default refuses sandboxes. An author who writes one has an administrator who prepares nodes.
 		"CHALLENGE_NESTED_SECCOMP_PROFILE": "Unconfined",
 	}
 	last := ""
