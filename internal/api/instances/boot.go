@@ -438,12 +438,12 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 		}
 		return Instance{}, explain(err)
 	}
-	return s.observed(ctx, r, source, changed)
+	return s.observed(ctx, r, changed)
 }
 
 // observed waits, for ReadWait, until the operator has reported the times of a changed instance.
-func (s *Store) observed(ctx context.Context, r Registration, source string, changed *bergv1.ChallengeInstance) (Instance, error) {
-	err := s.until(ctx, pair(r.UID, source), func() (bool, error) {
+func (s *Store) observed(ctx context.Context, r Registration, changed *bergv1.ChallengeInstance) (Instance, error) {
+	err := s.until(ctx, keyOf(changed), func() (bool, error) {
 		object := &bergv1.ChallengeInstance{}
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(changed), object)
 		if err != nil || object.UID != changed.UID || object.Status.ObservedGeneration < changed.Generation {
@@ -485,7 +485,7 @@ func (s *Store) End(ctx context.Context, r Registration, source string) error {
 	} else if err != nil {
 		return err
 	}
-	return s.seen(ctx, pairOf(changed), changed, true)
+	return s.seen(ctx, changed, true)
 }
 
 // patch writes what differs between two versions of an instance, and only to that instance. changed becomes what the

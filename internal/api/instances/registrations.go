@@ -52,7 +52,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 	if err != nil {
 		return r, err
 	}
-	if err := s.seen(ctx, registrationKey(object), object, false); err != nil {
+	if err := s.seen(ctx, object, false); err != nil {
 		return r, err
 	}
 	return read(object)
@@ -141,7 +141,7 @@ func (s *Store) Update(ctx context.Context, namespace, door, id string, change f
 				return before, err
 			}
 		}
-		if err := s.seen(ctx, registrationKey(object), object, true); err != nil {
+		if err := s.seen(ctx, object, true); err != nil {
 			return before, err
 		}
 		break
@@ -195,7 +195,7 @@ func (s *Store) Unregister(ctx context.Context, namespace, door, id string) erro
 	if err != nil {
 		return err
 	}
-	return s.until(ctx, registrationKey(object), func() (bool, error) {
+	return s.until(ctx, keyOf(object), func() (bool, error) {
 		found := &corev1.ConfigMap{}
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(object), found)
 		return err != nil || found.UID != r.UID || found.DeletionTimestamp != nil, client.IgnoreNotFound(err)

@@ -3,7 +3,6 @@ package instances
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,15 +10,12 @@ import (
 
 // seen waits until the cache has what was written of an object, or a later version, so that a platform that reads after
 // it wrote finds what it wrote. absent is what it means if the cache does not have the object: after a creation it is
-// not there yet, after a change it is gone again. key is the one under which changes of the object are announced.
+// not there yet, after a change it is gone again.
 //
 // This is so for each replica. Another one may need a moment longer: what decides about a write is confirmed.
-func (s *Store) seen(ctx context.Context, key string, written client.Object, absent bool) error {
-	found, ok := written.DeepCopyObject().(client.Object)
-	if !ok {
-		return nil
-	}
-	return s.until(ctx, key, func() (bool, error) {
+func (s *Store) seen(ctx context.Context, written client.Object, absent bool) error {
+	found := written.DeepCopyObject().(client.Object)
+	return s.until(ctx, keyOf(written), func() (bool, error) {
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), found)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -54,6 +50,3 @@ func (s *Store) until(ctx context.Context, key string, wanted func() (bool, erro
 		}
 	}
 }
-
-// registrationKey is the key under which changes of a registration are announced.
-func registrationKey(of *corev1.ConfigMap) string { return of.Namespace + "/" + of.Name }

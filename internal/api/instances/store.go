@@ -263,6 +263,14 @@ type changes struct {
 	waiting map[string]map[chan struct{}]bool
 }
 
+// keyOf is the key of those that wait for a change of an object: the pair of an instance, the name of a registration.
+func keyOf(o client.Object) string {
+	if i, ok := o.(*bergv1.ChallengeInstance); ok {
+		return pairOf(i)
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
 // everything is the key of those that wait for a change of any instance.
 const everything = ""
 
@@ -305,11 +313,8 @@ func (c *changes) handler() toolscache.ResourceEventHandler {
 		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
 		}
-		switch o := object.(type) {
-		case *bergv1.ChallengeInstance:
-			c.happened(pairOf(o))
-		case *corev1.ConfigMap:
-			c.happened(registrationKey(o))
+		if o, ok := object.(client.Object); ok {
+			c.happened(keyOf(o))
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
