@@ -106,10 +106,10 @@ func TestPortsExcept(t *testing.T) {
 }
 
 func TestControlPortsOfClientProxies(t *testing.T) {
-	proxy := func(control, data int32) corev1.Pod {
-		return corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: control}, {ContainerPort: data}}}}}}
+	proxy := func(control, data int32) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: control}, {ContainerPort: data}}}}}}
 	}
-	got := controlPorts([]corev1.Pod{proxy(36672, 36673), proxy(40002, 40001), proxy(36672, 36673), {}})
+	got := controlPorts([]*corev1.Pod{proxy(36672, 36673), proxy(40002, 40001), proxy(36672, 36673), {}})
 	if want := []int32{36672, 36673, 40001, 40002}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

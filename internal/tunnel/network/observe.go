@@ -11,6 +11,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
 // Observed is everything outside a network that decides what happens to it.
@@ -51,12 +52,16 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 	if err := r.Client.List(ctx, &proxies, client.UnsafeDisableDeepCopy, client.InNamespace(ns.Name), client.MatchingLabels{tunnelv1.LabelRole: tunnelv1.RoleClient}); err != nil {
 		return o, err
 	}
-	o.ControlPorts = controlPorts(proxies.Items)
+	var pairs tunnelv1.ContainerNetworkTunnelProxyList
+	if err := r.Client.List(ctx, &pairs, client.UnsafeDisableDeepCopy, client.MatchingFields{IndexNetwork: n.Name}); err != nil {
+		return o, err
+	}
+	o.ControlPorts = controlPorts(pairobjects.ClientProxies(proxies.Items, pairs.Items, pairobjects.Namespaces{n.Name: ns.Name}))
 	return o, nil
 }
 
 // controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods.
-func controlPorts(proxies []corev1.Pod) []int32 {
+func controlPorts(proxies []*corev1.Pod) []int32 {
 	var all []int32
 	for i := range proxies {
 		for _, c := range proxies[i].Spec.Containers {

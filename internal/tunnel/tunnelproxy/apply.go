@@ -11,6 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
@@ -112,7 +113,7 @@ func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys creden
 		return failed(err)
 	}
 	if o.Client == nil {
-		if err := backend.CreatePod(ctx, r.Writer, manifests.OwnerOf(o.Proxy), manifests.ClientPod(in)); err != nil {
+		if err := backend.CreatePod(ctx, r.Writer, pairobjects.OwnerOf(o.Proxy), manifests.ClientPod(in)); err != nil {
 			return failed(err)
 		}
 		started.Inc()
@@ -179,7 +180,7 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 // build applies all but pods and Secrets: the policy first, so that no pod runs unconfined.
 func (r *Reconciler) build(ctx context.Context, out status.Outcome, in manifests.Inputs) error {
 	p := manifests.New(in)
-	owner := manifests.OwnerOf(out.Proxy)
+	owner := pairobjects.OwnerOf(out.Proxy)
 	if _, err := apply.Apply(ctx, r.Writer, owner, p.Policy); err != nil {
 		return err
 	}

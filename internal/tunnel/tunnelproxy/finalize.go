@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
 
@@ -94,7 +94,7 @@ func (r *Reconciler) tearDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if err != nil || !serverGone || !clientGone {
 		return false, err
 	}
-	owner, none := manifests.OwnerOf(p), func(types.NamespacedName) bool { return false }
+	owner, none := pairobjects.OwnerOf(p), func(types.NamespacedName) bool { return false }
 	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}} {
 		if err := apply.Prune(ctx, r.Writer, owner, list, "", none); err != nil {
 			return false, err

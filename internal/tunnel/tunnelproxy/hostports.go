@@ -12,6 +12,8 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 
@@ -27,9 +29,13 @@ func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types
 	if err := reader.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.MatchingLabels{tunnelv1.LabelRole: tunnelv1.RoleClient}); err != nil {
 		return chosen, err
 	}
+	proxies, err := clientProxies(ctx, reader, pods.Items)
+	if err != nil {
+		return chosen, err
+	}
 	taken := map[int32]bool{}
-	for i := range pods.Items {
-		ports := manifests.HostPortsOf(&pods.Items[i])
+	for _, pod := range proxies {
+		ports := manifests.HostPortsOf(pod)
 		taken[ports.Control], taken[ports.Data] = true, true
 	}
 	h.mu.Lock()
@@ -56,6 +62,24 @@ func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types
 		}
 	}
 	return chosen, fmt.Errorf("all ports of TUNNEL_HOST_PORTS (%d-%d) are in use: an administrator must extend the range", first, within.Last)
+}
+
+// clientProxies returns those of the pods that are client proxies. Others could have the label, and take the whole range.
+func clientProxies(ctx context.Context, reader client.Reader, pods []corev1.Pod) ([]*corev1.Pod, error) {
+	var pairs tunnelv1.ContainerNetworkTunnelProxyList
+	if err := reader.List(ctx, &pairs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var networks tunnelv1.ContainerNetworkList
+	if err := reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	namespaces := pairobjects.Namespaces{}
+	for i := range networks.Items {
+		n := &networks.Items[i]
+		namespaces[n.Name] = network.NamespaceName(n.Spec, n.Name, n.UID)
+	}
+	return pairobjects.ClientProxies(pods, pairs.Items, namespaces), nil
 }
 
 func (h *hostPorts) release(uid types.UID) {

@@ -3,7 +3,6 @@ package tunnelproxy
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +10,8 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
@@ -49,19 +50,22 @@ func (r *Reconciler) observeClient(ctx context.Context, o *status.Observed) erro
 	}); err != nil {
 		return err
 	}
-	name, owner := manifests.ObjectName(p.Name, manifests.PartClient, p.UID), manifests.OwnerOf(p)
-	at := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Name == name && owner.Owns(&pod) })
-	if at < 0 {
+	namespaces := pairobjects.Namespaces{}
+	if n := o.Network; n != nil {
+		namespaces[n.Name] = network.NamespaceName(n.Spec, n.Name, n.UID)
+	}
+	proved := pairobjects.ClientProxies(pods.Items, []tunnelv1.ContainerNetworkTunnelProxy{*p}, namespaces)
+	if len(proved) == 0 {
 		return nil
 	}
-	o.Client = &pods.Items[at]
+	o.Client = proved[0]
 	switch settingsOf(r.Config, *o).Publish {
 	case config.PublishHostPort:
 		o.Published = manifests.HostPortsOf(o.Client)
 	case config.PublishNodePort:
 		s := &corev1.Service{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.Client.Namespace, Name: name}, s)
-		if err != nil || !owner.Owns(s) {
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.Client.Namespace, Name: o.Client.Name}, s)
+		if err != nil || !pairobjects.OwnerOf(p).Owns(s) {
 			return apply.IgnoreAbsent(err)
 		}
 		o.Published = manifests.NodePortsOf(s)

@@ -15,6 +15,7 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
@@ -52,8 +53,8 @@ const notReady = "the server proxy has not reached the client proxy yet"
 
 func (h *hostPod) Observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error) {
 	pod := &corev1.Pod{}
-	err := h.reader.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: manifests.ObjectName(p.Name, manifests.PartServer, p.UID)}, pod)
-	if err != nil || !manifests.OwnerOf(p).Owns(pod) {
+	err := h.reader.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: pairobjects.Name(p.Name, pairobjects.PartServer, p.UID)}, pod)
+	if err != nil || !pairobjects.OwnerOf(p).Owns(pod) {
 		return status.Server{}, apply.IgnoreAbsent(err)
 	}
 	// The log is deleted with the pod, so there is no file; the last lines are in Ended.
@@ -96,7 +97,7 @@ func (h *hostPod) firstLine(ctx context.Context, pod string) *status.Line {
 }
 
 func (h *hostPod) Start(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, in manifests.Inputs, _ credentials.Keys) error {
-	return CreatePod(ctx, h.writer, manifests.OwnerOf(p), manifests.ServerPod(in))
+	return CreatePod(ctx, h.writer, pairobjects.OwnerOf(p), manifests.ServerPod(in))
 }
 
 // Renew does nothing: the kubelet updates the files of a Secret.

@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
 // CreatePod creates a pod unless it exists. One that exists is not changed: another version of the operator must not end
@@ -45,7 +45,7 @@ func StopPods(ctx context.Context, w apply.Writer, p *tunnelv1.ContainerNetworkT
 	}
 	gone = true
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; manifests.OwnerOf(p).Owns(pod) {
+		if pod := &pods.Items[i]; pairobjects.OwnerOf(p).Owns(pod) {
 			gone = false
 			if pod.DeletionTimestamp == nil {
 				if err := apply.Delete(ctx, w.Client, pod); err != nil {

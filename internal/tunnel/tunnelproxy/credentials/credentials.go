@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
@@ -97,7 +98,7 @@ func (s *Store) Keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProx
 }
 
 func (s *Store) ensure(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string, now time.Time) (Keys, error) {
-	owner := manifests.OwnerOf(p)
+	owner := pairobjects.OwnerOf(p)
 	control, err := s.controlSecret(ctx, p, owner, now)
 	if err != nil {
 		return Keys{}, status.InOwnNamespace(err)
@@ -114,16 +115,16 @@ func (s *Store) ensure(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPr
 	if k.Controller, err = pki.NewIdentity(authority.Certificate, own); err != nil {
 		return Keys{}, err
 	}
-	if _, err = s.proxyLeaf(ctx, p, namespace, manifests.PartClient, authority, pki.ClientProxy, now, &k.Renew); err != nil {
+	if _, err = s.proxyLeaf(ctx, p, namespace, pairobjects.PartClient, authority, pki.ClientProxy, now, &k.Renew); err != nil {
 		return Keys{}, err
 	}
-	k.Server, err = s.proxyLeaf(ctx, p, s.Namespace, manifests.PartServer, authority, pki.ServerProxy, now, &k.Renew)
+	k.Server, err = s.proxyLeaf(ctx, p, s.Namespace, pairobjects.PartServer, authority, pki.ServerProxy, now, &k.Renew)
 	return k, status.InOwnNamespace(err)
 }
 
 // proxyLeaf returns the certificate of a proxy, which is in a Secret next to its pod.
 func (s *Store) proxyLeaf(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace, part string, authority *pki.Authority, role pki.Role, now time.Time, renew *time.Time) (pki.Pair, error) {
-	return s.leaf(ctx, manifests.OwnerOf(p), &corev1.Secret{
+	return s.leaf(ctx, pairobjects.OwnerOf(p), &corev1.Secret{
 		ObjectMeta: objectMeta(p, namespace, part),
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{pki.AuthorityFile: authority.Certificate},
@@ -131,12 +132,12 @@ func (s *Store) proxyLeaf(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 }
 
 func objectMeta(p *tunnelv1.ContainerNetworkTunnelProxy, namespace, part string) metav1.ObjectMeta {
-	return manifests.MetaOf(p.UID, p.Name, namespace, manifests.ObjectName(p.Name, part, p.UID), "")
+	return manifests.MetaOf(p.UID, p.Name, namespace, pairobjects.Name(p.Name, part, p.UID), "")
 }
 
 // controlSecret returns the Secret with the authority, which is made once for a pair.
 func (s *Store) controlSecret(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, owner ownership.Owner, now time.Time) (*corev1.Secret, error) {
-	secret := &corev1.Secret{ObjectMeta: objectMeta(p, s.Namespace, manifests.PartControl)}
+	secret := &corev1.Secret{ObjectMeta: objectMeta(p, s.Namespace, pairobjects.PartControl)}
 	live, err := s.liveSecret(ctx, owner, client.ObjectKeyFromObject(secret))
 	if err != nil || live != nil {
 		return live, err
@@ -208,7 +209,7 @@ func (s *Store) CopyPullSecret(ctx context.Context, p *tunnelv1.ContainerNetwork
 	if s.PullSecret == "" {
 		return nil
 	}
-	owner, source := manifests.OwnerOf(p), &corev1.Secret{}
+	owner, source := pairobjects.OwnerOf(p), &corev1.Secret{}
 	if err := s.Writer.Live.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.PullSecret}, source); err != nil {
 		if apply.Absent(err) {
 			return &MissingSecretError{"TUNNEL_PULL_SECRET", s.Namespace, s.PullSecret}
@@ -216,7 +217,7 @@ func (s *Store) CopyPullSecret(ctx context.Context, p *tunnelv1.ContainerNetwork
 		return status.InOwnNamespace(fmt.Errorf("TUNNEL_PULL_SECRET: %w", err))
 	}
 	desired := &corev1.Secret{
-		ObjectMeta: objectMeta(p, namespace, manifests.PartPull),
+		ObjectMeta: objectMeta(p, namespace, pairobjects.PartPull),
 		Type:       source.Type,
 		Data:       source.Data,
 	}
@@ -258,15 +259,15 @@ func (s *Store) putSecret(ctx context.Context, owner ownership.Owner, live, desi
 
 // Delete deletes the Secrets of a pair. namespace is that of its network, "" if it is gone.
 func (s *Store) Delete(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string) error {
-	owner := manifests.OwnerOf(p)
+	owner := pairobjects.OwnerOf(p)
 	var errs []error
 	for _, key := range []struct{ namespace, part string }{
-		{namespace, manifests.PartClient}, {namespace, manifests.PartPull}, {s.Namespace, manifests.PartServer}, {s.Namespace, manifests.PartControl},
+		{namespace, pairobjects.PartClient}, {namespace, pairobjects.PartPull}, {s.Namespace, pairobjects.PartServer}, {s.Namespace, pairobjects.PartControl},
 	} {
 		if key.namespace == "" {
 			continue
 		}
-		live, err := s.liveSecret(ctx, owner, types.NamespacedName{Namespace: key.namespace, Name: manifests.ObjectName(p.Name, key.part, p.UID)})
+		live, err := s.liveSecret(ctx, owner, types.NamespacedName{Namespace: key.namespace, Name: pairobjects.Name(p.Name, key.part, p.UID)})
 		var foreign *ownership.RefusedError
 		var terminating *apply.TerminatingError
 		switch {

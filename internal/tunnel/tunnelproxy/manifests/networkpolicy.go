@@ -10,6 +10,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
 // policy lets clients in the network reach the tunnels, and only nodes reach the two ports by which the client proxy is
@@ -34,7 +35,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 		})
 	}
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: in.meta(in.Namespace, in.object(PartClient), ""),
+		ObjectMeta: in.meta(in.Namespace, in.object(pairobjects.PartClient), ""),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: in.selector()},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},

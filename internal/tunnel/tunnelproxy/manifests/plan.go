@@ -1,8 +1,6 @@
 package manifests
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,21 +14,8 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/naming"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
-
-// OwnershipLabels are those of all that belongs to a pair.
-var OwnershipLabels = ownership.Labels{
-	Domain: tunnelv1.GroupVersion.Group,
-	Owner:  "tunnel-proxy",
-	Found:  map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy},
-}
-
-// OwnerOf returns the owner of all objects of a pair.
-func OwnerOf(p *tunnelv1.ContainerNetworkTunnelProxy) ownership.Owner {
-	return OwnershipLabels.For(p.UID, nil)
-}
 
 // Inputs is all that the objects of a pair depend on.
 type Inputs struct {
@@ -88,23 +73,7 @@ func New(in Inputs) Plan {
 	return p
 }
 
-// The parts of a pair, as the names of its objects have them.
-const (
-	PartClient  = "client"
-	PartServer  = "server"
-	PartControl = "control"
-	PartPull    = "pull"
-)
-
-// ObjectName returns a name that no other pair ever has, because a hash of the UID is in it. It is short enough for a
-// Service.
-func ObjectName(name, part string, uid types.UID) string {
-	sum := sha256.Sum256([]byte(uid))
-	end := "-" + part + "-" + hex.EncodeToString(sum[:5])
-	return naming.Within(name, naming.MaxLabelValue-len(end)) + end
-}
-
-func (in Inputs) object(part string) string { return ObjectName(in.Name, part, in.UID) }
+func (in Inputs) object(part string) string { return pairobjects.Name(in.Name, part, in.UID) }
 
 // meta is the metadata of an object of the pair, which the garbage collector deletes with it.
 func (in Inputs) meta(namespace, name, role string) metav1.ObjectMeta {

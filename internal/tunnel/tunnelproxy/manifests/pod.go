@@ -15,6 +15,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
 const (
@@ -38,7 +39,7 @@ func RunsOwnImage(c corev1.Container) bool { return slices.Equal(c.Command, []st
 // ClientPod returns the pod of the client proxy. It is never restarted: when it ends, the pair ends.
 func ClientPod(in Inputs) *corev1.Pod {
 	cfg := in.Config
-	pod := basePod(in, in.Namespace, PartClient, tunnelv1.RoleClient, corev1.Container{
+	pod := basePod(in, in.Namespace, pairobjects.PartClient, tunnelv1.RoleClient, corev1.Container{
 		Name:  ClientContainer,
 		Image: in.Image,
 		Args: []string{
@@ -59,7 +60,7 @@ func ClientPod(in Inputs) *corev1.Pod {
 	// A tunnel may have any port of the pod, also below 1024, without a capability.
 	pod.Spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}
 	if in.PullSecret {
-		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.object(PartPull)}}
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.object(pairobjects.PartPull)}}
 	}
 	if cfg.Publish == config.PublishHostPort {
 		ports := pod.Spec.Containers[0].Ports
@@ -73,7 +74,7 @@ func ClientPod(in Inputs) *corev1.Pod {
 // ServerPod returns the pod of the server proxy. It uses the network of its node, to reach the node's loopback.
 func ServerPod(in Inputs) *corev1.Pod {
 	args := append([]string{"server", "--tls-dir=" + tlsFolder, "--server-control-address=$(HOST_IP)"}, ServerArgs(in)...)
-	pod := basePod(in, in.OperatorNamespace, PartServer, tunnelv1.RoleServer, corev1.Container{
+	pod := basePod(in, in.OperatorNamespace, pairobjects.PartServer, tunnelv1.RoleServer, corev1.Container{
 		Name:  ServerContainer,
 		Image: in.Image,
 		Args:  args,

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
 // service is a name at which clients find the client proxy: the name of the pair, or an alias. It is headless, so
@@ -30,7 +32,7 @@ func service(in Inputs, name string) *corev1.Service {
 func publisher(in Inputs) *corev1.Service {
 	cfg := in.Config
 	return &corev1.Service{
-		ObjectMeta: in.meta(in.Namespace, in.object(PartClient), ""),
+		ObjectMeta: in.meta(in.Namespace, in.object(pairobjects.PartClient), ""),
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeNodePort,
 			Selector: in.selector(),

@@ -1,0 +1,69 @@
+// Package pairobjects names the objects of a pair of proxies, and proves which are a pair's. The network and the pair both
+// need that.
+package pairobjects
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Labels are those of all that belongs to a pair.
+var Labels = ownership.Labels{
+	Domain: tunnelv1.GroupVersion.Group,
+	Owner:  "tunnel-proxy",
+	Found:  map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy},
+}
+
+// OwnerOf returns the owner of all objects of a pair.
+func OwnerOf(p *tunnelv1.ContainerNetworkTunnelProxy) ownership.Owner {
+	return Labels.For(p.UID, nil)
+}
+
+// The parts of a pair, as the names of its objects have them.
+const (
+	PartClient  = "client"
+	PartServer  = "server"
+	PartControl = "control"
+	PartPull    = "pull"
+)
+
+// Name returns a name that no other pair ever has, because a hash of the UID is in it. It is short enough for a
+// Service.
+func Name(pair, part string, uid types.UID) string {
+	sum := sha256.Sum256([]byte(uid))
+	end := "-" + part + "-" + hex.EncodeToString(sum[:5])
+	return naming.Within(pair, naming.MaxLabelValue-len(end)) + end
+}
+
+// Namespaces are the namespaces of networks, by the name of the network.
+type Namespaces map[string]string
+
+// ClientProxies returns those of the pods that are client proxies of the pairs: each has the name and the UID of a pair, in
+// the namespace of its network, if that network exists. The label of client proxies proves nothing, because every user who
+// creates pods can set it, and so can an owner; but in the namespace of the network the name of the pair's pod is taken.
+func ClientProxies(pods []corev1.Pod, pairs []tunnelv1.ContainerNetworkTunnelProxy, namespaces Namespaces) []*corev1.Pod {
+	byName := map[string]*tunnelv1.ContainerNetworkTunnelProxy{}
+	for i := range pairs {
+		byName[Name(pairs[i].Name, PartClient, pairs[i].UID)] = &pairs[i]
+	}
+	var proved []*corev1.Pod
+	for i := range pods {
+		pod := &pods[i]
+		pair := byName[pod.Name]
+		if pair == nil || !OwnerOf(pair).Owns(pod) {
+			continue
+		}
+		if namespace, exists := namespaces[pair.Spec.ContainerNetworkName]; exists && namespace != pod.Namespace {
+			continue
+		}
+		proved = append(proved, pod)
+	}
+	return proved
+}
