@@ -53,6 +53,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 .PHONY: chart
 chart: $(BIN)/kustomize ## Generate deploy/, the one file to apply and the Helm chart, from config/ and the settings.
 	go run ./hack/chart --kustomize $(BIN)/kustomize --config config --version $(VERSION) --output deploy
+	go run ./hack/schemas --config config --output deploy/schemas
 	sed -i 's|/berg-operator/v[^/]*/deploy/|/berg-operator/v$(VERSION)/deploy/|' docs/operations.md
 
 .PHONY: api-docs
