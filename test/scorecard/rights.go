@@ -32,6 +32,8 @@ var _ = allow(map[string][]string{
 	// In the operator's own namespace.
 	"namespace: leases.coordination.k8s.io":                                {"create"},
 	"namespace: leases.coordination.k8s.io/berg-operator.berg.norelect.ch": {"get", "update"},
+	// Its pods have its PriorityClass, which other pods may not.
+	"namespace: priorityclasses.scheduling.k8s.io/berg-operator-controller-manager": {"use"},
 })
 
 var (

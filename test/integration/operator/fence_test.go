@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -262,6 +263,56 @@ var _ = Describe("With the operator's token", Ordered, func() {
 
 	It("others are not concerned", func(ctx context.Context) {
 		Expect(k8s.Update(ctx, marked(func(ns *corev1.Namespace) { ns.Labels["a"] = "b" }), client.DryRunAll)).To(Succeed())
+	})
+})
+
+// Any user may name a PriorityClass in a pod, and pods of the operator's class push out those of players.
+var _ = Describe("A pod with the operator's PriorityClass", func() {
+	const class = "berg-operator-controller-manager"
+
+	pod := func(namespace, account string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "first"},
+			Spec: corev1.PodSpec{
+				PriorityClassName: class, ServiceAccountName: account,
+				// Of both namespaces one enforces the level restricted.
+				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+				Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1", SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				}}},
+			},
+		}
+	}
+
+	It("is admitted of the operator's accounts alone", func(ctx context.Context) {
+		tenant := apiserver.Namespace(ctx)
+		Expect(client.IgnoreAlreadyExists(k8s.Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Value: 1000000}))).To(Succeed())
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: installed.Account}}
+		Expect(k8s.Create(ctx, account)).To(Succeed())
+
+		// The API server takes a moment before it follows a policy.
+		Eventually(func(ctx context.Context) error { return k8s.Create(ctx, pod(tenant, ""), client.DryRunAll) }).WithContext(ctx).
+			Should(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(ContainSubstring("only pods of berg-operator may have the PriorityClass"))))
+		By("an account that has only the name of the operator's")
+		Expect(k8s.Create(ctx, pod(tenant, account.Name), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of berg-operator")))
+		By("another account in the operator's namespace")
+		Expect(k8s.Create(ctx, pod(installed.Namespace, "default"), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of berg-operator")))
+		By("an administrator of a namespace cannot allow it to his own")
+		admin := apiserver.As("tenant-admin")
+		Expect(k8s.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "admin"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "tenant-admin"}},
+		})).To(Succeed())
+		use := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "use"}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{schedulingv1.GroupName}, Resources: []string{"priorityclasses"}, ResourceNames: []string{class}, Verbs: []string{"use"},
+		}}}
+		Eventually(func() error { return admin.Create(ctx, use.DeepCopy(), client.DryRunAll) }).Should(MatchError(ContainSubstring("not currently held")))
+
+		Expect(k8s.Create(ctx, pod(installed.Namespace, installed.Account), client.DryRunAll)).To(Succeed())
+		without := pod(tenant, "")
+		without.Spec.PriorityClassName = ""
+		Expect(k8s.Create(ctx, without, client.DryRunAll)).To(Succeed())
 	})
 })
 

@@ -138,6 +138,8 @@ var unseen = []use{
 	{Verb: "update", Group: "usvc-dev.developer.microsoft.com", Resource: "containernetworktunnelproxies/finalizers"},
 	// Looked at when the operator binds it to itself, to read logs.
 	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "berg-operator-berg-record-logs"},
+	// Looked at by the policy of config/fence when a pod of the operator is created.
+	{Verb: "use", Group: "scheduling.k8s.io", Resource: "priorityclasses", Name: "berg-operator-controller-manager", Own: true},
 }
 
 // byOLM is the group of what OLM grants the operators that it installs.
