@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -178,6 +179,20 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		}
 		Expect(patch(func(ns *corev1.Namespace) { ns.Labels["tenant.example/stage"] = "live" })).To(Succeed())
 		Expect(thief.SubResource("finalize").Update(ctx, ns.DeepCopy())).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+
+		By("writing the status of its applications")
+		app := kibashiptest.Application(ctx, p.Name, "forged")
+		forged := app.DeepCopy()
+		forged.Status.Phase = kibashipv1.ApplicationReady
+		err := thief.Status().Patch(ctx, forged, client.MergeFrom(app))
+		forbidden(err)
+		Expect(err).To(MatchError(ContainSubstring("which the operator writes")))
+		deployment := kibashiptest.NewDeployment(p.Name, "forged", "one")
+		Expect(k8s.Create(ctx, deployment)).To(Succeed())
+		built := deployment.DeepCopy()
+		built.Status.BuiltImage = &kibashipv1.BuiltImage{Reference: "registry.example.com/attacker:1"}
+		forbidden(thief.Status().Patch(ctx, built, client.MergeFrom(deployment)))
+		Expect(thief.Patch(ctx, app.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tenant.example/a":"b"}}}`)))).To(Succeed())
 
 		By("taking the traffic of others")
 		service := &corev1.Service{
