@@ -51,7 +51,7 @@ func (c *Config) Section() settings.Section {
 			settings.New("CONNECT_WAIT", "5s", settings.Duration(&c.ConnectWait), "How long the API tries to connect to the addresses of an instance before it reports it as running."),
 			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Most starts, renewals and stops of one user or team in a second, on average; twice as many at a time."),
 			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Most requests in a second, on average; twice as many at a time."),
-			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Most connections at a time. Further ones wait."),
+			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Most connections at a time. Further ones wait. One address may have half of them."),
 			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.OneOf(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
 		},
 		Check: func() []error {

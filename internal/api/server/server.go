@@ -272,7 +272,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("BIND_ADDRESS: %w", err)
 	}
-	listener = netutil.LimitListener(listener, s.config.MaxConnections)
+	listener = netutil.LimitListener(fair(listener, s.config.MaxConnections), s.config.MaxConnections)
 	telemetry, err := net.Listen("tcp", s.config.MetricsBindAddress)
 	if err != nil {
 		return errors.Join(fmt.Errorf("METRICS_BIND_ADDRESS: %w", err), listener.Close())
