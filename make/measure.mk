@@ -5,6 +5,11 @@
 load: build ## Compare the operator with a bare client: everything takes more than an hour, ARGS='--scenarios burst-100' minutes.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run $(LOAD) $(ARGS)
 
+.PHONY: load-platform
+load-platform: build ## Compare starts through berg-api with direct ones, and measure its reads and memory: some ten minutes.
+	$(GO_BUILD) -o $(BIN)/berg-api ./cmd/berg-api
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-platform --audit -- go run ./test/measure/platform $(ARGS)
+
 .PHONY: load-pods
 load-pods: build ## Measure what the operator adds to the start of real pods; needs root.
 	go run $(IMAGES) --output $(DIST)/images web
