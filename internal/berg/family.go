@@ -94,6 +94,7 @@ func caches(cfg config.Berg) cache.Options {
 	if cfg.Prepull.Lead > 0 {
 		options.ByObject[&corev1.Node{}] = all
 		options.ByObject[&nodev1.RuntimeClass{}] = all
+		options.ByObject[&corev1.ConfigMap{}] = ctrlcache.ByObject{Label: ofManagers(bergv1.ManagedBy, bergv1.ManagedByAPI)}
 		pods = append(pods, bergv1.ComponentPrepull)
 	}
 	if cfg.Record.Retention > 0 {
@@ -113,6 +114,15 @@ func ofComponents(names []string) labels.Selector {
 		panic(err) // they are constants
 	}
 	return manifests.OwnershipLabels.Selector().Add(*some)
+}
+
+// ofManagers selects the objects that one of some managers has made.
+func ofManagers(names ...string) labels.Selector {
+	some, err := labels.NewRequirement(bergv1.LabelManagedBy, selection.In, names)
+	if err != nil {
+		panic(err) // they are constants
+	}
+	return labels.NewSelector().Add(*some)
 }
 
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {

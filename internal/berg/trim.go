@@ -29,7 +29,11 @@ import (
 // what the API server has, so nothing is lost there.
 func trim(o client.Object) {
 	if labelled(o) && !inOwnNamespace(o.GetNamespace()) {
+		wanted, is := o.GetLabels()[bergv1.LabelPrepullChallenge]
 		cache.KeepIdentity(o)
+		if is {
+			o.SetLabels(map[string]string{bergv1.LabelPrepullChallenge: wanted})
+		}
 		return
 	}
 	switch o := o.(type) {

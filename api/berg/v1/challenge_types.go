@@ -227,6 +227,10 @@ const (
 	PrepullAnnotationNode         = "berg.norelect.ch/pull-node"
 	PrepullAnnotationRuntimeClass = "berg.norelect.ch/pull-runtime-class"
 
+	// LabelPrepullChallenge on a ConfigMap of ManagedByAPI asks for the images of a Challenge of its namespace, as
+	// spec.prepull does. Its value is the Challenge's name, or the beginning of a longer one and a hash.
+	LabelPrepullChallenge = "berg.norelect.ch/prepull-challenge"
+
 	// ComponentPrepull is the value of LabelComponent on the namespace in which images are
 	// pulled, and on what is in it.
 	ComponentPrepull = "challenge-prepull"

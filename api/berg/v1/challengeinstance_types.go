@@ -549,6 +549,8 @@ const (
 
 	// ManagedBy is the value of LabelManagedBy on every object of an instance.
 	ManagedBy = "berg"
+	// ManagedByAPI is the value of LabelManagedBy on what the platform API creates.
+	ManagedByAPI = "berg-api"
 	// ComponentNamespace is the value of LabelComponent on the namespace.
 	ComponentNamespace = "challenge"
 	// ComponentPod is the value of LabelComponent on the pods.

@@ -149,7 +149,7 @@ func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Ch
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: Name(challenge.Name, owner),
 			Labels: map[string]string{
-				LabelRegistration: r.Name(), bergv1.LabelSource: source, bergv1.LabelManagedBy: ManagedBy,
+				LabelRegistration: r.Name(), bergv1.LabelSource: source, bergv1.LabelManagedBy: bergv1.ManagedByAPI,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "ConfigMap", Name: r.Name(), UID: r.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 // LabelRegistration on a ConfigMap makes it a registration; its value is the door. On an instance it is the name of
@@ -45,7 +46,8 @@ type Registration struct {
 	Timeout time.Duration
 	// Until is when every instance ends at the latest. Zero: there is no such time.
 	Until time.Time
-	// Min and Max are kept for the platform, which reads them back.
+	// Min and Max are kept for the platform, which reads them back. With a Min above 0 the operator pulls the images of the
+	// Challenge ahead, where IMAGE_PREPULL_LEAD is set.
 	Min, Max int64
 }
 
@@ -97,17 +99,18 @@ func (r Registration) configMap() *corev1.ConfigMap {
 	if r.Max != 0 {
 		data[keyMax] = strconv.FormatInt(r.Max, 10)
 	}
+	labels := map[string]string{LabelRegistration: r.Door, bergv1.LabelManagedBy: bergv1.ManagedByAPI}
+	if r.Min > 0 { // players are expected
+		labels[bergv1.LabelPrepullChallenge] = naming.LabelValue(r.Challenge())
+	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: r.Name(),
-			Labels: map[string]string{LabelRegistration: r.Door, bergv1.LabelManagedBy: ManagedBy},
+			Labels: labels,
 		},
 		Data: data,
 	}
 }
-
-// ManagedBy is the value of the label app.kubernetes.io/managed-by of what the API creates.
-const ManagedBy = "berg-api"
 
 // read returns the registration that a ConfigMap keeps. Its name must be the one of its id: an object that was renamed
 // or copied is none.

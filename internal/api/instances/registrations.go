@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -132,7 +133,11 @@ func (s *Store) Update(ctx context.Context, namespace, door, id string, change f
 			return before, err
 		}
 		if after != before {
-			object.Data = after.configMap().Data
+			as := after.configMap()
+			object.Data = as.Data
+			metaSet(&object.Labels, bergv1.LabelManagedBy, bergv1.ManagedByAPI)
+			delete(object.Labels, bergv1.LabelPrepullChallenge)
+			maps.Copy(object.Labels, as.Labels)
 			err = s.live.Update(ctx, object) // with the resource version: two at the same time do not lose one
 			if apierrors.IsConflict(err) {
 				continue

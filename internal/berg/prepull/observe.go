@@ -13,12 +13,15 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 // Observed is everything that decides what is pulled. It is read from caches, and not to be
 // changed.
 type Observed struct {
-	Challenges     []*bergv1.Challenge
+	Challenges []*bergv1.Challenge
+	// Wanted are the Challenges whose images a platform wants, by their names as labels have them.
+	Wanted         map[types.NamespacedName]bool
 	Nodes          map[types.UID]*corev1.Node
 	RuntimeClasses map[string]*nodev1.RuntimeClass
 	// Namespaces are those in which images are pulled, by the UID of the Challenge.
@@ -37,11 +40,17 @@ type Pull struct {
 	Pods       []*corev1.Pod
 }
 
+// wants reports whether a platform wants the images of a Challenge.
+func (o Observed) wants(c *bergv1.Challenge) bool {
+	return o.Wanted[types.NamespacedName{Namespace: c.Namespace, Name: naming.LabelValue(c.Name)}]
+}
+
 // observe reads all of it.
 func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	o := Observed{
 		Nodes: map[types.UID]*corev1.Node{}, RuntimeClasses: map[string]*nodev1.RuntimeClass{},
 		Namespaces: map[types.UID]*corev1.Namespace{}, Blocked: map[types.UID]string{},
+		Wanted: map[types.NamespacedName]bool{},
 	}
 	var challenges bergv1.ChallengeList
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
@@ -49,6 +58,14 @@ func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	}
 	for i := range challenges.Items {
 		o.Challenges = append(o.Challenges, &challenges.Items[i])
+	}
+	var registrations corev1.ConfigMapList
+	if err := r.Client.List(ctx, &registrations, client.UnsafeDisableDeepCopy, client.HasLabels{bergv1.LabelPrepullChallenge}); err != nil {
+		return o, err
+	}
+	for i := range registrations.Items {
+		of := &registrations.Items[i]
+		o.Wanted[types.NamespacedName{Namespace: of.Namespace, Name: of.Labels[bergv1.LabelPrepullChallenge]}] = true
 	}
 	var nodes corev1.NodeList
 	// The operator never writes nodes, RuntimeClasses and pods: there is no write of its own to

@@ -49,7 +49,7 @@ type Desired struct {
 func desiredOf(o Observed, cfg config.Berg, now time.Time) []Desired {
 	out := make([]Desired, 0, len(o.Challenges))
 	for _, c := range o.Challenges {
-		w := Desired{Challenge: c, Window: windowOf(c, cfg.Prepull.Lead, now)}
+		w := Desired{Challenge: c, Window: windowOf(c, o.wants(c), cfg.Prepull.Lead, now)}
 		if w.Window.Stage == open {
 			w.Targets, w.Nowhere = targets(c, o, cfg)
 			w.Blocked = o.Blocked[c.UID]

@@ -18,6 +18,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -155,9 +156,26 @@ func TestWindow(t *testing.T) {
 		c := newChallenge("web")
 		c.Spec.Prepull = false
 		tc.change(c)
-		w := windowOf(c, 30*time.Minute, noon)
+		w := windowOf(c, false, 30*time.Minute, noon)
 		if w.Stage != tc.want || w.untilChange(noon) != tc.left {
 			t.Errorf("%s: stage %d which changes in %s, want %d and %s", name, w.Stage, w.untilChange(noon), tc.want, tc.left)
+		}
+	}
+}
+
+func TestAPlatformWantsImages(t *testing.T) {
+	long := strings.Repeat("a", 100)
+	o := observedOf(newChallenge("web", image), newChallenge("other", image), newChallenge(long, image), newNode("1"))
+	for _, c := range o.Challenges {
+		c.Spec.Prepull = false
+	}
+	ns := o.Challenges[0].Namespace
+	o.Wanted = map[types.NamespacedName]bool{
+		{Namespace: ns, Name: "web"}: true, {Namespace: "elsewhere", Name: "other"}: true, {Namespace: ns, Name: naming.LabelValue(long)}: true,
+	}
+	for _, d := range desiredOf(o, settingsOf(), noon) {
+		if want := d.Challenge.Name != "other"; (len(d.Targets) > 0) != want {
+			t.Errorf("%s: %d pulls", d.Challenge.Name, len(d.Targets))
 		}
 	}
 }

@@ -27,12 +27,12 @@ type window struct {
 	From, Until time.Time
 }
 
-// windowOf returns the window of a Challenge at a time.
-func windowOf(c *bergv1.Challenge, lead time.Duration, now time.Time) window {
+// windowOf returns the window of a Challenge at a time. wanted: a platform asks for its images.
+func windowOf(c *bergv1.Challenge, wanted bool, lead time.Duration, now time.Time) window {
 	if c.DeletionTimestamp != nil {
 		return window{}
 	}
-	if c.Spec.Prepull {
+	if c.Spec.Prepull || wanted {
 		return window{Stage: open}
 	}
 	shown, err := time.Parse(time.RFC3339, c.Spec.HideUntil)

@@ -41,6 +41,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("image-prepull").
 		Watches(&bergv1.Challenge{}, enqueue, builder.WithPredicates(challengeChanged)).
+		Watches(&corev1.ConfigMap{}, enqueue, builder.WithPredicates(wantedChanged)).
 		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(nodeChanged)).
 		Watches(&nodev1.RuntimeClass{}, enqueue).
 		Watches(&corev1.Namespace{}, enqueue, builder.WithPredicates(inNamespaces)).
@@ -64,6 +65,18 @@ var challengeChanged = onChange(func(before, after client.Object) bool {
 	return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
 		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
 })
+
+// wantedChanged passes whose images a platform wants.
+var wantedChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return asked(e.Object) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return asked(e.Object) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetLabels()[bergv1.LabelPrepullChallenge] != e.ObjectNew.GetLabels()[bergv1.LabelPrepullChallenge]
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func asked(o client.Object) bool { _, is := o.GetLabels()[bergv1.LabelPrepullChallenge]; return is }
 
 // nodeChanged passes whether a node takes pods, and which images it lists.
 var nodeChanged = onChange(func(before, after client.Object) bool {

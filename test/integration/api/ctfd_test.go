@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -118,6 +119,20 @@ var _ = Describe("CTFd", func() {
 		refuses(c.call(ctx, "GET", "/api/v1/challenge/2", ""), 404, 5, "not registered")
 		refuses(c.call(ctx, "GET", "/api/v1/instance/1/7", ""), 404, 5, "has no instance")
 		refuses(c.call(ctx, "PUT", "/api/v1/challenge", "{}"), 501, 12, "no such call")
+
+		By("having its images pulled ahead while some instances are always expected")
+		wanted := func() (all corev1.ConfigMapList) {
+			Expect(k8s.List(ctx, &all, client.InNamespace(ns), client.MatchingLabels{
+				bergv1.LabelManagedBy: bergv1.ManagedByAPI, bergv1.LabelPrepullChallenge: "guestbook",
+			})).To(Succeed())
+			return all
+		}
+		Expect(wanted().Items).To(BeEmpty())
+		more := c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"2","updateMask":"min"}`)
+		Expect(more.Status).To(Equal(200), more.Body)
+		Expect(wanted().Items).To(HaveLen(1))
+		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"0","updateMask":"min"}`).Status).To(Equal(200))
+		Expect(wanted().Items).To(BeEmpty())
 
 		booted := c.boot(ctx, "1", "7")
 		Expect(booted.Status).To(Equal(200), booted.Body)

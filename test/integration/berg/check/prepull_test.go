@@ -113,6 +113,21 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		Expect(refused.Load()).To(BeNumerically(">", 2))
 	})
 
+	It("are pulled while a platform wants them", func(ctx context.Context) {
+		c := bergtest.Challenge(ctx, ns, "wanted", `{containers: [{hostname: web, image: "example.com/wanted:1"}]}`)
+		registration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "registration", Labels: map[string]string{
+			bergv1.LabelManagedBy: bergv1.ManagedByAPI, bergv1.LabelPrepullChallenge: c.Name,
+		}}}
+		Expect(k8s.Create(ctx, registration)).To(Succeed())
+		pulled(ctx, c, nodes, nodes)
+		noRoom(ctx)
+		Expect(k8s.Delete(ctx, registration)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			g.Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
+		}).Should(Succeed())
+	})
+
 	It("come so long before hideUntil as the operator is told", func(ctx context.Context) {
 		shown := time.Now().Add(2 * ahead).UTC().Truncate(time.Second)
 		c := bergtest.Challenge(ctx, ns, "hidden", fmt.Sprintf(`{hideUntil: %q, containers: [{hostname: web, image: "example.com/hidden:1"}]}`, shown.Format(time.RFC3339)))
