@@ -172,6 +172,9 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) {
 	if k.processes[pod.UID] != nil || k.refuse {
 		return
 	}
+	if v := pod.Spec.Volumes; len(v) == 0 || v[0].Secret == nil {
+		return // it has no certificates, so it is no proxy
+	}
 	dir := filepath.Join(k.folder, string(pod.UID))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return
