@@ -184,8 +184,9 @@ func restarts(ctx context.Context, b *bench) ([]figure, error) {
 	var turn, done, cut, wrong atomic.Int64
 	// send is one call, which is sent again where the connection was cut.
 	send := func(method, path, body string) (status int, answer string, again bool, err error) {
-		for range 4 {
-			at := two[int(turn.Add(1))%2].url
+		first := int(turn.Add(1))
+		for attempt := range 4 {
+			at := two[(first+attempt)%2].url
 			if status, answer, err = b.call(ctx, method, at+path, body); err == nil {
 				return status, answer, again, nil
 			}
@@ -248,14 +249,14 @@ func restarts(ctx context.Context, b *bench) ([]figure, error) {
 }
 
 // writers is how many clients fill the cluster in scenario crowd.
-const writers = 32
+const writers = 128
 
 // crowd reads of many registrations with an instance each. The operator does not run: how its instances come to run is
 // not what is measured.
 func crowd(ctx context.Context, b *bench) ([]figure, error) {
 	b.operator.Kill()
 	b.operator = nil
-	first, err := b.startReplica(ctx, "BOOT_WAIT=1ms")
+	first, err := b.startReplica(ctx, "BOOT_WAIT=1s")
 	if err != nil {
 		return nil, err
 	}
