@@ -13,3 +13,7 @@
 FROM scratch
 LABEL operators.operatorframework.io.index.configs.v1=/configs
 COPY catalog/berg-operator /configs/berg-operator
+COPY catalog/container-tunnel-operator /configs/container-tunnel-operator
+COPY catalog/hexactf-operator /configs/hexactf-operator
+COPY catalog/kibaship-operator /configs/kibaship-operator
+COPY catalog/quix-environment-operator /configs/quix-environment-operator

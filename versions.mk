@@ -8,6 +8,8 @@ IMAGE_TAG_BASE ?= ghcr.io/bergctf/berg-operator
 IMG            ?= $(IMAGE_TAG_BASE):v$(VERSION)
 BUNDLE_IMG     ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG    ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+# The bundle of another package is PACKAGE_REGISTRY/<package>-bundle.
+PACKAGE_REGISTRY ?= $(patsubst %/,%,$(dir $(IMAGE_TAG_BASE)))
 SCORECARD_IMG  ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
 API_IMG        ?= ghcr.io/bergctf/berg-api:v$(VERSION)
 

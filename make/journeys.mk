@@ -108,13 +108,18 @@ e2e-olm: test-releases images ## Install, upgrade and remove the operator with a
 .PHONY: e2e-olm-run
 e2e-olm-run:
 	go run $(CLUSTER) load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
-	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m ./test/e2e/olm
+	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 40m ./test/e2e/olm
 	$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
 	$(MAKE) -o test-releases run-bundle-upgrade NAME=$(OLM_CLUSTER)
 	$(MAKE) bundle-checks NAME=$(OLM_CLUSTER)
 	$(MAKE) -o images scorecard NAME=$(OLM_CLUSTER) | tee $(DIST)/scorecard.txt
 	grep -q 'Name: example-web-check-is-made' $(DIST)/scorecard.txt
 	$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER)
+	for package in $(PACKAGES); do \
+		$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) PACKAGE=$$package && \
+		$(MAKE) -o images -o scorecard-build -o sdk-scorecard-build scorecard NAME=$(OLM_CLUSTER) PACKAGE=$$package && \
+		$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER) PACKAGE=$$package || exit; \
+	done
 
 .PHONY: test-releases
 test-releases:

@@ -1,14 +1,15 @@
 ##@ operator-sdk, on the cluster NAME of PROFILE=olm
 
-BUNDLE_NAMESPACE := berg-operator-system
+# PACKAGE is the package that these targets are about; those for ChallengeChecks are about berg-operator.
+BUNDLE_NAMESPACE = $(PACKAGE)-system
 # BUNDLE_VERSION is $(VERSION) or one of $(OLM_RELEASES).
 BUNDLE_VERSION ?= $(VERSION)
-BUNDLE = $(IMAGE_TAG_BASE)-bundle:v$(BUNDLE_VERSION)
+BUNDLE = $(PACKAGE_REGISTRY)/$(PACKAGE)-bundle:v$(BUNDLE_VERSION)
 OPERATOR_SDK = BIN=$(BIN) hack/operator-sdk $(NAME)
 CLUSTER_KUBECTL = go run $(CLUSTER) kubectl --name $(NAME)
 
 .PHONY: run-bundle
-run-bundle: $(BIN)/operator-sdk load-bundle ## Install the operator with operator-sdk: BUNDLE_VERSION=0.0.8 a former version.
+run-bundle: $(BIN)/operator-sdk load-bundle ## Install the operator with operator-sdk: BUNDLE_VERSION=0.0.8 a former version, PACKAGE=quix-environment-operator another package.
 	$(CLUSTER_KUBECTL) create namespace $(BUNDLE_NAMESPACE) --dry-run=client -o yaml | $(CLUSTER_KUBECTL) apply -f -
 	$(OPERATOR_SDK) run bundle @$(BUNDLE) --namespace $(BUNDLE_NAMESPACE) --timeout 5m \
 		--index-image @$(OPM_IMG) --decompression-image @$(BUSYBOX_IMG) --image-pull-policy IfNotPresent
@@ -30,10 +31,10 @@ bundle-checks: ## Let what run-bundle has installed make ChallengeChecks, so tha
 cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and the CRDs with every Challenge.
 	$(MAKE) end-instances KUBECTL='$(CLUSTER_KUBECTL)'
 	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/berg/check --ignore-not-found
-	$(OPERATOR_SDK) cleanup berg-operator --namespace $(BUNDLE_NAMESPACE) --delete-all --timeout 5m
+	$(OPERATOR_SDK) cleanup $(PACKAGE) --namespace $(BUNDLE_NAMESPACE) --delete-all --timeout 5m
 	$(CLUSTER_KUBECTL) delete namespace $(BUNDLE_NAMESPACE) --ignore-not-found
-	$(CLUSTER_KUBECTL) delete clusterroles,priorityclasses --selector app.kubernetes.io/name=berg-operator
-	$(CLUSTER_KUBECTL) delete operators.operators.coreos.com berg-operator.$(BUNDLE_NAMESPACE) --ignore-not-found
+	$(CLUSTER_KUBECTL) delete clusterroles,priorityclasses --selector app.kubernetes.io/name=$(PACKAGE)
+	$(CLUSTER_KUBECTL) delete operators.operators.coreos.com $(PACKAGE).$(BUNDLE_NAMESPACE) --ignore-not-found
 
 .PHONY: scorecard
 scorecard: $(BIN)/operator-sdk images scorecard-build sdk-scorecard-build ## Run the tests of the bundle in pods; the operator must be installed.
@@ -41,7 +42,7 @@ scorecard: $(BIN)/operator-sdk images scorecard-build sdk-scorecard-build ## Run
 		$(SAMPLES:%=$(DIST)/images/%.tar)
 	$(CLUSTER_KUBECTL) create namespace berg-scorecard --dry-run=client -o yaml | $(CLUSTER_KUBECTL) apply -f -
 	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/scorecard/rbac
-	$(OPERATOR_SDK) scorecard $(CURDIR)/bundle --namespace berg-scorecard --service-account scorecard --wait-time 8m \
+	$(OPERATOR_SDK) scorecard $(CURDIR)/$(BUNDLE_DIR) --namespace berg-scorecard --service-account scorecard --wait-time 8m \
 		--pod-security restricted --untar-image $(BUSYBOX_IMG) --storage-image $(BUSYBOX_IMG) | \
 		awk '/^\tLog:/ { noise = 1 } /^-----/ { noise = 0 } !noise' # without the CRDs, printed whole
 	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/scorecard/rbac
@@ -60,4 +61,4 @@ sdk-scorecard-build:
 
 .PHONY: load-bundle
 load-bundle: test-releases
-	go run $(CLUSTER) load --name $(NAME) $(DIST)/olm/operator-$(BUNDLE_VERSION).tar $(DIST)/olm/bundle-$(BUNDLE_VERSION).tar
+	go run $(CLUSTER) load --name $(NAME) $(DIST)/olm/operator-$(BUNDLE_VERSION).tar $(DIST)/olm/bundle-$(PACKAGE)-$(BUNDLE_VERSION).tar

@@ -1,31 +1,41 @@
 ##@ Packaging for the Operator Lifecycle Manager and for Helm
 
 .PHONY: bundle
-bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and bundle.Dockerfile, and validate them.
+bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and packages/, the bundles of all packages, and validate them.
 	BIN=$(BIN) CONFIG=$(DIST)/config hack/generate-bundle $(VERSION) $(CHANNELS) $(DEFAULT_CHANNEL)
 
 .PHONY: catalog
-catalog: $(BIN)/opm ## Render catalog/ from its template and bundle/, and validate it.
-	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG)
+catalog: $(BIN)/opm ## Render catalog/ from its templates and the bundles, and validate it.
+	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG) $(PACKAGE_REGISTRY)
 
 .PHONY: release
 release: ## Turn the tree into that of the next version: VERSION=0.2.0, after the present one was published.
 	go run ./hack/release $(VERSION)
 	$(MAKE) manifests bundle catalog api-docs
 
+# The packages in addition to berg-operator, whose bundle is bundle/.
+PACKAGES := $(notdir $(wildcard packages/*))
+
 .PHONY: bundle-build
-bundle-build: ## Build the bundle's image without Docker: dist/images/berg-operator-bundle.tar.
+bundle-build: $(PACKAGES:%=bundle-build-%) ## Build the images of all bundles without Docker: dist/images/berg-operator-bundle.tar, ….
 	mkdir -p $(DIST)/images
 	$(IMAGE_BUILD) --ref $(BUNDLE_IMG) --output $(DIST)/images/berg-operator-bundle.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' bundle.Dockerfile) \
 		$(CURDIR)/bundle/manifests:/manifests $(CURDIR)/bundle/metadata:/metadata $(CURDIR)/bundle/tests/scorecard:/tests/scorecard
+
+.PHONY: $(PACKAGES:%=bundle-build-%)
+$(PACKAGES:%=bundle-build-%): bundle-build-%:
+	mkdir -p $(DIST)/images
+	$(IMAGE_BUILD) --ref $(PACKAGE_REGISTRY)/$*-bundle:v$(VERSION) --output $(DIST)/images/$*-bundle.tar --platform linux/$(ARCH) \
+		$$(sed -n 's/^LABEL /--label /p' packages/$*/bundle.Dockerfile) \
+		$(addprefix $(CURDIR)/packages/$*/bundle/,manifests:/manifests metadata:/metadata tests/scorecard:/tests/scorecard)
 
 .PHONY: catalog-build
 catalog-build: ## Build the catalog's image without Docker: dist/images/berg-operator-catalog.tar.
 	mkdir -p $(DIST)/images
 	$(IMAGE_BUILD) --ref $(CATALOG_IMG) --output $(DIST)/images/berg-operator-catalog.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' catalog.Dockerfile) \
-		$(CURDIR)/catalog/berg-operator:/configs/berg-operator
+		$(foreach package,berg-operator $(PACKAGES),$(CURDIR)/catalog/$(package):/configs/$(package))
 
 .PHONY: scorecard-build
 scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-operator-scorecard.tar.
@@ -38,16 +48,24 @@ scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-
 # is replaced, and other versions stay. COMMUNITY is a clone of such a repository.
 COMMUNITY ?= $(DIST)/operatorhub
 
+# The package that operatorhub and scorecard are about, and its bundle.
+PACKAGE    ?= berg-operator
+BUNDLE_DIR = $(if $(filter berg-operator,$(PACKAGE)),bundle,packages/$(PACKAGE)/bundle)
+
 .PHONY: operatorhub
-operatorhub: ## Lay the bundle out for OperatorHub's community, in COMMUNITY=clone of its repository.
-	rm -rf $(COMMUNITY)/operators/berg-operator/$(VERSION)
-	mkdir -p $(COMMUNITY)/operators/berg-operator/$(VERSION)
-	cp -r bundle/manifests bundle/metadata bundle/tests $(COMMUNITY)/operators/berg-operator/$(VERSION)/
-	[[ -e $(COMMUNITY)/operators/berg-operator/ci.yaml ]] || cp config/operatorhub/ci.yaml $(COMMUNITY)/operators/berg-operator/
+operatorhub: ## Lay a bundle out for OperatorHub's community, in COMMUNITY=clone of its repository. PACKAGE=hexactf-operator another one.
+	rm -rf $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)
+	mkdir -p $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)
+	cp -r $(addprefix $(BUNDLE_DIR)/,manifests metadata tests) $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)/
+	[[ -e $(COMMUNITY)/operators/$(PACKAGE)/ci.yaml ]] || cp config/operatorhub/ci.yaml $(COMMUNITY)/operators/$(PACKAGE)/
 
 .PHONY: bundle-push
-bundle-push: ## Build and push the bundle's image for all PLATFORMS with CONTAINER_TOOL.
+bundle-push: $(PACKAGES:%=bundle-push-%) ## Build and push the images of all bundles for all PLATFORMS with CONTAINER_TOOL.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: $(PACKAGES:%=bundle-push-%)
+$(PACKAGES:%=bundle-push-%): bundle-push-%:
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f packages/$*/bundle.Dockerfile -t $(PACKAGE_REGISTRY)/$*-bundle:v$(VERSION) .
 
 .PHONY: scorecard-push
 scorecard-push: ## Build and push the image of our own scorecard test for all PLATFORMS with CONTAINER_TOOL.

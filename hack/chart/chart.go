@@ -353,9 +353,12 @@ func insertIntoDeployment(object map[string]any, settings map[string]string) (de
 				if value != fallback && key != enabledAPIs {
 					return d, fmt.Errorf("config/ sets %s=%q, but its default is %q", key, value, fallback)
 				}
-				variable["value"] = settingPlaceholder(key)
-				if key == enabledAPIs {
+				switch key {
+				case enabledAPIs:
 					variable["value"] = exprPlaceholder(`include "berg-operator.enabledAPIs" . | quote`)
+				case leaseName:
+				default:
+					variable["value"] = settingPlaceholder(key)
 				}
 			}
 		}

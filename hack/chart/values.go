@@ -12,10 +12,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Settings without a value in the chart: families sets the first, Kubernetes the second.
+// Settings without a value in the chart: families sets the first, Kubernetes the second, and the third is in a Role.
 const (
 	enabledAPIs  = "ENABLED_APIS"
 	podNamespace = "POD_NAMESPACE"
+	leaseName    = "LEASE_NAME"
 )
 
 // sections returns the tables of settings that have values.
@@ -40,7 +41,9 @@ func (all *sources) optionalRights() []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-func isValue(s settings.Setting) bool { return s.Name != enabledAPIs && s.Name != podNamespace }
+func isValue(s settings.Setting) bool {
+	return !slices.Contains([]string{enabledAPIs, podNamespace, leaseName}, s.Name)
+}
 
 // values returns values.yaml: every value with its default and a description.
 func values(all sources, d, api defaults) (string, error) {

@@ -50,6 +50,7 @@ func TestReach(t *testing.T) {
 		{changed: "docs/berg/challenge.md", runs: []string{"integration: berg/docs"}, not: []string{"integration: berg/apply", "journeys: helm", "build: node"}},
 		{changed: "docs/operations.md", runs: []string{"journeys: helm"}, not: []string{"journeys: berg"}},
 		{changed: "deploy/helm/berg-operator/values.yaml", runs: []string{"journeys: helm"}, not: []string{"integration: berg/life", "journeys: berg"}},
+		{changed: "packages/hexactf-operator/bundle/manifests/hexactf-operator.clusterserviceversion.yaml", runs: []string{"journeys with OLM"}, not: []string{"journeys: helm"}},
 		{changed: "bundle/manifests/berg-operator.clusterserviceversion.yaml", runs: []string{"journeys with OLM"}, not: []string{"journeys: helm"}},
 		{changed: "cmd/kubectl-berg/command/why.go", runs: []string{"integration: plugin", "journeys: berg"}, not: []string{"integration: berg/life", "journeys: quix"}},
 		{changed: "test/integration/berg/queue/queue_test.go", runs: []string{"integration: berg/queue"}, not: []string{"integration: berg/life", "build: node"}},

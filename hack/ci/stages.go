@@ -138,7 +138,7 @@ func stages(suites []string, isBare bool) []stage {
 	network.scope.tests = append(network.scope.tests, "test/e2e/hexactf", "test/e2e/tunnel")
 	network.command = append(slices.Clone(withImages), "e2e-network")
 	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 9*time.Minute, scope{
-		programs: []string{"test/scorecard"}, paths: []string{"bundle", "bundle.Dockerfile", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
+		programs: []string{"test/scorecard"}, paths: []string{"bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
 	})
 	olm.command = []string{"make", "-o", "images", "e2e-olm"}
 	tekton := onNode("builds with Tekton", "tekton", "test/e2e/kibaship", 8*time.Minute, scope{})
@@ -153,7 +153,7 @@ func stages(suites []string, isBare bool) []stage {
 			s.scope.paths = []string{"docs", "README.md"}
 		}
 		if suite == "operator" {
-			s.scope.everything, s.scope.paths = true, []string{"bundle", "config/scorecard"}
+			s.scope.everything, s.scope.paths = true, []string{"bundle", "packages", "config/scorecard"}
 		}
 		list, used = append(list, s), append(used, s.name)
 	}

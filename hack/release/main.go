@@ -18,7 +18,7 @@ import (
 
 const (
 	versionsFile = "versions.mk"
-	templateFile = "catalog/templates/basic.yaml"
+	templates    = "catalog/templates"  // a file for each package
 	crdFiles     = "config/*/crd/bases" // of each family
 	published    = "catalog/crds"
 )
@@ -60,20 +60,31 @@ func release(root, next string) error {
 		return fmt.Errorf("%s must be higher than the present version %s", version, current)
 	}
 
-	template, err := os.ReadFile(filepath.Join(root, templateFile))
+	files, err := filepath.Glob(filepath.Join(root, templates, "*.yaml"))
 	if err != nil {
 		return err
 	}
-	offered, err := offer(string(template), version)
-	if err != nil {
-		return fmt.Errorf("%s: %w", templateFile, err)
+	if len(files) == 0 {
+		return fmt.Errorf("%s has no files", templates)
+	}
+	offered := map[string]string{}
+	for _, file := range files {
+		template, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if offered[file], err = offer(string(template), strings.TrimSuffix(filepath.Base(file), ".yaml"), version); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
 	}
 
 	if err := storeCRDs(root, current.String()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(root, templateFile), []byte(offered), 0o600); err != nil {
-		return err
+	for file, text := range offered {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 	versions = versionLine.ReplaceAll(versions, []byte("VERSION ?= "+version.String()))
 	return os.WriteFile(filepath.Join(root, versionsFile), versions, 0o600)
@@ -105,19 +116,17 @@ func storeCRDs(root, current string) error {
 	return os.RemoveAll(filepath.Join(root, published, "baseline"))
 }
 
-const packageName = "berg-operator"
-
-// Patterns of a channel of the template and of its entries.
+// Patterns of a channel of the template.
 var (
 	channelStart = "- schema: olm.channel"
 	channelName  = regexp.MustCompile(`^  name: (\S+)$`)
-	entryName    = regexp.MustCompile(`^  - name: ` + packageName + `\.v(\S+)$`)
 )
 
-// offer adds a version to the end of each channel: a final version to all, a
+// offer adds a version of a package to the end of each channel: a final version to all, a
 // pre-release to candidate only. It replaces the last version of the channel,
 // and is an upgrade from every earlier one.
-func offer(template string, next semver.Version) (string, error) {
+func offer(template, packageName string, next semver.Version) (string, error) {
+	entryName := regexp.MustCompile(`^  - name: ` + regexp.QuoteMeta(packageName) + `\.v(\S+)$`)
 	lines := strings.Split(strings.TrimRight(template, "\n"), "\n")
 	var out []string
 	added := 0

@@ -26,12 +26,18 @@ entries:
   - name: berg-operator.v0.1.0
 `
 
+const (
+	templateFile = templates + "/berg-operator.yaml"
+	otherFile    = templates + "/other-operator.yaml"
+)
+
 // tree creates the part of a working tree that a release changes.
 func tree(t *testing.T) (root string, read func(string) string) {
 	t.Helper()
 	root = t.TempDir()
 	for path, text := range map[string]string{
 		versionsFile: "# comment\nVERSION ?= 0.1.0\nOTHER_VERSION ?= 1\n", templateFile: template,
+		otherFile:                           strings.ReplaceAll(template, "berg-operator", "other-operator"),
 		"config/family/crd/bases/kind.yaml": "kind: A\n", published + "/baseline/kind.yaml": "kind: older\n",
 	} {
 		path = filepath.Join(root, path)
@@ -86,6 +92,9 @@ func TestRelease(t *testing.T) {
 	if got := read(templateFile); got != want {
 		t.Errorf("template:\n%s\nwant:\n%s", got, want)
 	}
+	if got := read(otherFile); got != strings.ReplaceAll(want, "berg-operator", "other-operator") {
+		t.Errorf("template of another package:\n%s", got)
+	}
 	for _, version := range []string{"0.1.0", "0.2.0-rc.1", "0.2.0"} {
 		if got := read(published + "/v" + version + "/kind.yaml"); got != "kind: A\n" {
 			t.Errorf("CRDs of %s: %q", version, got)
@@ -108,17 +117,24 @@ func TestReleaseRefuses(t *testing.T) {
 	}
 }
 
-// The template of this repository has the expected format.
-func TestOfferReadsTheTemplate(t *testing.T) {
-	text, err := os.ReadFile("../../" + templateFile)
-	if err != nil {
-		t.Fatal(err)
+// The templates of this repository have the expected format.
+func TestOfferReadsTheTemplates(t *testing.T) {
+	files, err := filepath.Glob("../../" + templates + "/*.yaml")
+	if err != nil || len(files) != 5 {
+		t.Fatalf("templates %q: %v, want five", files, err)
 	}
-	offered, err := offer(string(text), semver.MustParse("99.0.0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(offered, "- name: berg-operator.v99.0.0\n"); n != 2 {
-		t.Errorf("offered in %d channels, want 2", n)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		offered, err := offer(string(text), name, semver.MustParse("99.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(offered, "- name: "+name+".v99.0.0\n"); n != 2 {
+			t.Errorf("%s is offered in %d channels, want 2", name, n)
+		}
 	}
 }

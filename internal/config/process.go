@@ -21,12 +21,16 @@ type Process struct {
 	WebhookBindAddress      string // "0": not served
 	WebhookCertDir          string
 	LeaderElect             bool
-	LogLevel                int // verbosity: 0 is info
+	LeaseName               string // in its own namespace
+	LogLevel                int    // verbosity: 0 is info
 	MaxConcurrentReconciles int
 	UpgradeHoldMax          time.Duration
 	OperatorConditionName   string // "": not installed by OLM
 	TerminationLog          string
 }
+
+// DefaultLeaseName is the Lease that the replicas of an installation compete for.
+const DefaultLeaseName = "berg-operator.berg.norelect.ch"
 
 // DefaultTerminationLog is Kubernetes' own default of terminationMessagePath.
 const DefaultTerminationLog = "/dev/termination-log"
@@ -45,6 +49,7 @@ func (p *Process) Section(apis []string) settings.Section {
 			settings.New("WEBHOOK_BIND_ADDRESS", ":9443", settings.Address(&p.WebhookBindAddress, "0"), "Address of the admission webhooks. 0: webhooks are not served. They are served only if their configuration is installed."),
 			settings.New("WEBHOOK_CERT_DIR", "/tmp/k8s-webhook-server/serving-certs", settings.Path(&p.WebhookCertDir), "Directory with tls.crt and tls.key of the webhooks, as the Operator Lifecycle Manager or cert-manager mount it. If the files do not exist, the operator issues and renews its own certificate."),
 			settings.New("LEADER_ELECT", "true", settings.Bool(&p.LeaderElect), "Whether replicas elect a leader. Only the leader reconciles."),
+			settings.New("LEASE_NAME", DefaultLeaseName, settings.Name(&p.LeaseName, validation.IsDNS1123Subdomain), "Lease in the operator's namespace that replicas compete for. Each operator of a namespace needs another one, and the right to it."),
 			// From 8 on client-go logs the body of every request, and with it the flags.
 			settings.New("LOG_LEVEL", "0", settings.Int(&p.LogLevel, 0, 7), "Verbosity of the log: 0 what an administrator needs, 1 each reconciliation, 2 each write, 6 each request."),
 			settings.New("MAX_CONCURRENT_RECONCILES", "32", settings.Int(&p.MaxConcurrentReconciles, 1, 1000), "How many resources of each kind are reconciled at the same time. Expiries and deletions of instances have workers of their own, half as many each."),

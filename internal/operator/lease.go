@@ -20,9 +20,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 )
 
-// LeaseName is the Lease that replicas compete for, in the operator's namespace.
-const LeaseName = "berg-operator.berg.norelect.ch"
-
 // The times of the lease. Without a leader no instance starts and none expires. So
 // another replica replaces a killed leader within LeaseDuration, which the Lease object
 // states for all readers. The other replicas count HoldDuration from the last renewal
@@ -60,7 +57,7 @@ type lease struct {
 }
 
 // newLease returns the lock, which is a Lease in the API server.
-func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease, error) {
+func newLease(restConfig *rest.Config, namespace, name string, deposed func()) (*lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("get the host name for the identity of this replica: %w", err)
@@ -73,7 +70,7 @@ func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease
 	}
 	return &lease{
 		Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: LeaseName},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Client:     leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 		},

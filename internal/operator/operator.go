@@ -123,11 +123,11 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	}
 	var candidate <-chan struct{}
 	if process.LeaderElect {
-		lease, err := newLease(restConfig, process.Namespace, opts.Deposed)
+		lease, err := newLease(restConfig, process.Namespace, process.LeaseName, opts.Deposed)
 		if err != nil {
 			return nil, fmt.Errorf("prepare the leader election: %w", err)
 		}
-		elect(&options, lease)
+		elect(&options, lease, process.LeaseName)
 		candidate = lease.candidate
 	}
 	manager, err := ctrl.NewManager(restConfig, options)
@@ -193,9 +193,9 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 
 // elect makes the manager work only while it holds the lease, and release the lease
 // when it stops.
-func elect(options *ctrl.Options, lease *lease) {
+func elect(options *ctrl.Options, lease *lease, name string) {
 	options.LeaderElection = true
-	options.LeaderElectionID = LeaseName
+	options.LeaderElectionID = name
 	options.LeaderElectionResourceLockInterface = lease
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)

@@ -34,7 +34,7 @@ func TestAStopIsNoError(t *testing.T) {
 		}
 		options := ctrl.Options{Logger: logger, Metrics: server.Options{BindAddress: "0"}}
 		lock := &record{}
-		elect(&options, &lease{Interface: lock, clocks: clockskew.New(clock.RealClock{}), candidate: make(chan struct{}), deposed: func() { t.Error("deposed") }})
+		elect(&options, &lease{Interface: lock, clocks: clockskew.New(clock.RealClock{}), candidate: make(chan struct{}), deposed: func() { t.Error("deposed") }}, "lease")
 		mgr, err := ctrl.NewManager(&rest.Config{Host: "https://api.example.com"}, options)
 		if err != nil {
 			t.Fatal(err)

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +16,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 // csv is what the checks read of a ClusterServiceVersion.
@@ -22,8 +27,9 @@ type csv struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Version string `json:"version"`
-		Icon    []struct {
+		DisplayName string `json:"displayName"`
+		Version     string `json:"version"`
+		Icon        []struct {
 			Data      []byte `json:"base64data"`
 			MediaType string `json:"mediatype"`
 		} `json:"icon"`
@@ -155,6 +161,27 @@ func loadDefinitions(dir string) (map[string]*apiextensionsv1.CustomResourceDefi
 		}
 	}
 	return found, nil
+}
+
+// name is the name of the package.
+func (b bundle) name() string {
+	name, _, _ := strings.Cut(b.csv.Metadata.Name, ".v")
+	return name
+}
+
+// lease is the one that the replicas of this package compete for.
+func (b bundle) lease() string { return b.name() + "." + bergv1.GroupVersion.Group }
+
+// api is the API group of the owned kinds; empty if they are of none or of several.
+func (b bundle) api() string {
+	found := map[string]bool{}
+	for _, d := range b.definitions {
+		found[d.Spec.Group] = true
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return slices.Collect(maps.Keys(found))[0]
 }
 
 // container is the operator's.

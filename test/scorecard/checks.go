@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -34,12 +36,15 @@ var checks = []check{
 // setting is a variable that the operator reads.
 type setting struct{ Name, Default string }
 
-// settings are those of each family, and of the operator itself.
-func settings() (sections [][]setting) {
-	for _, section := range operator.Sections(new(config.Process), families.All()) {
+// settings are those of the family of an API group, and of the operator itself. Those that tell packages apart have the values
+// of this one.
+func settings(b bundle) (sections [][]setting) {
+	apart := map[string]string{"ENABLED_APIS": b.api(), "LEASE_NAME": b.lease()}
+	own := slices.DeleteFunc(families.All(), func(f family.Family) bool { return f.API != b.api() })
+	for _, section := range operator.Sections(new(config.Process), own) {
 		var all []setting
 		for _, s := range section.Settings {
-			all = append(all, setting{s.Name, s.Default})
+			all = append(all, setting{s.Name, cmp.Or(apart[s.Name], s.Default)})
 		}
 		sections = append(sections, all)
 	}
@@ -63,7 +68,7 @@ func variables(b bundle) []string {
 	}
 	var wanted []string
 	inOrder := true
-	for _, section := range settings() {
+	for _, section := range settings(b) {
 		var together []string
 		for _, v := range section {
 			together = append(together, v.Name)
@@ -72,7 +77,7 @@ func variables(b bundle) []string {
 			case !there:
 				problems = append(problems, fmt.Sprintf("the Deployment lacks the variable %s: add it to settings.yaml of its family, or to config/manager/manager.yaml", v.Name))
 			case got.ValueFrom == nil && got.Value != v.Default:
-				problems = append(problems, fmt.Sprintf("the Deployment sets %s to %q, its default is %q", v.Name, got.Value, v.Default))
+				problems = append(problems, fmt.Sprintf("the Deployment sets %s to %q, want %q", v.Name, got.Value, v.Default))
 			}
 		}
 		wanted = append(wanted, together...)
@@ -101,6 +106,7 @@ var escalating = []string{"escalate", "bind", "impersonate"}
 // Secrets.
 func rights(b bundle) []string {
 	var problems []string
+	allowed := b.allowed()
 	each := func(scope string, all []permissions, visit func(scope, where string, rule rbacv1.PolicyRule)) {
 		for _, p := range all {
 			for i, rule := range p.Rules {
@@ -211,15 +217,23 @@ func podOperation(b bundle) []string {
 func images(b bundle) []string {
 	var problems []string
 	image := b.container().Image
-	related := make([]string, 0, 1)
+	needed := []string{image}
+	for _, v := range b.container().Env {
+		if strings.HasSuffix(v.Name, "_IMAGE") && !strings.HasPrefix(v.Name, relatedImage) && v.Value != "" {
+			needed = append(needed, v.Value)
+		}
+	}
+	slices.Sort(needed)
+	related := make([]string, 0, len(needed))
 	for _, r := range b.csv.Spec.RelatedImages {
 		related = append(related, r.Image)
 	}
-	if !slices.Equal(related, []string{image}) {
-		problems = append(problems, fmt.Sprintf("relatedImages are %q, the Deployment runs %q", related, image))
+	slices.Sort(related)
+	if !slices.Equal(related, needed) {
+		problems = append(problems, fmt.Sprintf("relatedImages are %q, the operator needs %q", related, needed))
 	}
 	used := append(b.exampleImages(), b.scorecardImages...)
-	for _, i := range append(used, image) {
+	for _, i := range append(used, needed...) {
 		if !pinned(i) {
 			problems = append(problems, fmt.Sprintf("the image %q is not pinned: give it a version or a digest", i))
 		}

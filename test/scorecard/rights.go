@@ -8,32 +8,45 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// allowed is everything that the operator may do: rights_<family>.go says it for a family, this
+// allowed is everything that the operator may do, by API group: rights_<family>.go says it for a family, this
 // file for the process. What is granted beyond it, or no longer granted, is a decision that
 // a person makes there.
-var allowed = map[string][]string{}
+var allowed = map[string]map[string][]string{}
 
-// allow adds rights, verbs by resource, to those that are allowed.
-func allow(more map[string][]string) bool {
-	for resource, verbs := range more {
-		all := slices.Concat(allowed[resource], verbs)
-		slices.Sort(all)
-		allowed[resource] = slices.Compact(all)
-	}
+// allow adds rights, verbs by resource, to those that are allowed with an API group; process is for all.
+func allow(api string, more map[string][]string) bool {
+	allowed[api] = more
 	return true
 }
 
-var _ = allow(map[string][]string{
+// allowed returns what the operator of the bundle may do.
+func (b bundle) allowed() map[string][]string {
+	all := map[string][]string{
+		"namespace: leases.coordination.k8s.io/" + b.lease(): {"get", "update"},
+		// Its pods have its PriorityClass, which other pods may not.
+		"namespace: priorityclasses.scheduling.k8s.io/" + b.name() + "-controller-manager": {"use"},
+	}
+	for _, api := range []string{process, b.api()} {
+		for resource, verbs := range allowed[api] {
+			verbs = slices.Concat(all[resource], verbs)
+			slices.Sort(verbs)
+			all[resource] = slices.Compact(verbs)
+		}
+	}
+	return all
+}
+
+// process is for the rights that the operator needs with every API group.
+const process = ""
+
+var _ = allow(process, map[string][]string{
 	// What happens is told.
 	"cluster: events.events.k8s.io": {"create", "patch"},
 	// Who may read the metrics.
 	"cluster: tokenreviews.authentication.k8s.io":        {"create"},
 	"cluster: subjectaccessreviews.authorization.k8s.io": {"create"},
 	// In the operator's own namespace.
-	"namespace: leases.coordination.k8s.io":                                {"create"},
-	"namespace: leases.coordination.k8s.io/berg-operator.berg.norelect.ch": {"get", "update"},
-	// Its pods have its PriorityClass, which other pods may not.
-	"namespace: priorityclasses.scheduling.k8s.io/berg-operator-controller-manager": {"use"},
+	"namespace: leases.coordination.k8s.io": {"create"},
 })
 
 var (
@@ -59,6 +72,7 @@ func allowedRights(b bundle) []string {
 	grant("cluster", install.ClusterPermissions)
 
 	var problems []string
+	allowed := b.allowed()
 	for right, verbs := range granted {
 		slices.Sort(verbs)
 		verbs = slices.Compact(verbs)

@@ -1,6 +1,6 @@
 package main
 
-var _ = allow(map[string][]string{
+var _ = allow("apps.hexactf.io", map[string][]string{
 	"cluster: challenges.apps.hexactf.io":            {"list", "patch", "watch", "delete"},
 	"cluster: challenges/status.apps.hexactf.io":     {"patch"},
 	"cluster: challenges/finalizers.apps.hexactf.io": {"update"}, // to own what a challenge consists of

@@ -1,6 +1,6 @@
 package main
 
-var _ = allow(map[string][]string{
+var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: projects.platform.operator.kibaship.com":            {"list", "patch", "watch"},
 	"cluster: projects/status.platform.operator.kibaship.com":     {"patch"},
 	"cluster: projects/finalizers.platform.operator.kibaship.com": {"update"}, // to own a namespace

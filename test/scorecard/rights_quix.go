@@ -1,6 +1,6 @@
 package main
 
-var _ = allow(map[string][]string{
+var _ = allow("quix.io", map[string][]string{
 	"cluster: environments.quix.io":            {"list", "patch", "watch"},
 	"cluster: environments/status.quix.io":     {"patch"},
 	"cluster: environments/finalizers.quix.io": {"update"}, // to own a namespace

@@ -1,6 +1,6 @@
 package main
 
-var _ = allow(map[string][]string{
+var _ = allow("usvc-dev.developer.microsoft.com", map[string][]string{
 	"cluster: containernetworks.usvc-dev.developer.microsoft.com":                        {"list", "patch", "watch"},
 	"cluster: containernetworks/status.usvc-dev.developer.microsoft.com":                 {"patch"},
 	"cluster: containernetworks/finalizers.usvc-dev.developer.microsoft.com":             {"update"},

@@ -20,7 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 39",optionalOldSelf=true,message="metadata.name must be no longer than 39 characters: the namespace project-<name>-ns-kibaship-com must fit into 63"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",optionalOldSelf=true,message="metadata.name must consist of lower-case letters, digits and dashes, with a letter or digit at both ends: it is part of the name of a namespace"
-// +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Project",order=7,resources={{Namespace,v1,""},{ServiceAccount,v1,""},{Role,v1,""},{RoleBinding,v1,""},{ResourceQuota,v1,""},{LimitRange,v1,""},{NetworkPolicy,v1,""}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Project",order=7,resources={{Namespace,v1,""},{ServiceAccount,v1,""},{Role,v1,""},{RoleBinding,v1,""},{ResourceQuota,v1,""},{LimitRange,v1,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type Project struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -16,7 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespaceStatus.resourceName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +operator-sdk:csv:customresourcedefinitions:displayName="Environment",order=3,resources={{Namespace,v1,""},{RoleBinding,v1,""}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Environment",order=3,resources={{Namespace,v1,""},{RoleBinding,v1,""},{Event,v1,""}}
 type Environment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

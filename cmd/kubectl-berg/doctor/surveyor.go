@@ -58,9 +58,6 @@ func (s *surveyor) set(do func()) {
 	do()
 }
 
-// leaseName is the lease of the operator's leader election.
-const leaseName = "berg-operator.berg.norelect.ch"
-
 // operatorLabels are the labels of the Deployment and the pods of the operator.
 var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "berg-operator", "control-plane": "controller-manager"}
 
@@ -150,7 +147,7 @@ func (s *surveyor) lease(ctx context.Context) {
 		return
 	}
 	l := &coordinationv1.Lease{}
-	if !s.readable("lease", "the operator's lease", s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: leaseName}, l)) {
+	if !s.readable("lease", "the operator's lease", s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: s.setting("LEASE_NAME")}, l)) {
 		return
 	}
 	s.set(func() {

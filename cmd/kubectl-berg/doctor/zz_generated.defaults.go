@@ -25,6 +25,7 @@ var Defaults = map[string]string{
 	"GATEWAY_NAMESPACE":                     "berg",
 	"ISOLATION_CHECK":                       "startup",
 	"LEADER_ELECT":                          "true",
+	"LEASE_NAME":                            "berg-operator.berg.norelect.ch",
 	"NETWORK_POLICY":                        "auto",
 	"PULL_SECRET_NAME":                      "",
 	"RECORD_NAMESPACE":                      "berg-records",

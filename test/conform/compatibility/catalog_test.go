@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const catalog = "../../../catalog/berg-operator"
-
 // A document of the catalog.
 type document struct {
 	Schema         string  `json:"schema"`
@@ -31,7 +29,8 @@ type entry struct {
 
 func (e entry) version(t *testing.T) semver.Version {
 	t.Helper()
-	return parseVersion(t, strings.TrimPrefix(e.Name, "berg-operator.v"))
+	_, version, _ := strings.Cut(e.Name, ".v")
+	return parseVersion(t, version)
 }
 
 func parseVersion(t *testing.T, text string) semver.Version {
@@ -55,7 +54,16 @@ func TestEveryVersionCanBeUpgraded(t *testing.T) {
 		t.Fatal("versions.mk has no line VERSION ?=")
 	}
 	current := parseVersion(t, string(found[1]))
+	catalogs, err := filepath.Glob("../../../catalog/*-operator")
+	if err != nil || len(catalogs) != 5 {
+		t.Fatalf("catalogs of packages are %q: %v, want five", catalogs, err)
+	}
+	for _, catalog := range catalogs {
+		t.Run(filepath.Base(catalog), func(t *testing.T) { everyVersionCanBeUpgraded(t, catalog, current) })
+	}
+}
 
+func everyVersionCanBeUpgraded(t *testing.T, catalog string, current semver.Version) {
 	channels := map[string][]entry{}
 	var defaultChannel string
 	for _, d := range documents(t, filepath.Join(catalog, "catalog.yaml")) {
@@ -113,7 +121,7 @@ func TestEveryVersionCanBeUpgraded(t *testing.T) {
 	for _, file := range files {
 		for _, d := range documents(t, file) {
 			there = append(there, d.Name)
-			if want := "berg-operator." + strings.TrimSuffix(filepath.Base(file), ".yaml"); d.Schema != "olm.bundle" || d.Name != want {
+			if want := filepath.Base(catalog) + "." + strings.TrimSuffix(filepath.Base(file), ".yaml"); d.Schema != "olm.bundle" || d.Name != want {
 				t.Errorf("%s holds %s %s, want olm.bundle %s", file, d.Schema, d.Name, want)
 			}
 			if !regexp.MustCompile(`:v\d|@sha256:`).MatchString(d.Image) {

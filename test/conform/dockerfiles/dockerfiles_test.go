@@ -111,8 +111,12 @@ func TestDockerfiles(t *testing.T) {
 	if err != nil || len(paths) != 4 {
 		t.Fatalf("found %q, want four Dockerfiles (%v)", paths, err)
 	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+	bundles, err := filepath.Glob(filepath.Join(root, "packages", "*", "bundle.Dockerfile"))
+	if err != nil || len(bundles) != 4 {
+		t.Fatalf("found %q, want Dockerfiles of four bundles (%v)", bundles, err)
+	}
+	for _, path := range append(paths, bundles...) {
+		t.Run(strings.TrimPrefix(path, root+"/"), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)

@@ -194,9 +194,7 @@ var _ = Describe("The operator", Ordered, func() {
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return residue.LeftBehind(ctx, before, promised) })
 
 		By("removing that too")
-		for _, name := range residue.Definitions("../../..") {
-			Expect(world.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-		}
+		Expect(world.DeleteAllOf(ctx, &apiextensionsv1.CustomResourceDefinition{}, client.MatchingLabels{"app.kubernetes.io/name": packageName})).To(Succeed())
 		ofGroup := client.MatchingLabels{"olm.owner.kind": "OperatorGroup", "olm.owner.namespace": operatorNamespace}
 		Expect(world.DeleteAllOf(ctx, &rbacv1.ClusterRole{}, ofGroup)).To(Succeed())
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {

@@ -292,11 +292,11 @@ var _ = Describe("A pod with the operator's PriorityClass", func() {
 
 		// The API server takes a moment before it follows a policy.
 		Eventually(func(ctx context.Context) error { return k8s.Create(ctx, pod(tenant, ""), client.DryRunAll) }).WithContext(ctx).
-			Should(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(ContainSubstring("only pods of berg-operator may have the PriorityClass"))))
+			Should(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(ContainSubstring("only pods of the operator may have its PriorityClass"))))
 		By("an account that has only the name of the operator's")
-		Expect(k8s.Create(ctx, pod(tenant, account.Name), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of berg-operator")))
+		Expect(k8s.Create(ctx, pod(tenant, account.Name), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of the operator")))
 		By("another account in the operator's namespace")
-		Expect(k8s.Create(ctx, pod(installed.Namespace, "default"), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of berg-operator")))
+		Expect(k8s.Create(ctx, pod(installed.Namespace, "default"), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of the operator")))
 		By("an administrator of a namespace cannot allow it to his own")
 		admin := apiserver.As("tenant-admin")
 		Expect(k8s.Create(ctx, &rbacv1.RoleBinding{

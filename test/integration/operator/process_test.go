@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
@@ -173,7 +173,7 @@ func (p *process) errorLines() []string {
 func holder(ctx context.Context) string {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
-	err := k8s.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: operator.LeaseName}, lease)
+	err := k8s.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: config.DefaultLeaseName}, lease)
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		return ""
 	}

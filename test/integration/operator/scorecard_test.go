@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ import (
 
 // The scorecard's own test can tell a good bundle from a bad one, with the rights
 // of config/scorecard/rbac and no other.
-var _ = Describe("The examples of the bundle", func() {
+var _ = Describe("The examples of the bundles", func() {
 	var (
 		ns  string
 		run examples.Run
@@ -67,11 +68,17 @@ var _ = Describe("The examples of the bundle", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	ofBundle := func() []unstructured.Unstructured {
+	ofBundles := func() []unstructured.Unstructured {
 		GinkgoHelper()
-		csv := yamlDocuments("../../../bundle/manifests/berg-operator.clusterserviceversion.yaml")[0]
+		others, err := filepath.Glob("../../../packages/*/bundle/manifests/*.clusterserviceversion.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(others).To(HaveLen(4))
 		var all []unstructured.Unstructured
-		Expect(json.Unmarshal([]byte(csv.GetAnnotations()["alm-examples"]), &all)).To(Succeed())
+		for _, file := range append(others, "../../../bundle/manifests/berg-operator.clusterserviceversion.yaml") {
+			var some []unstructured.Unstructured
+			Expect(json.Unmarshal([]byte(yamlDocuments(file)[0].GetAnnotations()["alm-examples"]), &some)).To(Succeed())
+			all = append(all, some...)
+		}
 		return all
 	}
 	// problems tries the examples and returns what is wrong with the one named web.
@@ -89,7 +96,7 @@ var _ = Describe("The examples of the bundle", func() {
 	}
 	onlyWeb := func(change func(challenge *unstructured.Unstructured)) []unstructured.Unstructured {
 		var all []unstructured.Unstructured
-		for _, e := range ofBundle() {
+		for _, e := range ofBundles() {
 			if e.GetName() == "web" {
 				if e.GetKind() == "Challenge" {
 					change(&e)
@@ -109,7 +116,7 @@ var _ = Describe("The examples of the bundle", func() {
 
 	It("all run and leave nothing behind", func(ctx context.Context) {
 		kibashiptest.Admin(ctx)
-		outcomes, err := run.Try(ctx, ofBundle())
+		outcomes, err := run.Try(ctx, ofBundles())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(len(outcomes)).To(BeNumerically(">=", 4))
 		for _, o := range outcomes {
@@ -132,7 +139,7 @@ var _ = Describe("The examples of the bundle", func() {
 	})
 
 	It("are refused when an Environment is not", func(ctx context.Context) {
-		all := slices.DeleteFunc(ofBundle(), func(e unstructured.Unstructured) bool { return e.GetKind() != "Environment" })
+		all := slices.DeleteFunc(ofBundles(), func(e unstructured.Unstructured) bool { return e.GetKind() != "Environment" })
 		Expect(all).To(HaveLen(1))
 		Expect(unstructured.SetNestedField(all[0].Object, "no label", "spec", "labels", "quix.io/team")).To(Succeed())
 		run.Documentation = strings.ReplaceAll(run.Documentation, "`RoleValidated`", "")

@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
@@ -136,7 +136,7 @@ func (c *Cluster) Leader(ctx context.Context) (*corev1.Pod, error) {
 		return nil, err
 	}
 	lease := &coordinationv1.Lease{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Operator.Namespace, Name: operator.LeaseName}, lease); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Operator.Namespace, Name: config.DefaultLeaseName}, lease); err != nil {
 		return nil, err
 	}
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
@@ -31,7 +31,7 @@ func ExpectLease(ctx context.Context) error {
 		return err
 	}
 	lease := &coordinationv1.Lease{}
-	if err := World.Get(ctx, client.ObjectKey{Namespace: World.Operator.Namespace, Name: operator.LeaseName}, lease); err != nil {
+	if err := World.Get(ctx, client.ObjectKey{Namespace: World.Operator.Namespace, Name: config.DefaultLeaseName}, lease); err != nil {
 		return err
 	}
 	duration := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second

@@ -26,7 +26,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
-	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
@@ -226,7 +226,7 @@ func (w *world) counted(ctx context.Context) error {
 }
 
 // leads is the metric of the operator that leads.
-const leads = `leader_election_master_status{name="` + operator.LeaseName + `"}`
+const leads = `leader_election_master_status{name="` + config.DefaultLeaseName + `"}`
 
 // leader returns the operator that leads, and its metrics.
 func (w *world) leader(ctx context.Context) (*replica, map[string]float64, error) {
@@ -348,7 +348,7 @@ func (w *world) close(ctx context.Context) {
 		return
 	}
 	var lease coordinationv1.Lease
-	if err := w.client.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: operator.LeaseName}, &lease); err == nil && lease.Spec.LeaseTransitions != nil {
+	if err := w.client.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: config.DefaultLeaseName}, &lease); err == nil && lease.Spec.LeaseTransitions != nil {
 		w.note("the leader changed %d times", *lease.Spec.LeaseTransitions)
 	}
 	w.stop()
