@@ -1,5 +1,6 @@
 // Command csv puts the kinds of a ClusterServiceVersion and its examples in order, the most important first: a console shows
-// them so, and operator-sdk sorts them by their names.
+// them so, and operator-sdk sorts them by their names. It also marks the names of Secrets, which a console then offers for choice:
+// their type is that of references to other objects too, so no marker can say it.
 //
 //	go run ./hack/csv FILE KIND...
 package main
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -22,7 +24,7 @@ func main() {
 	file := os.Args[1]
 	text, err := os.ReadFile(file)
 	if err == nil {
-		text, err = ordered(text, os.Args[2:])
+		text, err = finished(text, os.Args[2:])
 	}
 	if err == nil {
 		err = os.WriteFile(file, text, 0o600)
@@ -35,8 +37,12 @@ func main() {
 
 const examples = "alm-examples"
 
-// ordered returns a ClusterServiceVersion with its kinds and examples in the order of kinds, which must name each owned kind.
-func ordered(text []byte, kinds []string) ([]byte, error) {
+// secret is what a console knows the name of a Secret by.
+const secret = "urn:alm:descriptor:io.kubernetes:Secret"
+
+// finished returns a ClusterServiceVersion with its kinds and examples in the order of kinds, which must name each owned kind,
+// and with its Secrets marked.
+func finished(text []byte, kinds []string) ([]byte, error) {
 	var csv map[string]any
 	if err := yaml.Unmarshal(text, &csv); err != nil {
 		return nil, err
@@ -44,6 +50,16 @@ func ordered(text []byte, kinds []string) ([]byte, error) {
 	owned, _ := child(csv, "spec", "customresourcedefinitions")["owned"].([]any)
 	if err := sortKinds(owned, kinds); err != nil {
 		return nil, err
+	}
+	for _, item := range owned {
+		kind, _ := item.(map[string]any)
+		descriptors, _ := kind["specDescriptors"].([]any)
+		for _, d := range descriptors {
+			descriptor, _ := d.(map[string]any)
+			if path, _ := descriptor["path"].(string); strings.HasSuffix(path, "ecretRef.name") {
+				descriptor["x-descriptors"] = []any{secret}
+			}
+		}
 	}
 	annotations := child(csv, "metadata", "annotations")
 	shown, _ := annotations[examples].(string)

@@ -12,10 +12,14 @@ spec:
   customresourcedefinitions:
     owned:
     - kind: Apple
+      specDescriptors:
+      - path: git.secretRef
+      - path: git.secretRef.name
+      - path: project.name
     - kind: Basket
 `
 
-func TestOrdered(t *testing.T) {
+func TestFinished(t *testing.T) {
 	for _, test := range []struct {
 		kinds []string
 		want  []string
@@ -23,7 +27,7 @@ func TestOrdered(t *testing.T) {
 		{[]string{"Apple", "Basket"}, []string{`"name": "1"`, `"name": "0"`, `"name": "a<b"`, "- kind: Apple", "- kind: Basket"}},
 		{[]string{"Basket", "Apple"}, []string{`"name": "a<b"`, `"name": "1"`, `"name": "0"`, "- kind: Basket", "- kind: Apple"}},
 	} {
-		got, err := ordered([]byte(text), test.kinds)
+		got, err := finished([]byte(text), test.kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,11 +39,14 @@ func TestOrdered(t *testing.T) {
 			}
 			rest = after
 		}
+		if n := strings.Count(string(got), secret); n != 1 || !strings.Contains(string(got), "path: git.secretRef.name\n        x-descriptors:\n        - "+secret) {
+			t.Errorf("%d fields are marked as Secrets, want git.secretRef.name:\n%s", n, got)
+		}
 	}
 }
 
 func TestKindWithoutAPlace(t *testing.T) {
-	if _, err := ordered([]byte(text), []string{"Apple"}); err == nil || !strings.Contains(err.Error(), "Basket") {
+	if _, err := finished([]byte(text), []string{"Apple"}); err == nil || !strings.Contains(err.Error(), "Basket") {
 		t.Errorf("got %v, want an error about Basket", err)
 	}
 }

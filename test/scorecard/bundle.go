@@ -64,9 +64,10 @@ type owned struct {
 
 // descriptor is what a console shows a field by.
 type descriptor struct {
-	Path        string `json:"path"`
-	DisplayName string `json:"displayName"`
-	Description string `json:"description"`
+	Path         string   `json:"path"`
+	DisplayName  string   `json:"displayName"`
+	Description  string   `json:"description"`
+	XDescriptors []string `json:"x-descriptors"`
 }
 
 type permissions struct {

@@ -219,6 +219,15 @@ func TestChecksFindFaults(t *testing.T) {
 		{"a descriptor is of a field that is gone", "fields-are-described", "does not exist", func(b *bundle) {
 			b.csv.Spec.CustomResourceDefinitions.Owned[0].SpecDescriptors[0].Path = "gone"
 		}, ""},
+		{"a Secret is a text", "fields-are-described", "gitRepository.secretRef.name does not say that it names a Secret", func(b *bundle) {
+			for _, kind := range b.csv.Spec.CustomResourceDefinitions.Owned {
+				for i, d := range kind.SpecDescriptors {
+					if d.Path == "gitRepository.secretRef.name" {
+						kind.SpecDescriptors[i].XDescriptors = nil
+					}
+				}
+			}
+		}, "kibaship-operator"},
 		{"a nested field has no descriptor", "fields-are-described", "Challenge.spec.containers[0].ports[0].type", func(b *bundle) {
 			for i, kind := range b.csv.Spec.CustomResourceDefinitions.Owned {
 				b.csv.Spec.CustomResourceDefinitions.Owned[i].SpecDescriptors = slices.DeleteFunc(kind.SpecDescriptors,

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,9 @@ var foreign = map[string]bool{
 	"ChallengeDefinition.spec.components[0].deployment.spec.template.spec.containers": true,
 	"ChallengeDefinition.spec.components[0].service.spec":                             true,
 }
+
+// namesSecret are the paths of fields with the name of a Secret.
+var namesSecret = regexp.MustCompile(`Secret$|[sS]ecretRef\.name$`)
 
 // fields: a console shows every field of spec and status, down to the leaves, by
 // a name and a description, and no field that does not exist.
@@ -38,6 +42,9 @@ func fields(b bundle) []string {
 			described := map[string]bool{}
 			for _, d := range descriptors {
 				described[where+"."+d.Path] = true
+				if namesSecret.MatchString(d.Path) && !slices.Contains(d.XDescriptors, "urn:alm:descriptor:io.kubernetes:Secret") {
+					problems = append(problems, fmt.Sprintf("the descriptor of %s.%s does not say that it names a Secret", where, d.Path))
+				}
 				if d.DisplayName == "" || d.Description == "" {
 					problems = append(problems, fmt.Sprintf("the descriptor of %s.%s has no name or no description", where, d.Path))
 				}

@@ -265,7 +265,7 @@ type Attachment struct {
 	// Name of the pull secret for downloadImage.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Download Image Pull Secret"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Download Image Pull Secret",xDescriptors={"urn:alm:descriptor:io.kubernetes:Secret"}
 	DownloadImagePullSecret string `json:"downloadImagePullSecret,omitempty"`
 	// Whether downloadImage comes from a registry without TLS. Default: false.
 	// +optional

@@ -308,7 +308,7 @@ type ProjectStatus struct {
 
 	// Name of the namespace, once it is this Project's.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Name"
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Name",xDescriptors={"urn:alm:descriptor:io.kubernetes:Namespace"}
 	NamespaceName string `json:"namespaceName,omitempty"`
 
 	// UID of the namespace, since the operator created it. A namespace of the same name with another UID is not this
