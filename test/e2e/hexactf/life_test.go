@@ -46,7 +46,7 @@ func newDashboard(ctx context.Context, p *platform) dashboard {
 	GinkgoHelper()
 	const account = "prometheus"
 	token := deployed.ServiceAccount(ctx, p.namespace, account)
-	deployed.BindClusterRole(ctx, world.ClusterRole(ctx, "metrics-reader"), p.namespace, account)
+	deployed.BindClusterRole(ctx, deployed.MetricsReader(ctx), p.namespace, account)
 	return dashboard{token}
 }
 

@@ -60,7 +60,7 @@ var _ = Describe("The operator", func() {
 		story := stage.RunToolbox(ctx)
 
 		allowed, refused := deployed.ServiceAccount(ctx, stage.Namespace, "prometheus"), deployed.ServiceAccount(ctx, stage.Namespace, "stranger")
-		deployed.BindClusterRole(ctx, world.ClusterRole(ctx, "metrics-reader"), stage.Namespace, "prometheus")
+		deployed.BindClusterRole(ctx, deployed.MetricsReader(ctx), stage.Namespace, "prometheus")
 
 		pod, err := world.Leader(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -26,9 +26,10 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 	BeforeAll(func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		scraper = newAccount(ctx, ns, "prometheus")
+		role := metricsReader(ctx, ns)
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: ns},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "berg-operator-metrics-reader"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "prometheus"}},
 		}
 		Expect(k8s.Create(ctx, binding)).To(Succeed())
@@ -175,3 +176,15 @@ func phases(all map[string]float64) map[bergv1.Phase]float64 {
 }
 
 var activeSeries = regexp.MustCompile(`^berg_challengeinstance_active\{phase="(\w+)"\}$`)
+
+// metricsReader creates a ClusterRole that may read metrics, which is deleted after the specs.
+func metricsReader(ctx context.Context, name string) string {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
+	Expect(k8s.Create(ctx, role)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, role)).To(Succeed()) })
+	return role.Name
+}

@@ -198,11 +198,12 @@ func everything(ctx context.Context, processes []*process) map[string]string {
 	last := processes[len(processes)-1]
 	namespace := bergtest.Namespace(ctx)
 	scraper := newAccount(ctx, namespace, "prometheus")
+	metricsReader(ctx, namespace)
 	binding := apiserver.Object(fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: berg-operator-metrics-reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
 subjects: [{kind: ServiceAccount, namespace: %[1]s, name: prometheus}]
 `, namespace))
 	Expect(k8s.Create(ctx, binding)).To(Succeed())

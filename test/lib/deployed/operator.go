@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,32 +66,30 @@ func ChangeManager(ctx context.Context, fields string) {
 	expect.Until(ctx, StartLimit, ExpectLease)
 }
 
-// ClusterRole returns the name of the operator's ClusterRole that ends like that.
-func (c *Cluster) ClusterRole(ctx context.Context, suffix string) string {
-	GinkgoHelper()
-	var roles rbacv1.ClusterRoleList
-	Expect(c.List(ctx, &roles, client.MatchingLabels{"app.kubernetes.io/name": "berg-operator"})).To(Succeed())
-	for _, role := range roles.Items {
-		if strings.HasSuffix(role.Name, suffix) {
-			return role.Name
-		}
-	}
-	Fail("the operator brings no ClusterRole " + suffix)
-	return ""
-}
-
 // Metrics reads the metrics of a pod of the operator, as a ServiceAccount of a namespace with the
 // right to read them.
 func Metrics(ctx context.Context, namespace string, pod *corev1.Pod) string {
 	GinkgoHelper()
 	token := ServiceAccount(ctx, namespace, "prometheus")
-	BindClusterRole(ctx, World.ClusterRole(ctx, "metrics-reader"), namespace, "prometheus")
+	BindClusterRole(ctx, MetricsReader(ctx), namespace, "prometheus")
 	// The certificate is the operator's own; no client can know it in advance.
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	DeferCleanup(insecure.CloseIdleConnections)
 	status, body := Get(ctx, insecure, "https://"+World.Forward(client.ObjectKeyFromObject(pod), 8443)+"/metrics", token)
 	Expect(status).To(Equal(http.StatusOK))
 	return body
+}
+
+// MetricsReader creates a ClusterRole that may read metrics, and returns its name.
+func MetricsReader(ctx context.Context) string {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
+	Expect(World.Create(ctx, role)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(World.Delete(ctx, role)).To(Succeed()) }, NodeTimeout(ReactLimit))
+	return role.Name
 }
 
 // ServiceAccount creates a ServiceAccount and returns a token of it.
