@@ -16,6 +16,10 @@ const (
 	name      = "berg-operator"
 	namespace = "berg-operator-system"
 	manager   = "manager"
+	// account begins the names of the Deployment, its ServiceAccount and what selects its pods; accounts the names that the
+	// policies for the operator's account know.
+	account  = name + "-controller-manager"
+	accounts = "(" + name + "|"
 	// recordNamespace is the default of RECORD_NAMESPACE.
 	recordNamespace = "berg-records"
 )
@@ -329,7 +333,7 @@ func insertIntoDeployment(object map[string]any, settings map[string]string) (de
 	for field, value := range podValues {
 		d.pod[value], pod[field] = pod[field], valuePlaceholder(value)
 	}
-	pod["priorityClassName"] = exprPlaceholder(`.Values.priorityClassName | default "berg-operator-controller-manager"`)
+	pod["priorityClassName"] = exprPlaceholder(`include "berg-operator.priorityClass" .`)
 	pod["hostNetwork"] = valuePlaceholder("hostNetwork")
 	more(pod, "volumes", "extraVolumes")
 	containers, _ := pod["containers"].([]any)
@@ -389,11 +393,15 @@ func child(fields map[string]any, path ...string) map[string]any {
 	return fields
 }
 
-// withPlaceholders returns a part of an object with placeholders instead of the names of namespaces.
+// placeholders replace the names of namespaces, and names that begin with that of the release.
+var placeholders = strings.NewReplacer(namespace, namespacePlaceholder, recordNamespace, recordsPlaceholder,
+	account, fullnamePlaceholder+strings.TrimPrefix(account, name), accounts, "("+fullnamePlaceholder+"|")
+
+// withPlaceholders returns a part of an object with placeholders instead of names that values change.
 func withPlaceholders(part any) any {
 	switch part := part.(type) {
 	case string:
-		return strings.ReplaceAll(strings.ReplaceAll(part, namespace, namespacePlaceholder), recordNamespace, recordsPlaceholder)
+		return placeholders.Replace(part)
 	case []any:
 		for i, item := range part {
 			part[i] = withPlaceholders(item)

@@ -231,6 +231,7 @@ func spaces(n int) string { return strings.Repeat(" ", n) }
 const (
 	namespacePlaceholder = "@@namespace@@"
 	recordsPlaceholder   = "@@records@@"
+	fullnamePlaceholder  = "@@fullname@@"
 	keepPlaceholder      = "@@keep@@"
 	labelsPlaceholder    = "@@labels@@"
 	aggregatePlaceholder = "@@aggregate@@"
@@ -266,6 +267,9 @@ func fill(text string) string {
 		text = alone.ReplaceAllString(text, "${1}{{ "+value+" | quote }}")
 		text = strings.ReplaceAll(text, placeholder, "{{ "+value+" }}")
 	}
+	// Names with a placeholder need no quotes, which YAML puts around a text that begins with one.
+	text = regexp.MustCompile(`(?m)(: |- )'(`+fullnamePlaceholder+`[\w-]*)'$`).ReplaceAllString(text, "$1$2")
+	text = strings.ReplaceAll(text, fullnamePlaceholder, `{{ include "berg-operator.fullname" . }}`)
 	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
 	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)
 	text = keepLine.ReplaceAllString(text, "{{- if .Values.crds.keep }}\n${1}helm.sh/resource-policy: keep\n{{- end }}\n")

@@ -124,6 +124,10 @@ podLabels: {}
 
 podAnnotations: {}
 
+# Instead of berg-operator: what the names of the Deployment begin with, and those of its ServiceAccount, Service,
+# PriorityClass and policies. Other names are known to the operator.
+fullnameOverride: ""
+
 # Labels of every object of the chart.
 commonLabels: {}
 
@@ -286,6 +290,7 @@ func schemaOf(all sources) (string, error) {
 			"securityContext":           anything,
 			"updateStrategy":            anything,
 			"commonLabels":              texts,
+			"fullnameOverride":          object{"type": "string", "maxLength": 40, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
 			"serviceAccount":            closed(object{"annotations": texts}),
 			"priorityClassName":         object{"type": "string"},
 			"hostNetwork":               boolean,

@@ -29,9 +29,19 @@ const (
 	keep      = "helm.sh/resource-policy"
 )
 
-// render returns the objects of the chart, by kind, namespace and name, and what Helm says after
+// render returns the objects of the chart without those of its test, by kind, namespace and name, and what Helm says after
 // an installation.
 func render(values, into string, served ...string) (objects map[string]map[string]any, notes string, err error) {
+	objects, notes, err = renderAll(values, into, served...)
+	maps.DeleteFunc(objects, func(_ string, object map[string]any) bool { return isHook(object) })
+	return objects, notes, err
+}
+
+func isHook(object map[string]any) bool {
+	return field(object, "metadata", "annotations", "helm.sh/hook") != nil
+}
+
+func renderAll(values, into string, served ...string) (objects map[string]map[string]any, notes string, err error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
 		return nil, "", err
@@ -562,6 +572,78 @@ settings: {CHALLENGE_HTTP_PORT: "443", CHALLENGE_HTTP_TLS: "false"}
 	}
 	if labels := fmt.Sprint(field(must(t, "")["ClusterRole/<nil>/berg-operator-challenge-viewer"], "metadata", "labels")); strings.Contains(labels, "aggregate") {
 		t.Errorf("by default a role is added to others: %s", labels)
+	}
+}
+
+// Nothing that follows the name of the release is left with the former one, and what the operator knows by name stays.
+func TestAnotherNameReachesAllObjects(t *testing.T) {
+	values := everything(t) + "\nrights: {check: true, prepull: true, record: true}\nprometheus: {enabled: true}\n"
+	usual := must(t, values)
+	objects := must(t, values+"fullnameOverride: arena\n")
+	renamed := 0
+	for id, object := range usual {
+		after := strings.ReplaceAll(id, "berg-operator-controller-manager", "arena-controller-manager")
+		if objects[after] == nil {
+			t.Errorf("%s is missing", after)
+		}
+		if after != id {
+			renamed++
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := yaml.Marshal(objects[after])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.ReplaceAll(strings.ReplaceAll(string(text), "berg-operator-controller-manager", "arena-controller-manager"), "(berg-operator|", "(arena|")
+		if folded(string(now)) != folded(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", after, now, want)
+		}
+	}
+	if len(objects) != len(usual) || renamed < 6 {
+		t.Errorf("%d objects of %d have another name, want at least 6 of %d", renamed, len(objects), len(usual))
+	}
+}
+
+// folded is a text with its words alone: where YAML breaks lines depends on their length.
+func folded(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// helm test runs the operator's own image as the operator's account, and nothing that selects the operator selects it.
+func TestTheTestOfTheChart(t *testing.T) {
+	hooks := func(values string) (all []map[string]any) {
+		objects, _, err := renderAll(values, namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			if isHook(object) {
+				all = append(all, object)
+			}
+		}
+		return all
+	}
+	values := "image: {tag: v9}\nfullnameOverride: arena\nimagePullSecrets: [{name: registry}]\n"
+	all := hooks(values)
+	if len(all) != 1 {
+		t.Fatalf("the chart has %d hooks, want one", len(all))
+	}
+	pod := all[0]
+	operator := field(must(t, values)["Deployment/"+namespace+"/arena-controller-manager"], "spec", "template", "spec")
+	for _, part := range [][]any{
+		{"serviceAccountName"}, {"securityContext"}, {"affinity"}, {"tolerations"}, {"imagePullSecrets"},
+		{"containers", 0, "image"}, {"containers", 0, "imagePullPolicy"}, {"containers", 0, "securityContext"},
+	} {
+		if have, want := field(field(pod, "spec"), part...), field(operator, part...); !reflect.DeepEqual(have, want) {
+			t.Errorf("%v of the test is %v, that of the operator %v", part, have, want)
+		}
+	}
+	if labels := fmt.Sprint(field(pod, "metadata", "labels")); strings.Contains(labels, "control-plane") {
+		t.Errorf("what selects the operator selects the test: %s", labels)
+	}
+	if left := hooks("settings: {LEADER_ELECT: false}"); len(left) != 0 {
+		t.Errorf("without an election there is nothing to ask, but the chart has %v", left)
 	}
 }
 

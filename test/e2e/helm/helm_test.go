@@ -66,6 +66,7 @@ var _ = Describe("Helm", Ordered, func() {
 		d := deployment(ctx, namespace)
 		Expect(d.Status.ReadyReplicas).To(Equal(*d.Spec.Replicas))
 		Expect(setting(d, "CHALLENGE_DOMAIN")).To(Equal("first.example.test"))
+		must(helm(ctx, "test", release, "--timeout", startLimit.String()))
 
 		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
 		bergtest.Challenge(ctx, stage, "echo", echo)

@@ -18,6 +18,15 @@
 {{- end -}}
 {{- end }}
 
+{{- /* What the names of the Deployment, its account and other objects begin with that nothing else knows by name. */}}
+{{- define "berg-operator.fullname" -}}
+{{- .Values.fullnameOverride | default "berg-operator" -}}
+{{- end }}
+
+{{- define "berg-operator.priorityClass" -}}
+{{- .Values.priorityClassName | default (printf "%s-controller-manager" (include "berg-operator.fullname" .)) -}}
+{{- end }}
+
 {{- define "berg-operator.image" -}}
 {{- include "berg-operator.reference" (list . .Values.image) -}}
 {{- end }}
