@@ -25,7 +25,7 @@ export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berg-operat
 
 # In the order in which help-all prints them.
 PARTS := $(addprefix make/,$(addsuffix .mk, \
-	development build plugin tests measure journeys clusters deploy packaging operator-sdk tools))
+	development build plugin tests measure journeys clusters deploy packaging operator-sdk release tools))
 include $(PARTS)
 
 ##@ General

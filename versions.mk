@@ -1,6 +1,6 @@
 # Every version that is not in a go.mod file. `make versions` prints them all.
 
-# The operator. `make release VERSION=...` changes this line.
+# The operator. `make next-version VERSION=...` changes this line.
 VERSION ?= 0.1.0
 
 # Images. IMAGE_TAG_BASE names them without a tag.

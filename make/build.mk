@@ -53,3 +53,7 @@ docker-push: ## Push the operator's image.
 .PHONY: docker-buildx
 docker-buildx: ## Build and push the operator's image for all PLATFORMS.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --build-arg VERSION=v$(VERSION) --push -t $(IMG) .
+
+.PHONY: api-buildx
+api-buildx: ## Build and push the image of the platform API for all PLATFORMS.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --build-arg VERSION=v$(VERSION) --target api --push -t $(API_IMG) .

@@ -8,11 +8,6 @@ bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundl
 catalog: $(BIN)/opm ## Render catalog/ from its templates and the bundles, and validate it.
 	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG) $(PACKAGE_REGISTRY)
 
-.PHONY: release
-release: ## Turn the tree into that of the next version: VERSION=0.2.0, after the present one was published.
-	go run ./hack/release $(VERSION)
-	$(MAKE) manifests bundle catalog api-docs
-
 # The packages in addition to berg-operator, whose bundle is bundle/.
 PACKAGES := $(notdir $(wildcard packages/*))
 
@@ -43,6 +38,8 @@ scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/scorecard ./test/scorecard
 	$(IMAGE_BUILD) --ref $(SCORECARD_IMG) --output $(DIST)/images/berg-operator-scorecard.tar --platform linux/$(ARCH) \
 		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555
+	go run -C tools/sbom . --name berg-operator-scorecard --version v$(VERSION) \
+		--output $(DIST)/images/berg-operator-scorecard.cdx.json $(DIST)/linux-$(ARCH)/scorecard
 
 # The layout that the repositories of OperatorHub's community want. What was there of this version
 # is replaced, and other versions stay. COMMUNITY is a clone of such a repository.

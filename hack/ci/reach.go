@@ -21,7 +21,7 @@ var reachesAll = []string{"go.mod", "go.sum", "Makefile", "make", "versions.mk",
 
 // On these only stages depend that always run, such as unit tests and generated files, and those that name them.
 var checkedAlways = []string{
-	"docs", "LICENSE", ".gitignore", ".dockerignore", ".golangci.yml", "*Dockerfile", "PROJECT", "test/conform", "bundle", "packages", "catalog", "deploy",
+	"docs", "LICENSE", ".github", ".gitignore", ".dockerignore", ".golangci.yml", "*Dockerfile", "PROJECT", "test/conform", "bundle", "packages", "catalog", "deploy",
 	"config/grafana", "config/prometheus", "config/*/prometheus", "config/manifests", "config/packages", "config/olm", "config/operatorhub", "config/scorecard", "hack",
 }
 

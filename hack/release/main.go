@@ -1,4 +1,4 @@
-// Command release prepares the tree for the next version: "make release
+// Command release prepares the tree for the next version: "make next-version
 // VERSION=0.2.0", after the present version was published.
 //
 // It sets the version, adds it to the catalog as an upgrade from every earlier

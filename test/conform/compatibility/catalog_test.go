@@ -83,7 +83,7 @@ func everyVersionCanBeUpgraded(t *testing.T, catalog string, current semver.Vers
 		head := entries[len(entries)-1]
 		if name == "candidate" || len(current.Pre) == 0 {
 			if !head.version(t).EQ(current) {
-				t.Errorf("channel %s ends in %s, not in %s: run make release", name, head.Name, current)
+				t.Errorf("channel %s ends in %s, not in %s: run make next-version", name, head.Name, current)
 			}
 		}
 		for i, e := range entries {
