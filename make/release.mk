@@ -15,7 +15,7 @@ RELEASE_FILES     = berg-operator-bundle $(PACKAGES:%=%-bundle) berg-operator-ca
 # same bytes.
 .PHONY: release
 release: $(BIN)/helm ## Make everything that is published, without Docker and without a network: dist/release, with SHA256SUMS.
-	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	rm -rf $(RELEASE) $(DIST)/plugin && mkdir -p $(RELEASE)
 	for platform in $(subst $(comma), ,$(PLATFORMS)); do \
 		arch=$${platform#*/} && \
 		$(MAKE) image api-image scorecard-build bundle-build catalog-build ARCH=$$arch DIST=$(DIST)/platforms/$$arch && \
@@ -27,7 +27,7 @@ release: $(BIN)/helm ## Make everything that is published, without Docker and wi
 		done || exit; \
 	done
 	$(MAKE) plugin-archives
-	cp $(DIST)/plugin/* $(RELEASE)/
+	find $(DIST)/plugin -maxdepth 1 -type f -exec cp {} $(RELEASE)/ \;
 	$(BIN)/helm package deploy/helm/berg-operator --destination $(RELEASE)
 	cp deploy/*.yaml $(RELEASE)/
 	cd $(RELEASE) && sha256sum * >../SHA256SUMS && mv ../SHA256SUMS .
