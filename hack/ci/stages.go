@@ -137,7 +137,7 @@ func stages(suites []string, isBare bool) []stage {
 	network := onNode("attacks on a data plane", "network", "test/e2e/berg", 10*time.Minute, scope{programs: []string{"cmd/berg-tunnel"}})
 	network.scope.tests = append(network.scope.tests, "test/e2e/hexactf", "test/e2e/tunnel")
 	network.command = append(slices.Clone(withImages), "e2e-network")
-	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 9*time.Minute, scope{
+	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 10*time.Minute, scope{
 		programs: []string{"test/scorecard"}, paths: []string{"bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
 	})
 	olm.command = []string{"make", "-o", "images", "e2e-olm"}
