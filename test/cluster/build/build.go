@@ -394,11 +394,19 @@ func (b *builder) optionalAPIs(out string) error {
 	return nil
 }
 
-// compile runs go build in one of the component modules and reports what it is at.
+// compile runs go build in one of the component modules.
 func (b *builder) compile(module, out, ldflags string, packages ...string) error {
+	args := buildArguments(out, ldflags)
+	return b.run(module, goCommand(b.ctx, b.module(module), append(args, packages...)...))
+}
+
+func buildArguments(out, ldflags string) []string {
 	args := append([]string{"build", "-v"}, strings.Fields(compilerFlags)...)
-	args = append(args, "-ldflags", ldflags, "-o", out+string(filepath.Separator))
-	cmd := goCommand(b.ctx, b.module(module), append(args, packages...)...)
+	return append(args, "-ldflags", ldflags, "-o", out+string(filepath.Separator))
+}
+
+// run runs a go build -v and reports what it is at.
+func (b *builder) run(module string, cmd *exec.Cmd) error {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err

@@ -62,6 +62,7 @@ func digest(s string) string {
 const (
 	netnsDir    = "/run/netns"
 	programsDir = "/sys/fs/bpf"
+	fullProc    = "/run/fullproc"
 )
 
 func (c *Cluster) id() string { return nodeID(c.dir, c.Name) }
@@ -229,6 +230,14 @@ func arrangeMounts(dir string, kept []string) error {
 		}
 	}
 	if err := shadowSettings(); err != nil {
+		return err
+	}
+	// Of a process in a user namespace the kernel takes a mount of proc only where one can be seen that nothing lies over, in
+	// whole or in part. That at /proc is none, by the shadows: pods with hostUsers: false would not start.
+	if err := os.MkdirAll(fullProc, 0o755); err != nil {
+		return err
+	}
+	if err := mountAt("proc", fullProc, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, snapshotterFile), []byte(snapshotter(filepath.Join(dir, "tmp"))), 0o600); err != nil {

@@ -47,10 +47,8 @@ var nodeFiles embed.FS
 func nodeProfile() profile {
 	return profile{
 		name:  ProfileNode,
-		parts: []*build.Part{build.NodeAgents, build.ImageTool, build.CoreDNS, build.SystemImages},
-		packages: host.Packages{
-			"containerd": {"containerd", "ctr"},
-			"runc":       {"runc"},
+		parts: []*build.Part{build.NodeAgents, build.Containerd, build.Runc, build.ImageTool, build.CoreDNS, build.SystemImages},
+		packages: with(build.RuncPackages, host.Packages{
 			"iptables":   {"iptables"},
 			"conntrack":  {"conntrack"},
 			"iproute2":   {"ip", "tc"},
@@ -58,7 +56,7 @@ func nodeProfile() profile {
 			"containernetworking-plugins": {
 				pluginDir + "/ptp", pluginDir + "/host-local", pluginDir + "/portmap", pluginDir + "/bandwidth", pluginDir + "/loopback",
 			},
-		},
+		}),
 		components: []string{namespaceHolder, "registry", "containerd", "kubelet", "kube-proxy"},
 		identities: func(c *Cluster) []pki.Identity {
 			return []pki.Identity{
@@ -223,8 +221,10 @@ func dial(network, address string) func(context.Context) error {
 func (c *Cluster) containerd() component {
 	return component{
 		name: "containerd",
-		path: host.Find("containerd"),
+		path: c.binary(build.Containerd.Name, "containerd"),
 		args: []string{"--config", c.path("node", "containerd.toml")},
+		// It looks up the shim in its PATH, and the shim runc. The machine may have others.
+		env: []string{"PATH=" + strings.Join([]string{c.binary(build.Containerd.Name, ""), c.binary(build.Runc.Name, ""), host.Path}, ":")},
 		// A kubelet that finds no runtime at its start ends.
 		ready: func(ctx context.Context) error {
 			running, err := c.Running()
@@ -409,7 +409,7 @@ func LoadImages(ctx context.Context, p disk.Places, name string, files []string,
 // forget makes containerd pull the images again when next they are wanted. Running containers are not touched.
 func (c *Cluster) forget(ctx context.Context, refs []string) error {
 	args := append([]string{"--namespace", "k8s.io", "images", "remove", "--sync"}, refs...)
-	path, args, err := c.inside(host.Find("ctr"), args)
+	path, args, err := c.inside(c.binary(build.Containerd.Name, "ctr"), args)
 	if err != nil {
 		return err
 	}

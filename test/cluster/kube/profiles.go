@@ -72,8 +72,7 @@ func profiles() []profile {
 func (p profile) with(more profile) profile {
 	all := more
 	all.parts = slices.Concat(p.parts, more.parts)
-	all.packages = maps.Clone(p.packages)
-	maps.Copy(all.packages, more.packages)
+	all.packages = with(p.packages, more.packages)
 	all.components = slices.Concat(p.components, more.components)
 	all.identities = func(c *Cluster) []pki.Identity {
 		ids := p.identities(c)
@@ -85,6 +84,13 @@ func (p profile) with(more profile) profile {
 	all.users = slices.Concat(p.users, more.users)
 	all.images = slices.Concat(p.images, more.images)
 	all.up = p.up
+	return all
+}
+
+// with returns the packages of both.
+func with(some, more host.Packages) host.Packages {
+	all := maps.Clone(some)
+	maps.Copy(all, more)
 	return all
 }
 

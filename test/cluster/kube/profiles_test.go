@@ -50,11 +50,11 @@ func TestProfilesAreWhole(t *testing.T) {
 func TestPartsOfProfiles(t *testing.T) {
 	for profile, want := range map[string]string{
 		ProfileSimulated: "control-plane kwok crds",
-		ProfileNode:      "control-plane node image coredns images crds",
-		ProfileOLM:       "control-plane node image coredns images olm olm-images crds",
-		ProfileNetwork:   "control-plane node image coredns images outside cilium traefik crds",
-		ProfileTekton:    "control-plane node image coredns images tekton tekton-images kaniko build-images gitserver crds",
-		"":               "control-plane kwok crds node image coredns images olm olm-images outside cilium traefik tekton tekton-images kaniko build-images gitserver",
+		ProfileNode:      "control-plane node containerd runc image coredns images crds",
+		ProfileOLM:       "control-plane node containerd runc image coredns images olm olm-images crds",
+		ProfileNetwork:   "control-plane node containerd runc image coredns images outside cilium traefik crds",
+		ProfileTekton:    "control-plane node containerd runc image coredns images tekton tekton-images kaniko build-images gitserver crds",
+		"":               "control-plane kwok crds node containerd runc image coredns images olm olm-images outside cilium traefik tekton tekton-images kaniko build-images gitserver",
 		"no-such":        "",
 	} {
 		if got := listed(PartsOf(profile)); got != want {
