@@ -22,9 +22,11 @@ func TestSandboxes(t *testing.T) {
 		challenges []bergv1.Challenge
 		profile    string
 		nodes      []corev1.Node
+		hidden     bool
 		level      Level
 		words      string
 	}{
+		"not readable":      {challenges: []bergv1.Challenge{jail}, hidden: true, nodes: []corev1.Node{node("a", true)}, level: OK, words: "1 nodes support user namespaces; CHALLENGE_NESTED_SECCOMP_PROFILE is not known"},
 		"no jail":           {nodes: []corev1.Node{{}}},
 		"not set":           {challenges: []bergv1.Challenge{{}, jail}, level: Problem, words: "jail: sandbox: nested needs"},
 		"an old runtime":    {profile: "a.json", nodes: []corev1.Node{{}, node("b", false)}, level: Problem, words: "no node"},
@@ -35,6 +37,10 @@ func TestSandboxes(t *testing.T) {
 		s.Challenges, s.Nodes = tc.challenges, tc.nodes
 		if tc.profile != "" {
 			env(&s, "CHALLENGE_NESTED_SECCOMP_PROFILE", tc.profile)
+		}
+		if tc.hidden {
+			s.Deployment.Spec.Template.Spec.Containers[0].Env = append(s.Deployment.Spec.Template.Spec.Containers[0].Env,
+				corev1.EnvVar{Name: "CHALLENGE_NESTED_SECCOMP_PROFILE", ValueFrom: &corev1.EnvVarSource{}})
 		}
 		got := sandboxes(s)
 		switch {

@@ -381,10 +381,13 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 	}
 }
 
+// isJail reports whether the programs of a service make namespaces.
+func (s *service) isJail() bool { return s.jail || isJail.MatchString(s.text()) }
+
 // suit gives jails and browsers what they need.
 func (d *draft) suit(s *service) {
 	text := s.text()
-	if s.jail || isJail.MatchString(text) {
+	if s.isJail() {
 		if !d.options.Allowed.NestedSandbox {
 			d.lost(s, "privileged", "", "a jail needs namespaces of its own: let the administrator set CHALLENGE_NESTED_SECCOMP_PROFILE, and write sandbox: nested")
 		} else {

@@ -149,6 +149,16 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	d.rest(s, c)
 }
 
+// meansNested reports whether a security option says no more than that a jail may make namespaces and mount /proc, as
+// sandbox: nested does.
+func meansNested(option string) bool {
+	switch strings.Replace(strings.ToLower(option), "=", ":", 1) {
+	case "seccomp:unconfined", "apparmor:unconfined", "systempaths:unconfined", "label:disable", "no-new-privileges:false":
+		return true
+	}
+	return false
+}
+
 // rest names the keys that a Challenge does not have.
 func (d *draft) rest(s *service, c types.ServiceConfig) {
 	keys := map[string]any{}
@@ -164,6 +174,13 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 			continue
 		}
 		text := wordsOf(child(s.node, key))
+		if key == "security_opt" && d.options.Allowed.NestedSandbox && s.isJail() {
+			options := slices.DeleteFunc(slices.Clone(c.SecurityOpt), meansNested)
+			if len(options) == 0 {
+				continue
+			}
+			text = strings.Join(options, ", ")
+		}
 		if text == "" {
 			raw, _ := json.Marshal(keys[key])
 			text = string(raw)
