@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -78,5 +79,38 @@ func TestTrimSolver(t *testing.T) {
 	if len(pod.Spec.Containers) > 0 || len(pod.Annotations) > 0 || len(s.Conditions) != 1 || s.Reason != "Evicted" ||
 		len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].State.Terminated.Message != "said" || s.ContainerStatuses[0].Image != "" {
 		t.Errorf("%+v", pod)
+	}
+}
+
+// Nodes are kept only where a setting depends on them, and without their images unless these are pulled in advance.
+func TestCachesOfNodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg          config.Berg
+		kept, images bool
+	}{
+		"no setting": {config.Berg{}, false, true},
+		"jails":      {config.Berg{Challenge: config.Challenge{NestedSeccompProfile: "a.json"}}, true, false},
+		"auto":       {config.Berg{Challenge: config.Challenge{UserNamespaces: config.UserNamespacesAuto}}, true, false},
+		"prepull":    {config.Berg{Prepull: config.Prepull{Lead: time.Hour}}, true, true},
+		"both":       {config.Berg{Challenge: config.Challenge{NestedSeccompProfile: "a.json"}, Prepull: config.Prepull{Lead: time.Hour}}, true, true},
+	} {
+		options, kept := caches(tc.cfg), 0
+		for kind := range options.ByObject {
+			if _, isNode := kind.(*corev1.Node); isNode {
+				kept++
+			}
+		}
+		if (kept == 1) != tc.kept || kept > 1 {
+			t.Errorf("%s: nodes are kept %d times", name, kept)
+		}
+		supported := true
+		n := &corev1.Node{Status: corev1.NodeStatus{
+			Images:          []corev1.ContainerImage{{Names: []string{"a"}}},
+			RuntimeHandlers: []corev1.NodeRuntimeHandler{{Name: "runc", Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &supported}}},
+		}}
+		options.Trim(n)
+		if (len(n.Status.Images) > 0) != tc.images || !nodes.SupportOf([]corev1.Node{*n}).All {
+			t.Errorf("%s: kept %+v", name, n.Status)
+		}
 	}
 }

@@ -38,7 +38,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/check"
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
+	"github.com/bergctf/berg-operator/internal/berg/profiles"
 	"github.com/bergctf/berg-operator/internal/berg/record"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -61,7 +63,7 @@ func New(cfg *config.Berg) family.Family {
 		Cache:    func() cache.Options { return caches(*cfg) },
 		Setup:    func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Busy:     family.Busy{Kind: &bergv1.ChallengeInstance{}, Since: inTransition},
-		Commands: map[string]func([]string, io.Writer) int{isolation.Command: isolation.Probe},
+		Commands: map[string]func([]string, io.Writer) int{isolation.Command: isolation.Probe, profiles.Command: profiles.Run},
 	}
 }
 
@@ -81,6 +83,13 @@ func caches(cfg config.Berg) cache.Options {
 		},
 		Trim: trim,
 	}
+	switch {
+	case cfg.Prepull.Lead > 0:
+		options.ByObject[&corev1.Node{}] = all
+	case nodes.Watched(cfg.Challenge):
+		options.ByObject[&corev1.Node{}] = all
+		options.Trim = trimWithoutImages
+	}
 	if cfg.Challenge.NetworkPolicy == config.NetworkPolicyAuto {
 		options.ByObject[&appsv1.DaemonSet{}] = ctrlcache.ByObject{Namespaces: map[string]ctrlcache.Config{cfg.Challenge.CiliumNamespace: {
 			LabelSelector: labels.Everything(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, challengeinstance.CiliumAgents),
@@ -92,7 +101,6 @@ func caches(cfg config.Berg) cache.Options {
 		pods = append(pods, bergv1.ComponentSolver)
 	}
 	if cfg.Prepull.Lead > 0 {
-		options.ByObject[&corev1.Node{}] = all
 		options.ByObject[&nodev1.RuntimeClass{}] = all
 		options.ByObject[&corev1.ConfigMap{}] = ctrlcache.ByObject{Label: ofManagers(bergv1.ManagedBy, bergv1.ManagedByAPI)}
 		pods = append(pods, bergv1.ComponentPrepull)
@@ -127,6 +135,15 @@ func ofManagers(names ...string) labels.Selector {
 
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {
 	mgr := deps.Manager
+	if nodes.Watched(cfg.Challenge) {
+		direct, err := directClient(mgr)
+		if err != nil {
+			return err
+		}
+		if err := nodes.Permitted(ctx, direct, cfg.Challenge); err != nil {
+			return err
+		}
+	}
 	reconciler := &challengeinstance.Reconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
@@ -154,9 +171,10 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	}
 	challenges := &challenge.Reconciler{
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, Workers: 1,
-		Rules: rules.Settings{Allowed: rules.AllowedBy(cfg.Challenge), StartDeadline: cfg.Challenge.StartDeadline},
+		Config: cfg.Challenge,
+		Rules:  rules.Settings{Allowed: rules.AllowedBy(cfg.Challenge), StartDeadline: cfg.Challenge.StartDeadline},
 	}
-	if err := challenges.SetupWithManager(mgr); err != nil {
+	if err := challenges.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	if cfg.Check.Concurrency > 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/check"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
@@ -67,6 +68,15 @@ func trim(o client.Object) {
 	case *gatewayv1.TLSRoute:
 		o.Status = gatewayv1.TLSRouteStatus{}
 	}
+}
+
+// trimWithoutImages is trim for an operator that pulls no images in advance: of a node, most is the list of its images.
+func trimWithoutImages(o client.Object) {
+	if n, isNode := o.(*corev1.Node); isNode {
+		nodes.Trim(n)
+		return
+	}
+	trim(o)
 }
 
 // labelled reports whether objects of a kind are found by a label alone. Everyone who may write in

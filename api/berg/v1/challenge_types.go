@@ -194,10 +194,11 @@ type ChallengeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ChallengeConditionAccepted: instances of the Challenge can run, as far as its spec shows.
+// ChallengeConditionAccepted: instances of the Challenge can run, as far as its spec and the nodes show.
 const ChallengeConditionAccepted = "Accepted"
 
-// The reasons of the condition Accepted and of its events, in addition to ReasonInvalidChallenge.
+// The reasons of the condition Accepted and of its events, in addition to ReasonInvalidChallenge and
+// ReasonNoSuitableNode.
 const (
 	ChallengeAccepted        = "Accepted"
 	ChallengeProbableMistake = "ProbableMistake"

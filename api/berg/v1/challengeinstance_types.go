@@ -470,6 +470,7 @@ const (
 	ReasonNamespaceNotAllowed  = "NamespaceNotAllowed"
 	ReasonNothingToRun         = "NothingToRun"
 	ReasonInvalidChallenge     = "InvalidChallenge"
+	ReasonNoSuitableNode       = "NoSuitableNode"
 	ReasonFlagProvided         = "FlagProvided"
 	ReasonFlagNotNeeded        = "FlagNotNeeded"
 	ReasonFlagMissing          = "FlagMissing"

@@ -65,6 +65,10 @@ var explanations = map[string]explanation{
 		sentence: "The Challenge is invalid.",
 		do:       "Fix the fields that the message names: kubectl edit challenges.berg.norelect.ch {CHALLENGE}; its instances then start.",
 	},
+	bergv1.ReasonNoSuitableNode: {
+		sentence: "No node of the cluster can run the Challenge.",
+		do:       "Ask the administrator to prepare a node as the message says; the instances of {CHALLENGE} then start. kubectl berg doctor shows which nodes can.",
+	},
 	bergv1.ReasonFlagMissing: {
 		sentence: "The Challenge needs a flag for each instance, but the instance has none.",
 		do:       `Set it once: kubectl patch ci {NAME} -n {NAMESPACE} --type merge -p '{"spec":{"flag":"flag{...}"}}'`,

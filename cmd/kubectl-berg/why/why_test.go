@@ -181,7 +181,7 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 func TestEveryReasonHasAnExplanation(t *testing.T) {
 	for _, reason := range []string{
 		bergv1.ReasonChallengeMissing, bergv1.ReasonReferenceNotAllowed, bergv1.ReasonNothingToRun, bergv1.ReasonInvalidChallenge,
-		bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonQueued, bergv1.ReasonOwnerBusy, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict,
+		bergv1.ReasonNoSuitableNode, bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonQueued, bergv1.ReasonOwnerBusy, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict,
 		bergv1.ReasonContested, bergv1.ReasonAPINotInstalled, bergv1.ReasonRefused, bergv1.ReasonWriteFailed, bergv1.ReasonWaiting,
 	} {
 		if a := explanations[reason]; a.sentence == "" || a.do == "" {

@@ -4,17 +4,21 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -26,6 +30,8 @@ type Reconciler struct {
 	Client client.Client
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
+	// Config says whether nodes are watched.
+	Config config.Challenge
 	Rules  rules.Settings
 	// Workers is how many Challenges are checked concurrently.
 	Workers int
@@ -44,12 +50,25 @@ func init() { metrics.Registry.MustRegister(reconcileMetrics) }
 
 // SetupWithManager opens the watch. The controller that pulls images writes a condition of its own into the same status;
 // each reads the other's before it writes, and a conflict is repeated.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	challenges := ctrl.NewControllerManagedBy(mgr).
 		Named("berg-challenge").
 		For(&bergv1.Challenge{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, stale))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcile.Timeout}).
-		Complete(r.newKind().Reconciler())
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcile.Timeout})
+	if nodes.Watched(r.Config) {
+		if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Node{}); err != nil {
+			return err
+		}
+		challenges = challenges.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nested), builder.WithPredicates(nodes.Changed))
+	}
+	return challenges.Complete(r.newKind().Reconciler())
+}
+
+// nested maps any event to the Challenges that need user namespaces.
+func (r *Reconciler) nested(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &bergv1.ChallengeList{}, func(o client.Object) bool {
+		return nodes.Support{None: true}.Check("", o.(*bergv1.Challenge).Spec.Containers) != nil
+	})
 }
 
 func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
@@ -60,11 +79,14 @@ func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
 		Fields: func(c *bergv1.Challenge) reconcile.Fields {
 			return reconcile.Fields{Status: &c.Status, Conditions: &c.Status.Conditions}
 		},
-		Observe: func(context.Context, *bergv1.Challenge) (state, error) { return state{}, nil },
-		Check:   func(c *bergv1.Challenge, s *state) outcome.Problems { return check(c, s, r.Rules) },
-		Apply:   func(context.Context, *bergv1.Challenge, *state, *outcome.Problems) error { return nil },
-		Status:  computeStatus,
-		Report:  r.report,
+		Observe: func(ctx context.Context, _ *bergv1.Challenge) (s state, err error) {
+			s.nodes, err = nodes.Observe(ctx, r.Client, r.Config)
+			return s, err
+		},
+		Check:  func(c *bergv1.Challenge, s *state) outcome.Problems { return check(c, s, r.Rules) },
+		Apply:  func(context.Context, *bergv1.Challenge, *state, *outcome.Problems) error { return nil },
+		Status: computeStatus,
+		Report: r.report,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
@@ -19,8 +20,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// state is what a check found in addition to problems.
-type state struct{ warnings []rules.Warning }
+// state is what the nodes support, and what a check found in addition to problems.
+type state struct {
+	nodes    nodes.Support
+	warnings []rules.Warning
+}
 
 // maxWarnings is how many warnings the condition lists.
 const maxWarnings = 5
@@ -29,6 +33,10 @@ func check(c *bergv1.Challenge, s *state, settings rules.Settings) outcome.Probl
 	errs := rules.Errors(c, settings)
 	if len(errs) == 0 {
 		s.warnings = rules.Warnings(c)
+		if p := s.nodes.Check(bergv1.ChallengeConditionAccepted, c.Spec.Containers); p != nil {
+			p.Message = "No instance of this Challenge can run: " + p.Message
+			return outcome.Problems{p}
+		}
 		return nil
 	}
 	return outcome.Problems{{

@@ -22,6 +22,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/admission"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -74,13 +75,16 @@ func (a *admitter) setup(mgr ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-admission").
 		Watches(&bergv1.ChallengeInstance{}, one, builder.WithPredicates(admissionChanged)).
 		Watches(&bergv1.Challenge{}, one, builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, one, builder.WithPredicates(ofInstances, holderChanged)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout}).
-		Complete(reconcile.New(a.Clock, a.backoff, reconcileMetrics, a.reconcile))
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout})
+	if nodes.Watched(a.Config.Challenge) {
+		controllers = controllers.Watches(&corev1.Node{}, one, builder.WithPredicates(nodes.Changed))
+	}
+	return controllers.Complete(reconcile.New(a.Clock, a.backoff, reconcileMetrics, a.reconcile))
 }
 
 // admissionChanged passes the events of instances after which another decision may be due.
@@ -209,10 +213,11 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	}
 	before := w.Instance.DeepCopy()
 	out := status.Outcome{Observed: status.Observed{Candidate: w.Candidate, Limited: w.limited}, Problem: w.problem}
+	cfg := w.Nodes.Apply(a.Config.Challenge)
 	if w.problem == nil {
 		id, err := uuid.NewV7()
 		if err == nil {
-			err = status.Pin(&out.Observed, a.Config.Challenge)
+			err = status.Pin(&out.Observed, cfg)
 		}
 		if err != nil {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
@@ -221,7 +226,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceProof: a.proofs.Draw()}, now)
 		out.Problem, w.sent = status.BeingBuilt, true
 	}
-	status.Compute(out, a.Config.Challenge, now)
+	status.Compute(out, cfg, now)
 	if err := a.patchStatus(ctx, before, w.Instance); err != nil {
 		w.err = reconcile.Join(w.err, redact.Error(err, w.Instance.Spec.Flag))
 		return

@@ -14,6 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/admission"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -33,6 +34,10 @@ type round struct {
 
 func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeInstance, now time.Time) (round, error) {
 	cfg := a.Config.Challenge
+	support, err := nodes.Observe(ctx, a.Client, cfg)
+	if err != nil {
+		return round{}, err
+	}
 	challenges := a.challenges(ctx)
 	r := round{
 		rules: admission.Rules{
@@ -50,7 +55,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	checked := map[request]*outcome.Problem{}
 	for n := range pending {
 		i := &pending[n]
-		c := status.Candidate{Instance: i, Key: a.challengeKey(i)}
+		c := status.Candidate{Instance: i, Key: a.challengeKey(i), Nodes: support}
 		c.Challenge = challenges.get(c.Key)
 		limited = limited || challenges.limits(c.Key).MaxInstances > 0
 		r.candidates[i.UID] = c

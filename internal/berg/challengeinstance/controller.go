@@ -78,13 +78,14 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 
-	out := status.Outcome{Observed: observed, Problem: status.Check(observed, r.Config.Challenge)}
+	cfg := observed.Nodes.Apply(r.Config.Challenge)
+	out := status.Outcome{Observed: observed, Problem: status.Check(observed, cfg)}
 	if out.Problem == nil && refused != nil {
 		// Without it a deletion would be missed.
 		out.Problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
 	}
 	if out.Problem == nil {
-		if err := r.adopt(ctx, &out.Observed); err != nil {
+		if err := r.adopt(ctx, &out.Observed, cfg); err != nil {
 			return 0, err
 		}
 		if err := r.proveNamespace(ctx, &out.Observed); err != nil {
@@ -113,7 +114,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	}
 
 	before := instance.DeepCopy()
-	status.Compute(out, r.Config.Challenge, now)
+	status.Compute(out, cfg, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
 		r.report(before, out, now)

@@ -15,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -69,6 +70,9 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 		return c, err
 	}
 	var err error
+	if c.Nodes, err = nodes.Observe(ctx, r.Client, r.Config.Challenge); err != nil {
+		return c, err
+	}
 	c.Pinned, err = manifests.StoredSnapshot(instance)
 	return c, err
 }

@@ -5,19 +5,20 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
 // adopt makes the Challenge as it is now what a live instance is built from, when a new rollout is requested.
-func (r *Reconciler) adopt(ctx context.Context, o *status.Observed) error {
-	if !status.RolloutDue(o.Candidate, r.Config.Challenge) {
+func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.Challenge) error {
+	if !status.RolloutDue(o.Candidate, cfg) {
 		return nil
 	}
-	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(o.Candidate, r.Config.Challenge) {
+	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(o.Candidate, cfg) {
 		return err
 	}
 	before := o.Instance.DeepCopy()
-	if err := status.Pin(o, r.Config.Challenge); err != nil {
+	if err := status.Pin(o, cfg); err != nil {
 		return err
 	}
 	return r.patchStatus(ctx, before, o.Instance)

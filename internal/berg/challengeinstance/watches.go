@@ -25,6 +25,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -107,6 +108,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if r.Config.Challenge.NetworkPolicy == config.NetworkPolicyAuto {
 		controllers = controllers.Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.allBuilt), builder.WithPredicates(agentsChanged))
 		kept = append(kept, &appsv1.DaemonSet{})
+	}
+	if nodes.Watched(r.Config.Challenge) {
+		controllers = controllers.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allBuilt), builder.WithPredicates(nodes.Changed))
+		kept = append(kept, &corev1.Node{})
 	}
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 

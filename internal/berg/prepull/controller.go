@@ -138,7 +138,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 	}
 	d := deployment(Inputs{
 		Challenge: c.UID, Target: s.Target, Node: o.Nodes[s.Target.Node].Name,
-		PullSecret: secret, Config: r.Config.Challenge, Now: now,
+		PullSecret: secret, Config: o.support().Apply(r.Config.Challenge), Now: now,
 	})
 	if err := r.create(ctx, d); err != nil {
 		return r.refuse(s, fmt.Errorf("create the pull of %s: %w", s.Target.Image, err), now)

@@ -8,6 +8,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 )
 
 // placement is what the scheduler looks at in a pod of an instance, apart from resources.
@@ -29,6 +30,15 @@ func placementOf(c bergv1.Container, class *nodev1.RuntimeClass) placement {
 		p.nodeSelector[corev1.LabelArchStable] = "amd64"
 	}
 	return p
+}
+
+// support returns what the nodes support.
+func (o *Observed) support() nodes.Support {
+	list := make([]corev1.Node, 0, len(o.Nodes))
+	for _, n := range o.Nodes {
+		list = append(list, *n)
+	}
+	return nodes.SupportOf(list)
 }
 
 // takes reports whether a node is ready, and lets pods of a placement run.

@@ -380,7 +380,7 @@ func TestStoreFollowsNodes(t *testing.T) {
 func TestDeployment(t *testing.T) {
 	in := Inputs{
 		Challenge: "u", Target: Target{Node: "n", Image: image, RuntimeClass: "gvisor"}, Node: "node-1", PullSecret: "pull-1",
-		Config: config.Challenge{ImagePullPolicy: corev1.PullAlways, UserNamespaces: true}, Now: noon,
+		Config: config.Challenge{ImagePullPolicy: corev1.PullAlways, UserNamespaces: config.UserNamespacesTrue}, Now: noon,
 	}
 	d := deployment(in)
 	if !ownerOf("u").Owns(d) || challengeOf(d) != "u" || targetOf(d) != in.Target || d.Namespace != "berg-prepull-u" {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -100,14 +101,14 @@ func onChange(which func(before, after client.Object) bool) predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) }}
 }
 
-// TrimNode keeps of a node whether it takes pods, and which images it lists.
+// TrimNode keeps of a node whether it takes pods, which images it lists, and what its runtimes support.
 func TrimNode(n *corev1.Node) {
 	n.ManagedFields, n.Annotations, n.OwnerReferences = nil, nil, nil
 	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
 	for i := range n.Spec.Taints {
 		n.Spec.Taints[i].TimeAdded = nil
 	}
-	status := corev1.NodeStatus{}
+	status := corev1.NodeStatus{RuntimeHandlers: nodes.Handlers(n)}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}

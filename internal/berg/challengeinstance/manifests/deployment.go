@@ -70,7 +70,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	if profile := in.Config.SeccompProfile; profile != "" {
 		spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: profile}}
 	}
-	userNamespace := in.Config.UserNamespaces || c.Sandbox == bergv1.SandboxNested
+	userNamespace := in.Config.UserNamespaces == config.UserNamespacesTrue || c.Sandbox == bergv1.SandboxNested
 	if userNamespace {
 		spec.HostUsers = ptr.To(false)
 	}

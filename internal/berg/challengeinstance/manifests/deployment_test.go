@@ -120,7 +120,7 @@ func TestFlagOfAGroup(t *testing.T) {
 func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
 	started := func(userNamespaces bool, engine bool) Inputs {
 		in := testInputs(testConfig(t, nil), Snapshot{})
-		in.Config.UserNamespaces = userNamespaces
+		in.Config.UserNamespaces = config.UserNamespacesOf(userNamespaces)
 		in.Challenge.Defaults = DefaultsOf(in.Config)
 		in.Challenge.Defaults.EngineDefaults = engine
 		return in

@@ -107,7 +107,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
-		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces, NestedSeccompProfile: cfg.NestedSeccompProfile,
+		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces == config.UserNamespacesTrue, NestedSeccompProfile: cfg.NestedSeccompProfile,
 		MarkedPods: true, LiteralVariables: true, EngineDefaults: true,
 		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
@@ -124,7 +124,7 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
 	cfg.ImagePullPolicy, cfg.RuntimeClassName, cfg.PullSecretName = d.ImagePullPolicy, d.RuntimeClassName, d.PullSecretName
 	cfg.EphemeralStorageLimit, cfg.EphemeralStorageRequest = d.EphemeralStorageLimit, d.EphemeralStorageRequest
-	cfg.SeccompProfile, cfg.UserNamespaces, cfg.NestedSeccompProfile = d.SeccompProfile, d.UserNamespaces, d.NestedSeccompProfile
+	cfg.SeccompProfile, cfg.UserNamespaces, cfg.NestedSeccompProfile = d.SeccompProfile, config.UserNamespacesOf(d.UserNamespaces), d.NestedSeccompProfile
 	return cfg
 }
 

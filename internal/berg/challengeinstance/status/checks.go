@@ -22,6 +22,7 @@ var checks = []func(Candidate, config.Challenge) *outcome.Problem{
 	challengeExists,
 	challengeHasContainers,
 	challengeIsValid,
+	nodesAreSuitable,
 	flagIsThere,
 	flagFits,
 }
@@ -125,6 +126,18 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonInvalidChallenge, Class: outcome.Blocked,
 		Message: fmt.Sprintf("Challenge %s cannot be run: %s", c.Key, manifests.Summary(errs, c.Instance.Spec.Flag)),
 	}
+}
+
+// nodesAreSuitable: pods of a Challenge that no node can run would wait until the start deadline.
+func nodesAreSuitable(c Candidate, _ config.Challenge) *outcome.Problem {
+	if c.Pinned != nil {
+		return nil
+	}
+	p := c.Nodes.Check(bergv1.ConditionChallengeFound, c.Challenge.Spec.Containers)
+	if p != nil {
+		p.Message = fmt.Sprintf("Challenge %s cannot be run: %s", c.Key, p.Message)
+	}
+	return p
 }
 
 func flagIsThere(c Candidate, _ config.Challenge) *outcome.Problem {

@@ -13,6 +13,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -62,6 +63,11 @@ func TestCheck(t *testing.T) {
 	inFile := func(c *Candidate) {
 		c.Challenge = challengeOf(manifests.Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/f"}}}}})
 	}
+	jail := func(c *Candidate) {
+		c.Challenge = challengeOf(manifests.Snapshot{Containers: []bergv1.Container{{Hostname: "jail", Image: "i", Sandbox: bergv1.SandboxNested}}})
+		c.Nodes = nodes.Support{None: true}
+	}
+	withNode := func(c *Candidate) { c.Nodes = nodes.Support{} }
 	nulFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{a\x00b}" }
 	frozenOne := func(c *Candidate) {
 		c.Challenge.Annotations = map[string]string{bergv1.AnnotationFrozen: "2025-06-01T12:00:00Z"}
@@ -101,6 +107,10 @@ func TestCheck(t *testing.T) {
 		"no containers, after the start":    {Observed{Candidate: candidate("m", 5, empty, wasStarted)}, ""},
 		"broken Challenge":                  {Observed{Candidate: candidate("m", 5, broken)}, bergv1.ReasonInvalidChallenge},
 		"broken Challenge, after the start": {Observed{Candidate: candidate("m", 5, broken, wasStarted)}, ""},
+		"jail without a node":               {Observed{Candidate: candidate("m", 5, jail)}, bergv1.ReasonNoSuitableNode},
+		"jail without a node, started":      {Observed{Candidate: candidate("m", 5, jail, wasStarted)}, ""},
+		"jail and a node":                   {Observed{Candidate: candidate("m", 5, jail, withNode)}, ""},
+		"no jail, no node":                  {Observed{Candidate: candidate("m", 5, func(c *Candidate) { c.Nodes = nodes.Support{None: true} })}, ""},
 		"flag with a NUL":                   {Observed{Candidate: candidate("n", 5, flagged, nulFlag)}, bergv1.ReasonInvalidFlag},
 		"flag with a NUL, in a file":        {Observed{Candidate: candidate("n", 5, inFile, nulFlag)}, ""},
 		"flag with a NUL, not wanted":       {Observed{Candidate: candidate("n", 5, nulFlag)}, ""},
@@ -122,7 +132,7 @@ func TestCheck(t *testing.T) {
 		"namespace of an instance that is gone": {holding(namespaceOf("gone")), bergv1.ReasonNamespaceConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Check(tc.o, testConfig(t, nil).Challenge)
+			p := Check(tc.o, testConfig(t, map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": "a.json"}).Challenge)
 			switch {
 			case p == nil && tc.reason != "":
 				t.Errorf("no problem, want %s", tc.reason)

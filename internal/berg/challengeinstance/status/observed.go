@@ -8,6 +8,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -18,6 +19,8 @@ type Candidate struct {
 	Key types.NamespacedName
 	// Challenge is nil if it does not exist.
 	Challenge *bergv1.Challenge
+	// Nodes is what the nodes support.
+	Nodes nodes.Support
 	// Pinned is the snapshot that the instance was started with; nil before the start.
 	Pinned *manifests.Snapshot
 }

@@ -1,0 +1,157 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// Support is which of the nodes that take pods support user namespaces. The zero value is that of an operator that does not
+// watch nodes: nothing is known.
+type Support struct {
+	// None: no node supports them.
+	None bool
+	// All nodes support them, with each of their runtimes. There is at least one.
+	All bool
+}
+
+// SupportOf returns what nodes support. Of a cluster without nodes nothing is known: it may make them when pods wait.
+func SupportOf(list []corev1.Node) Support {
+	there, none, all := false, true, true
+	for i := range list {
+		of := abilityOf(&list[i])
+		if !of.takesPods {
+			continue
+		}
+		there, none, all = true, none && !of.some, all && of.every
+	}
+	return Support{None: there && none, All: there && all}
+}
+
+// ability is what one node can do.
+type ability struct {
+	takesPods bool
+	// some of its runtimes support user namespaces, or every one.
+	some, every bool
+}
+
+func abilityOf(n *corev1.Node) ability {
+	handlers := n.Status.RuntimeHandlers
+	return ability{
+		takesPods: takesPods(n),
+		some:      slices.ContainsFunc(handlers, supports),
+		every:     len(handlers) > 0 && !slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return !supports(h) }),
+	}
+}
+
+func supports(h corev1.NodeRuntimeHandler) bool {
+	return h.Features != nil && h.Features.UserNamespaces != nil && *h.Features.UserNamespaces
+}
+
+// takesPods reports whether the scheduler may choose a node for pods without tolerations. A node that does not answer counts:
+// it returns as it was.
+func takesPods(n *corev1.Node) bool {
+	return n.DeletionTimestamp == nil && !n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/")
+	})
+}
+
+// Watched reports whether the operator must see nodes.
+func Watched(cfg config.Challenge) bool {
+	return cfg.NestedSeccompProfile != "" || cfg.UserNamespaces == config.UserNamespacesAuto
+}
+
+// Observe returns what the nodes in the cache support.
+func Observe(ctx context.Context, reader client.Reader, cfg config.Challenge) (Support, error) {
+	if !Watched(cfg) {
+		return Support{}, nil
+	}
+	var list corev1.NodeList
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return Support{}, err
+	}
+	return SupportOf(list.Items), nil
+}
+
+// Apply returns the configuration for a cluster whose nodes support so much: auto becomes true or false.
+func (s Support) Apply(cfg config.Challenge) config.Challenge {
+	cfg.UserNamespaces = cfg.UserNamespaces.On(s.All)
+	return cfg
+}
+
+// Check returns why no node can run containers, nil if one can.
+func (s Support) Check(condition string, containers []bergv1.Container) *outcome.Problem {
+	i := slices.IndexFunc(containers, func(c bergv1.Container) bool { return c.Sandbox == bergv1.SandboxNested })
+	if i < 0 || !s.None {
+		return nil
+	}
+	return &outcome.Problem{
+		Condition: condition, Reason: bergv1.ReasonNoSuitableNode, Class: outcome.Blocked,
+		Message: fmt.Sprintf("spec.containers[%d].sandbox: nested needs user namespaces, and no node supports them. "+
+			"Let the administrator update the container runtime of the nodes (containerd 2.0 with runc 1.2, or CRI-O 1.25 with crun 1.9); see which nodes: kubectl berg doctor", i),
+	}
+}
+
+// Changed passes the events of nodes after which they may support more or less.
+var Changed = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return abilityOf(e.ObjectOld.(*corev1.Node)) != abilityOf(e.ObjectNew.(*corev1.Node))
+	},
+}
+
+// needed are the rights of the role berg-nodes, which is bound only where nodes are watched.
+var needed = []authorizationv1.ResourceAttributes{
+	{Resource: "nodes", Verb: "list"},
+	{Resource: "nodes", Verb: "watch"},
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+
+// Permitted returns an error that names the first right which the operator lacks to watch nodes. Without it a watch that is
+// forbidden would keep the operator from becoming ready, and no message would say why. Every account may ask this.
+func Permitted(ctx context.Context, c client.Client, cfg config.Challenge) error {
+	lacks, err := identity.Lacks(ctx, c, needed)
+	if err != nil {
+		return fmt.Errorf("ask whether nodes may be watched: %w", err)
+	}
+	if lacks == "" {
+		return nil
+	}
+	setting := "CHALLENGE_NESTED_SECCOMP_PROFILE is set"
+	if cfg.NestedSeccompProfile == "" {
+		setting = "CHALLENGE_USER_NAMESPACES is auto"
+	}
+	return fmt.Errorf("%s and the operator may not %s: bind the role of config/berg/nodes to it first, or remove the setting", setting, lacks)
+}
+
+// Trim keeps of a node what Support is made of.
+func Trim(n *corev1.Node) {
+	n.ManagedFields, n.Annotations, n.OwnerReferences, n.Labels = nil, nil, nil, nil
+	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
+	for i := range n.Spec.Taints {
+		n.Spec.Taints[i].TimeAdded = nil
+	}
+	n.Status = corev1.NodeStatus{RuntimeHandlers: Handlers(n)}
+}
+
+// Handlers returns the runtimes of a node, each with whether it supports user namespaces and nothing else.
+func Handlers(n *corev1.Node) []corev1.NodeRuntimeHandler {
+	var kept []corev1.NodeRuntimeHandler
+	for _, h := range n.Status.RuntimeHandlers {
+		can := supports(h)
+		kept = append(kept, corev1.NodeRuntimeHandler{Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &can}})
+	}
+	return kept
+}
