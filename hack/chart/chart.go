@@ -60,6 +60,9 @@ func chart(all sources, version string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := all.insertIntoSeccomp(); err != nil {
+		return nil, err
+	}
 	if files["Chart.yaml"], err = chartYAML(all, version, defaults); err != nil {
 		return nil, err
 	}
@@ -105,6 +108,9 @@ func chart(all sources, version string) (map[string]string, error) {
 		}, text)
 	}
 	if files["templates/berg-api.yaml"], err = apiTemplate(all); err != nil {
+		return nil, err
+	}
+	if files["templates/berg-seccomp.yaml"], err = seccompTemplate(all); err != nil {
 		return nil, err
 	}
 	for path := range files {

@@ -157,6 +157,8 @@ type sources struct {
 	// defaultDeny are the objects for clusters with Cilium, defaultDenyText the file that installs them.
 	defaultDeny     objects
 	defaultDenyText []byte
+	// seccomp are the objects that install seccomp profiles on nodes.
+	seccomp objects
 	// fenceText is the file that installs the admission policies, which OLM does not.
 	fenceText []byte
 }
@@ -213,6 +215,9 @@ func read(kustomize, source string) (sources, error) {
 		return all, err
 	}
 
+	if _, all.seccomp, err = build(filepath.Join(source, "berg", "nested")); err != nil {
+		return all, err
+	}
 	for _, folder := range []string{"fence", filepath.Join("kibaship", "tenant")} {
 		text, _, err := build(filepath.Join(source, folder))
 		if err != nil {

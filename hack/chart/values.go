@@ -119,6 +119,7 @@ replicas: %v
 		return "", err
 	}
 	b.WriteString(ofAPI)
+	b.WriteString(seccompValues)
 	b.WriteString(`
 podLabels: {}
 
@@ -277,6 +278,7 @@ func schemaOf(all sources) (string, error) {
 				"pullPolicy": object{"enum": []string{"Always", "IfNotPresent", "Never"}},
 			}),
 			"api":                       apiSchema(all.apiSettings, closed(object{"repository": repository, "tag": tag, "digest": digest})),
+			"seccompProfiles":           seccompSchema(),
 			"replicas":                  object{"type": "integer", "minimum": 0},
 			"resources":                 anything,
 			"imagePullSecrets":          list(closed(object{"name": object{"type": "string"}})),

@@ -757,6 +757,29 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	}
 }
 
+// What installs seccomp profiles is that of config/berg/nested.
+func TestSeccompProfilesAreThoseOfConfig(t *testing.T) {
+	want := built(t, "../../../config/berg/nested")
+	got := must(t, "seccompProfiles: {install: true}")
+	for id := range must(t, "") {
+		if want[id] != nil {
+			t.Errorf("%s is there without seccompProfiles.install", id)
+		}
+		delete(got, id)
+	}
+	compare(t, bared(got), bared(want))
+
+	text, _ := yaml.Marshal(must(t, "{image: {tag: x}, seccompProfiles: {install: true, kubeletFolder: /data/kubelet, tolerations: [{key: ctf, operator: Exists}]}}"))
+	for _, part := range []string{"berg-operator:x", "path: /data/kubelet/seccomp", "key: ctf"} {
+		if !bytes.Contains(text, []byte(part)) {
+			t.Errorf("there is no %s", part)
+		}
+	}
+	if objects := must(t, "{families: {berg: false, quix: true}, seccompProfiles: {install: true}}"); objects["DaemonSet/berg-seccomp/berg-seccomp"] != nil {
+		t.Error("the DaemonSet comes without Challenges")
+	}
+}
+
 // On a cluster with Cilium the chart confines instances that end.
 func TestDefaultDenyComesWithCilium(t *testing.T) {
 	want := built(t, "../../../config/berg/default-deny")
@@ -782,7 +805,7 @@ func TestDefaultDenyComesWithCilium(t *testing.T) {
 
 // Nothing stays in the namespace of config/, and names of objects do not follow that of the release.
 func TestAnyNamespaceWillDo(t *testing.T) {
-	objects, notes, err := render("{createNamespace: true, api: {enabled: true}, rights: {check: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
+	objects, notes, err := render("{createNamespace: true, api: {enabled: true}, seccompProfiles: {install: true}, rights: {check: true, nodes: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
 	if err != nil {
 		t.Fatal(err)
 	}

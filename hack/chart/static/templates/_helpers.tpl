@@ -35,6 +35,11 @@
 {{- include "berg-operator.reference" (list . .Values.api.image) -}}
 {{- end }}
 
+{{- /* Where the kubelet looks for seccomp profiles. */}}
+{{- define "berg-operator.seccompFolder" -}}
+{{- printf "%s/seccomp" .Values.seccompProfiles.kubeletFolder | quote -}}
+{{- end }}
+
 {{- define "berg-operator.reference" -}}
 {{- $image := index . 1 -}}
 {{- if $image.digest -}}
