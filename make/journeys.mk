@@ -8,7 +8,7 @@ SUITES       := $(filter-out $(SUITES_APART) $(SUITES_LAST),$(patsubst test/e2e/
 E2E          ?= $(SUITES)
 
 .PHONY: e2e
-e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filter helm,$(E2E)),$(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites.
+e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filter berg,$(E2E)),jail-image) $(if $(filter helm,$(E2E)),$(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites.
 	hack/packages node $(if $(filter hexactf,$(E2E)),kafka)
 	rm -f $(DIST)/rights/e2e.json
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- $(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
@@ -32,7 +32,7 @@ SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 TUNNEL_PROXY_IMAGE := ghcr.io/bergctf/berg-tunnel:v$(VERSION)
 
 # The images that the cluster gets, files of dist/images.
-E2E_IMAGES = berg-operator berg-tunnel $(if $(filter api,$(E2E)),berg-api) toolbox $(SAMPLES)
+E2E_IMAGES = berg-operator berg-tunnel $(if $(filter api,$(E2E)),berg-api) $(if $(filter berg,$(E2E)),jail) toolbox $(SAMPLES)
 
 # The part of e2e that runs while the cluster is up. Each suite starts with the operator as config/default has it.
 # Only when all have run do they show which rights the operator uses: make rights reads e2e.json.
@@ -59,6 +59,11 @@ tunnel-image: image
 	$(IMAGE_BUILD) --ref $(TUNNEL_PROXY_IMAGE) --output $(DIST)/images/berg-tunnel.tar --platform linux/$(ARCH) \
 		--user 65532:65532 --entrypoint /berg-tunnel $(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555
 
+.PHONY: jail-image
+jail-image:
+	hack/packages jails
+	go run $(IMAGES) --output $(DIST)/images jail
+
 .PHONY: resolver-images
 resolver-images:
 	hack/packages resolvers
@@ -75,7 +80,7 @@ attack: e2e-network ## Try every line of the attack matrix with packets, and pri
 # Cilium's agent is a process there, and no DaemonSet that NETWORK_POLICY=auto sees.
 .PHONY: e2e-network
 e2e-network: E2E = berg hexactf tunnel
-e2e-network: image images tunnel-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
+e2e-network: image images tunnel-image jail-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
 	hack/packages node network browser kafka
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='$(E2E)' E2E_LABELS='$(NETWORK_LABELS)' \

@@ -24,14 +24,14 @@ load-pods-run:
 PREPULL_ROUNDS ?= 20
 
 .PHONY: prepull
-prepull: image images tunnel-image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled in advance from a slow registry; needs root.
+prepull: image images tunnel-image jail-image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled in advance from a slow registry; needs root.
 	hack/with-cluster --profile node --name $(TEST_CLUSTER)-prepull -- env PREPULL_ROUNDS=$(PREPULL_ROUNDS) \
 		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-prepull E2E=berg E2E_LABELS=prepull TESTARGS='-v'
 
 CHECK_HEALTH ?= 1h
 
 .PHONY: check-health
-check-health: image images tunnel-image ## Let solvers check the sample challenges for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
+check-health: image images tunnel-image jail-image ## Let solvers check the sample challenges for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
 	hack/packages node network
 	hack/with-cluster --profile network --name $(TEST_CLUSTER)-health -- env CHECK_HEALTH=$(CHECK_HEALTH) \
 		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-health E2E=berg E2E_LABELS=health E2E_TIMEOUT=3h TESTARGS='-v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'

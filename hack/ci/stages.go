@@ -107,7 +107,7 @@ func stages(suites []string, isBare bool) []stage {
 	}
 	builds := []stage{
 		{
-			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "browser"},
+			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "jails", "browser"},
 			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second,
 		},
 		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),

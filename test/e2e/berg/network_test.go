@@ -81,6 +81,28 @@ var _ = Describe("What players reach", Label("network", "attack"), Serial, func(
 		}, SpecTimeout(2*deployed.SpecLimit))
 	}
 
+	It("is no more from a container that may make namespaces", func(ctx SpecContext) {
+		prepareNodes(ctx)
+		stage := journey.NewStage(ctx)
+		battlefield := newBattlefield(ctx, stage)
+		container := everyPort()
+		container.DynamicFlag, container.Sandbox = nil, bergv1.SandboxNested
+		stage.Challenge(ctx, "nested", container)
+		nested := stage.Start(ctx, stage.Instance("nested")).ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
+		rows := attack.Matrix()
+		var wrong []string
+		for i, got := range battlefield.attack(ctx, newCombatant(ctx, nested.Status.Namespace), rows) {
+			expected := rows[i].Cilium
+			if setting("NETWORK_POLICY") == "kubernetes" {
+				expected = rows[i].Kubernetes
+			}
+			if passes(got) != expected.Opens(false) {
+				wrong = append(wrong, fmt.Sprintf("%s: %s, want %s", rows[i].Target, got, expected))
+			}
+		}
+		Expect(wrong).To(BeEmpty(), strings.Join(wrong, "\n"))
+	}, SpecTimeout(2*deployed.SpecLimit))
+
 	It("includes private networks and the metadata of a cloud only where CHALLENGE_OUTBOUND_PRIVATE says so", func(ctx SpecContext) {
 		const name = "CHALLENGE_OUTBOUND_PRIVATE"
 		withSetting(ctx, name, "true")

@@ -52,3 +52,27 @@ func libraryFile(ctx context.Context, name string) (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 }
+
+// bubblewrap returns Debian's program of this name and the libraries that it loads, each as "from:to".
+func (b builder) bubblewrap(ctx context.Context) ([]string, error) {
+	const program = "/usr/bin/bwrap"
+	out, err := exec.CommandContext(ctx, "ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ldd %s: %w: is bubblewrap installed? hack/packages jails installs it", program, err)
+	}
+	files := []string{program + ":" + program + ":0755"}
+	// A line is "NAME => PATH (ADDRESS)", of the loader itself "PATH (ADDRESS)".
+	for line := range strings.Lines(string(out)) {
+		for _, word := range strings.Fields(line) {
+			if !filepath.IsAbs(word) {
+				continue
+			}
+			file, err := filepath.EvalSymlinks(word)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, file+":"+word+":0755")
+		}
+	}
+	return files, nil
+}

@@ -1,8 +1,9 @@
 // Command images builds the images of the sample challenges and of the tests, without a daemon: one
 // static Go program each, with links to the small commands of the toolbox.
 //
-//	go run ./test/samples/images --output dist/images              # all but resolvers
+//	go run ./test/samples/images --output dist/images              # all but jail and resolvers
 //	go run ./test/samples/images --output dist/images web pwn      # only these
+//	go run ./test/samples/images --output dist/images jail         # needs Debian's bubblewrap
 //	go run ./test/samples/images --output dist/images resolvers    # needs a C compiler
 //	go run ./test/samples/images --list                            # their references
 package main
@@ -44,6 +45,7 @@ type image struct {
 }
 
 var images = []image{
+	{name: "jail", user: "0:0", onRequest: true, compiled: builder.bubblewrap},
 	{name: "pwn"},
 	{name: "resolvers", user: "0:0", onRequest: true, compiled: builder.resolvers},
 	{name: "shop-bot"},

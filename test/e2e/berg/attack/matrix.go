@@ -129,6 +129,41 @@ func Matrix() []Row {
 	}
 }
 
+// Seizure is one thing of the node that an attacker may try to take without a packet.
+type Seizure struct {
+	// Target is what the documents call it.
+	Target string
+	// Attempt is what the toolbox is asked to try.
+	Attempt string
+}
+
+// Seizures returns what root in a container with sandbox: nested tries, and root in a jail in it. None may succeed.
+func Seizures() []Seizure {
+	return []Seizure{
+		{"read a disk of the node through a device of its own", "device"},
+		{"mount a file system of the kernel: devices, debugging, tracing, security", "files"},
+		{"write settings of the kernel in /proc/sys and /sys", "sysctl"},
+		{"send commands to the kernel: sysrq", "sysrq"},
+		{"read the memory of the kernel", "memory"},
+		{"read the log of the kernel", "log"},
+		{"load a module into the kernel", "module"},
+		{"load a program into the kernel: BPF", "program"},
+		{"observe a processor: perf events", "observer"},
+		{"read the keys of the kernel", "keys"},
+		{"change the clock", "clock"},
+	}
+}
+
+// SeizureTable is Seizures as Markdown.
+func SeizureTable() string {
+	var b strings.Builder
+	b.WriteString("| as root, to | in a container with `sandbox: nested` | in a jail in it |\n| --- | --- | --- |\n")
+	for _, s := range Seizures() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Target, NoOne, NoOne)
+	}
+	return b.String()
+}
+
 // Table is the matrix as Markdown.
 func Table() string {
 	var b strings.Builder

@@ -10,12 +10,13 @@ import (
 
 var update = flag.Bool("update", false, "write the table into docs/berg/isolation.md")
 
-const (
-	tableBegin = "<!-- table of test/e2e/berg/attack: begin -->\n"
-	tableEnd   = "<!-- table of test/e2e/berg/attack: end -->\n"
-)
+func TestDocumentsShowTheMatrix(t *testing.T) { documentsShow(t, "table", Table()) }
 
-func TestDocumentsShowTheMatrix(t *testing.T) {
+func TestDocumentsShowTheSeizures(t *testing.T) { documentsShow(t, "jails", SeizureTable()) }
+
+func documentsShow(t *testing.T, name, table string) {
+	t.Helper()
+	tableBegin, tableEnd := "<!-- "+name+" of test/e2e/berg/attack: begin -->\n", "<!-- "+name+" of test/e2e/berg/attack: end -->\n"
 	path := filepath.Join("..", "..", "..", "..", "docs", "berg", "isolation.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -26,7 +27,7 @@ func TestDocumentsShowTheMatrix(t *testing.T) {
 	if !began || !ended {
 		t.Fatalf("%s has no place for the table", path)
 	}
-	want := before + tableBegin + Table() + tableEnd + after
+	want := before + tableBegin + table + tableEnd + after
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -35,6 +36,16 @@ func TestDocumentsShowTheMatrix(t *testing.T) {
 	}
 	if string(text) != want {
 		t.Errorf("%s differs from the matrix: run go test ./test/e2e/berg/attack -update", path)
+	}
+}
+
+func TestEachSeizureIsOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Seizures() {
+		if seen[s.Target] || seen[s.Attempt] {
+			t.Errorf("%s (%s) is there twice", s.Target, s.Attempt)
+		}
+		seen[s.Target], seen[s.Attempt] = true, true
 	}
 }
 

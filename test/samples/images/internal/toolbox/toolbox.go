@@ -42,6 +42,7 @@ func Commands() map[string]Command {
 		"printenv": printenv,
 		"probe":    probe,
 		"run":      run,
+		"seize":    seize,
 		"spoof":    spoof,
 		"tcp":      tcp,
 		"udp":      udp,

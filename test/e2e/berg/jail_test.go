@@ -1,0 +1,302 @@
+package berg
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/e2e/berg/attack"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/journey"
+)
+
+// jailImage is a service that locks each player into a jail: test/samples/images/jail.
+var jailImage = strings.Replace(deployed.ToolboxImage, "/toolbox:", "/jail:", 1)
+
+const (
+	seccompNamespace = "berg-seccomp"
+	nestedProfile    = "berg-nested.json"
+	jailFlag         = "/flag.txt"
+)
+
+// jails are the ways to make one: which program does, and as which user of the container.
+var jails = []struct{ hostname, program, user string }{
+	{"bubblewrap", "bubblewrap", "0"},
+	{"bubblewrap-user", "bubblewrap", otherUser},
+	{"own", "own", "0"},
+	{"own-user", "own", otherUser},
+}
+
+var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
+	It("run as root and as a user without capabilities, and keep their players in", func(ctx SpecContext) {
+		prepareNodes(ctx)
+		stage := journey.NewStage(ctx)
+
+		By("being accepted, and played")
+		challenge := stage.Challenge(ctx, "jails", jailContainers(bergv1.SandboxNested)...)
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			if err := world.Get(ctx, client.ObjectKeyFromObject(challenge), challenge); err != nil {
+				return err
+			}
+			return deployed.ErrorIf(!meta.IsStatusConditionTrue(challenge.Status.Conditions, bergv1.ChallengeConditionAccepted), expect.Conditions(challenge))
+		})
+		reported := stage.Start(ctx, stage.Instance("jails"))
+		running := reported.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
+		namespace := running.Status.Namespace
+		var evidence strings.Builder
+		for _, j := range jails {
+			player := enter(ctx, endpoint(running, j.hostname).Port)
+			Expect(player.ask("flag")).To(Equal(reported.Flag), j.hostname)
+
+			inside, container := place{}, place{}
+			Expect(json.Unmarshal([]byte(player.ask("report")), &inside)).To(Succeed(), j.hostname)
+			Expect(json.Unmarshal([]byte(world.Run(ctx, namespace, j.hostname, "jail", "report")), &container)).To(Succeed(), j.hostname)
+			Expect(inside.UID).To(BeZero(), j.hostname)
+			Expect(inside.Hostname).To(Equal("jail"), j.hostname)
+			Expect(inside.Interfaces).To(ConsistOf("lo"), j.hostname)
+			Expect(inside.PID).To(BeNumerically("<=", 2), j.hostname)
+			Expect(inside.Processes).To(BeNumerically("<=", 2), "%s: /proc shows others", j.hostname)
+			Expect(inside.Folders).NotTo(ContainElement("old"), j.hostname)
+			for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
+				Expect(inside.Namespaces[kind]).NotTo(Equal(container.Namespaces[kind]), "%s shares its namespace %s with the container", j.hostname, kind)
+			}
+
+			By("giving nothing of the node to root in the jail of " + j.hostname + ", and in the container")
+			attempts := make([]string, 0, len(attack.Seizures()))
+			for _, s := range attack.Seizures() {
+				attempts = append(attempts, s.Attempt)
+			}
+			inJail := answersOf(player.ask("seize " + strings.Join(attempts, " ")))
+			out, err := world.Exec(ctx, namespace, j.hostname, "", append([]string{"seize"}, attempts...)...)
+			Expect(err).NotTo(HaveOccurred())
+			inContainer := answersOf(out.Stdout)
+			for _, s := range attack.Seizures() {
+				Expect(inJail).To(HaveKeyWithValue(s.Attempt, refused()), "%s: in the jail: %s", j.hostname, s.Target)
+				Expect(inContainer).To(HaveKeyWithValue(s.Attempt, refused()), "%s: in the container: %s", j.hostname, s.Target)
+				fmt.Fprintf(&evidence, "%s: %s: in the jail: %s; in the container: %s\n", j.hostname, s.Attempt, inJail[s.Attempt], inContainer[s.Attempt])
+			}
+
+			By("letting no packet out of the jail of " + j.hostname)
+			probes := []string{
+				"tcp/" + net.JoinHostPort(world.NodeAddress, "10250"), "tcp/" + net.JoinHostPort(world.NodeAddress, "6443"),
+				"tcp/" + net.JoinHostPort(serviceAddress(ctx, "default", "kubernetes"), "443"),
+				"tcp/" + net.JoinHostPort(podAddress(ctx, namespace, client.MatchingLabels{bergv1.LabelContainer: j.hostname}), "1337"),
+				"dns/" + net.JoinHostPort(serviceAddress(ctx, "kube-system", "kube-dns"), "53") + "/A/kubernetes.default.svc.cluster.local.",
+			}
+			for what, answer := range answersOf(player.ask("probe " + strings.Join(probes, " "))) {
+				Expect(passes(answer)).To(BeFalse(), "%s: %s: %s", j.hostname, what, answer)
+			}
+		}
+
+		By("being attacked in ways that succeed where a pod is privileged")
+		control := seizePrivileged(ctx, stage)
+		for _, s := range attack.Seizures() {
+			fmt.Fprintf(&evidence, "privileged: %s: %s\n", s.Attempt, control[s.Attempt])
+		}
+		AddReportEntry("what was seized", evidence.String())
+		for _, attempt := range []string{"files", "sysctl", "clock"} { // what every kernel has
+			Expect(control).To(HaveKeyWithValue(attempt, "seized"), "the attempt proves nothing")
+		}
+	}, SpecTimeout(2*deployed.SpecLimit))
+
+	It("cannot make namespaces without sandbox: nested", func(ctx SpecContext) {
+		stage := journey.NewStage(ctx)
+		stage.Challenge(ctx, "plain", jailContainers("")...)
+		namespace := stage.Start(ctx, stage.Instance("plain")).ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+		for _, j := range jails {
+			_, err := world.Exec(ctx, namespace, j.hostname, "flag\n", "jail", "start")
+			Expect(err).To(MatchError(Or(ContainSubstring("peration not permitted"), ContainSubstring("ermission"))), j.hostname)
+		}
+	}, SpecTimeout(deployed.SpecLimit))
+
+	It("get their profile from a DaemonSet that may be applied again, and leaves other files", func(ctx SpecContext) {
+		prepareNodes(ctx)
+		set := &appsv1.DaemonSet{}
+		key := client.ObjectKey{Namespace: seccompNamespace, Name: seccompNamespace}
+		Expect(world.Get(ctx, key, set)).To(Succeed())
+		Expect(installLog(ctx)).To(Or(ContainSubstring(nestedProfile+" was installed"), ContainSubstring(nestedProfile+" is up to date")))
+
+		By("writing nothing the second time")
+		before := set.DeepCopy()
+		set.Spec.Template.Annotations = map[string]string{"berg.test/again": "true"}
+		Expect(world.Patch(ctx, set, client.MergeFrom(before))).To(Succeed())
+		installed(ctx)
+		Expect(installLog(ctx)).To(ContainSubstring(nestedProfile + " is up to date"))
+	}, SpecTimeout(deployed.SpecLimit))
+})
+
+// place is what the program of the image reports of where it is.
+type place struct {
+	UID, PID, Processes int
+	Hostname            string
+	Interfaces, Folders []string
+	Namespaces          map[string]string
+}
+
+// jailContainers returns one container for each way to make a jail.
+func jailContainers(sandbox bergv1.Sandbox) []bergv1.Container {
+	containers := make([]bergv1.Container, 0, len(jails))
+	for _, j := range jails {
+		c := journey.Toolbox(j.hostname, newPort(j.hostname, 1337, bergv1.PublicPort))
+		c.Image, c.Sandbox = jailImage, sandbox
+		c.Environment = map[string]bergv1.EnvironmentValue{"JAIL": bergv1.StringValue(j.program), "JAIL_USER": bergv1.StringValue(j.user)}
+		c.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: jailFlag}}
+		containers = append(containers, c)
+	}
+	return containers
+}
+
+// prepareNodes does what docs/operations.md asks of an administrator, until the spec ends.
+func prepareNodes(ctx context.Context) {
+	GinkgoHelper()
+	apply := func(folder string) {
+		GinkgoHelper()
+		command := exec.CommandContext(ctx, "kubectl", "apply", "-k", "../../../config/berg/"+folder)
+		command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+		command.Env = os.Environ()
+		Expect(command.Run()).To(Succeed())
+	}
+	apply("nested")
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seccompNamespace}}))).To(Succeed())
+		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, seccompNamespace) })
+	}, NodeTimeout(deployed.DeleteLimit))
+	installed(ctx)
+	apply("nodes")
+	DeferCleanup(func(ctx SpecContext) {
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-nodes"}}
+		Expect(client.IgnoreNotFound(world.Delete(ctx, binding))).To(Succeed())
+	}, NodeTimeout(deployed.ReactLimit))
+	withSetting(ctx, "CHALLENGE_NESTED_SECCOMP_PROFILE", nestedProfile)
+}
+
+// installed waits until the DaemonSet is ready in its present form.
+func installed(ctx context.Context) {
+	GinkgoHelper()
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		set := &appsv1.DaemonSet{}
+		if err := world.Get(ctx, client.ObjectKey{Namespace: seccompNamespace, Name: seccompNamespace}, set); err != nil {
+			return err
+		}
+		s := set.Status
+		return deployed.ErrorIf(s.ObservedGeneration != set.Generation || s.DesiredNumberScheduled == 0 || s.UpdatedNumberScheduled != s.DesiredNumberScheduled ||
+			s.NumberReady != s.DesiredNumberScheduled, fmt.Sprintf("the profile is not on every node: %+v", s))
+	})
+}
+
+// installLog returns what the newest pod of the DaemonSet said.
+func installLog(ctx context.Context) string {
+	GinkgoHelper()
+	pods, err := world.Pods(ctx, seccompNamespace, nil)
+	Expect(err).NotTo(HaveOccurred())
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	Expect(pods).NotTo(BeEmpty())
+	newest := slices.MaxFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	command := exec.CommandContext(ctx, "kubectl", "-n", seccompNamespace, "logs", newest.Name, "-c", "install")
+	command.Env = os.Environ()
+	out, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	return string(out)
+}
+
+// refused matches the answer of an attempt that did not succeed.
+func refused() any { return Not(Or(Equal("seized"), BeEmpty())) }
+
+// seizePrivileged tries the same in a pod that has every right.
+func seizePrivileged(ctx context.Context, s *journey.Stage) map[string]string {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "privileged", Namespace: s.Namespace},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
+				SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+			}},
+			TerminationGracePeriodSeconds: new(int64),
+		},
+	}
+	Expect(world.Create(ctx, pod)).To(Succeed())
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		return deployed.ErrorIf(!deployed.PodReady(pod), "the privileged pod is not ready")
+	})
+	command := []string{"seize"}
+	for _, seizure := range attack.Seizures() {
+		command = append(command, seizure.Attempt)
+	}
+	out, err := world.ExecIn(ctx, client.ObjectKeyFromObject(pod), "", command...)
+	Expect(err).NotTo(HaveOccurred())
+	return answersOf(out.Stdout)
+}
+
+// answersOf reads lines of a name, a tab and an answer.
+func answersOf(text string) map[string]string {
+	answers := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, answer, found := strings.Cut(strings.TrimSpace(line), "\t"); found {
+			answers[name] = answer
+		}
+	}
+	Expect(slices.Collect(maps.Keys(answers))).NotTo(BeEmpty(), text)
+	return answers
+}
+
+// prisoner is a player in a jail.
+type prisoner struct {
+	connection net.Conn
+	lines      *bufio.Scanner
+}
+
+// enter connects to a jail at a node port, until the spec ends.
+func enter(ctx context.Context, port int32) *prisoner {
+	GinkgoHelper()
+	var connection net.Conn
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) (err error) {
+		connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", world.AtNode(port))
+		return err
+	})
+	DeferCleanup(func() { _ = connection.Close() })
+	lines := bufio.NewScanner(connection)
+	lines.Buffer(nil, 1<<20)
+	return &prisoner{connection, lines}
+}
+
+// ask returns the answer to a line.
+func (p *prisoner) ask(line string) string {
+	GinkgoHelper()
+	Expect(p.connection.SetDeadline(time.Now().Add(deployed.ReactLimit))).To(Succeed())
+	_, err := fmt.Fprintln(p.connection, line)
+	Expect(err).NotTo(HaveOccurred())
+	var answer []string
+	for p.lines.Scan() {
+		if p.lines.Text() == "end" {
+			return strings.Join(answer, "\n")
+		}
+		answer = append(answer, p.lines.Text())
+	}
+	Fail(fmt.Sprintf("the jail ended during %q: %v, %q", line, p.lines.Err(), answer))
+	return ""
+}
