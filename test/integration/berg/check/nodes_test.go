@@ -44,7 +44,7 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 		expect.Shows(ctx, other, bergv1.ChallengeConditionAccepted, metav1.ConditionTrue, bergv1.ChallengeAccepted)
 		i := bergtest.Instance(ctx, ns, "jail")
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNoSuitableNode)
-		Expect(i.Status.Phase).To(Equal(bergv1.PhasePending))
+		Expect(i.Status.Cause).To(Equal(bergv1.CauseRefused))
 		Expect(i.Status.InstanceID).To(BeEmpty())
 
 		By("writing nothing more while nothing changes")

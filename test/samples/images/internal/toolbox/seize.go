@@ -58,10 +58,10 @@ func seize(_ context.Context, streams Streams, args []string) error {
 	return nil
 }
 
-// sysctls are settings of the whole kernel. Those of the network, of IPC and the host's name are a container's own.
+// sysctls are settings of the whole kernel. Those of the network, of IPC, of processes and the host's name are a container's own.
 var sysctls = []string{
 	"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/panic", "/proc/sys/kernel/sysrq",
-	"/proc/sys/kernel/pid_max", "/proc/sys/vm/panic_on_oom", "/proc/sys/vm/drop_caches", "/proc/sys/fs/suid_dumpable",
+	"/proc/sys/kernel/threads-max", "/proc/sys/vm/panic_on_oom", "/proc/sys/vm/drop_caches", "/proc/sys/fs/suid_dumpable",
 	"/proc/sys/fs/file-max", "/sys/kernel/mm/transparent_hugepage/enabled",
 }
 
