@@ -64,7 +64,7 @@ var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
 		reported := stage.Start(ctx, stage.Instance("jails"))
 		running := reported.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
 		namespace := running.Status.Namespace
-		var evidence strings.Builder
+		var seen strings.Builder
 		for _, j := range jails {
 			player := enter(ctx, endpoint(running, j.hostname).Port)
 			Expect(player.ask("flag")).To(Equal(reported.Flag), j.hostname)
@@ -94,7 +94,7 @@ var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
 			for _, s := range attack.Seizures() {
 				Expect(inJail).To(HaveKeyWithValue(s.Attempt, refused()), "%s: in the jail: %s", j.hostname, s.Target)
 				Expect(inContainer).To(HaveKeyWithValue(s.Attempt, refused()), "%s: in the container: %s", j.hostname, s.Target)
-				fmt.Fprintf(&evidence, "%s: %s: in the jail: %s; in the container: %s\n", j.hostname, s.Attempt, inJail[s.Attempt], inContainer[s.Attempt])
+				fmt.Fprintf(&seen, "%s: %s: in the jail: %s; in the container: %s\n", j.hostname, s.Attempt, inJail[s.Attempt], inContainer[s.Attempt])
 			}
 
 			By("letting no packet out of the jail of " + j.hostname)
@@ -112,9 +112,9 @@ var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
 		By("being attacked in ways that succeed where a pod is privileged")
 		control := seizePrivileged(ctx, stage)
 		for _, s := range attack.Seizures() {
-			fmt.Fprintf(&evidence, "privileged: %s: %s\n", s.Attempt, control[s.Attempt])
+			fmt.Fprintf(&seen, "privileged: %s: %s\n", s.Attempt, control[s.Attempt])
 		}
-		AddReportEntry("what was seized", evidence.String())
+		AddReportEntry("what was seized", seen.String())
 		for _, attempt := range []string{"files", "sysctl", "clock"} { // what every kernel has
 			Expect(control).To(HaveKeyWithValue(attempt, "seized"), "the attempt proves nothing")
 		}
@@ -141,7 +141,7 @@ var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
 		before := set.DeepCopy()
 		set.Spec.Template.Annotations = map[string]string{"berg.test/again": "true"}
 		Expect(world.Patch(ctx, set, client.MergeFrom(before))).To(Succeed())
-		installed(ctx)
+		profileReady(ctx)
 		Expect(installLog(ctx)).To(ContainSubstring(nestedProfile + " is up to date"))
 	}, SpecTimeout(deployed.SpecLimit))
 })
@@ -182,7 +182,7 @@ func prepareNodes(ctx context.Context) {
 		Expect(client.IgnoreNotFound(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seccompNamespace}}))).To(Succeed())
 		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, seccompNamespace) })
 	}, NodeTimeout(deployed.DeleteLimit))
-	installed(ctx)
+	profileReady(ctx)
 	apply("nodes")
 	DeferCleanup(func(ctx SpecContext) {
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-nodes"}}
@@ -191,8 +191,8 @@ func prepareNodes(ctx context.Context) {
 	withSetting(ctx, "CHALLENGE_NESTED_SECCOMP_PROFILE", nestedProfile)
 }
 
-// installed waits until the DaemonSet is ready in its present form.
-func installed(ctx context.Context) {
+// profileReady waits until the DaemonSet is ready in its present form.
+func profileReady(ctx context.Context) {
 	GinkgoHelper()
 	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 		set := &appsv1.DaemonSet{}
