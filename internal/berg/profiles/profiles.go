@@ -17,6 +17,9 @@ import (
 // Command is the argument that makes the operator's program this one.
 const Command = "seccomp-profiles"
 
+// readable: the container runtime may be another user than root.
+const readable = 0o644
+
 // temporary is the prefix of files that are not whole yet.
 const temporary = ".berg-seccomp-"
 
@@ -55,7 +58,7 @@ func install(from, to string, log io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("open the kubelet's folder of profiles: %w", err)
 	}
-	defer folder.Close()
+	defer func() { _ = folder.Close() }()
 	for _, path := range names {
 		profile, err := os.ReadFile(path)
 		if err != nil {
@@ -80,7 +83,8 @@ func install(from, to string, log io.Writer) error {
 
 // update replaces a file whose content differs. A pod that starts at the same time reads the old one or the new one.
 func update(folder *os.Root, name string, content []byte) (written bool, err error) {
-	switch current, err := folder.ReadFile(name); {
+	current, err := folder.ReadFile(name)
+	switch {
 	case err == nil && bytes.Equal(current, content):
 		return false, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist) && !isSymlink(folder, name):
@@ -91,13 +95,13 @@ func update(folder *os.Root, name string, content []byte) (written bool, err err
 	if err := folder.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	file, err := folder.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := folder.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, readable)
 	if err != nil {
 		return false, err
 	}
 	_, err = file.Write(content)
-	// Not subject to the umask: the container runtime may be another user than root.
-	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+	// Chmod is not subject to the umask.
+	if err = errors.Join(err, file.Chmod(readable), file.Sync(), file.Close()); err != nil {
 		return false, errors.Join(err, folder.Remove(draft))
 	}
 	return true, folder.Rename(draft, name)
