@@ -294,6 +294,15 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
 	Image string `json:"image"`
 
+	// When nodes pull the image: "Always" at every start of a container, so that a new
+	// image under the same tag reaches new instances, or "IfNotPresent". Where the
+	// operator's CHALLENGE_IMAGE_PULL_POLICY is Never, that counts. Default:
+	// CHALLENGE_IMAGE_PULL_POLICY (IfNotPresent).
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image Pull Policy",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Always","urn:alm:descriptor:com.tectonic.ui:select:IfNotPresent","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ImagePullPolicy ImagePullPolicy `json:"imagePullPolicy,omitempty"`
+
 	// Program to run in place of the image's ENTRYPOINT, each word an item of its own,
 	// for example [python3, app.py], or [sh, -c, "a && b"] for a command line of a
 	// shell. $(NAME) is not expanded. The image's CMD is not used then. At most 256
@@ -332,7 +341,8 @@ type Container struct {
 
 	// When the container counts as ready, as in a pod. An instance is Running when
 	// all its containers were ready. It must not name a host. Default: as soon as the
-	// container runs.
+	// first public TCP port accepts a connection; without one, as soon as the container
+	// runs.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness Probe",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
@@ -585,7 +595,21 @@ type Port struct {
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:internalPort","urn:alm:descriptor:com.tectonic.ui:select:publicPort","urn:alm:descriptor:com.tectonic.ui:select:publicHttpRoute","urn:alm:descriptor:com.tectonic.ui:select:publicTlsRoute"}
 	Type PortType `json:"type,omitempty"`
+
+	// Whether the operator and the node connect to a public TCP port before the instance
+	// is Running. Set false for a program that serves one connection and ends, and for
+	// one that opens the port later. Default: true.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Connect At Start",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ConnectAtStart *bool `json:"connectAtStart,omitempty"`
 }
+
+// ImagePullPolicy says when nodes pull an image.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self in ['Always','IfNotPresent']",message="must be Always or IfNotPresent"
+type ImagePullPolicy string
 
 // Sandbox says which sandbox the programs of a container make.
 //

@@ -36,6 +36,11 @@ func (p Port) Routed() bool { return portTypes[p.EffectiveType()].routed }
 // Public reports whether a port is reached from outside its instance.
 func (p Port) Public() bool { return p.OnNodePort() || p.Routed() }
 
+// ConnectsAtStart reports whether the port must accept a connection before the instance is Running.
+func (p Port) ConnectsAtStart() bool {
+	return p.Public() && p.Transport() == corev1.ProtocolTCP && (p.ConnectAtStart == nil || *p.ConnectAtStart)
+}
+
 // Transport is the transport protocol of a port, TCP where none is written.
 func (p Port) Transport() corev1.Protocol { return p.Protocol.Transport() }
 

@@ -126,7 +126,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		err = reconcile.Join(retried, err)
 	}
 	deadline := status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now))
-	return status.Sooner(deadline, stopping.Again), err
+	return status.Sooner(status.Sooner(deadline, status.UntilSettled(out.Observed, now)), stopping.Again), err
 }
 
 // stopWithNamespace stops the pods of an instance whose namespace another client deletes.

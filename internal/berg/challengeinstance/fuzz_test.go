@@ -289,7 +289,7 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		},
 		Containers: []corev1.Container{{
 			Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args, ImagePullPolicy: c.ImagePullPolicy, Env: c.Env, Ports: c.Ports, Resources: c.Resources,
-			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, VolumeMounts: c.VolumeMounts,
+			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe, VolumeMounts: c.VolumeMounts,
 			SecurityContext: &corev1.SecurityContext{
 				Privileged: new(bool), AllowPrivilegeEscalation: c.SecurityContext.AllowPrivilegeEscalation, Capabilities: c.SecurityContext.Capabilities,
 			},
@@ -308,7 +308,10 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 			t.Errorf("%s: variable %q", name, e.Name)
 		}
 	}
-	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
+	if p := c.StartupProbe; p != nil && (p.TCPSocket == nil || p.FailureThreshold < 1) {
+		t.Errorf("%s: a startup probe of something else than a port: %+v", name, p)
+	}
+	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
 		if p != nil && (p.HTTPGet != nil && p.HTTPGet.Host != "" || p.TCPSocket != nil && p.TCPSocket.Host != "") {
 			t.Errorf("%s: a probe of another host: %+v", name, p)
 		}

@@ -91,6 +91,9 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) fiel
 	} else if problem := imageProblem(c.Image); problem != "" {
 		errs = append(errs, field.Invalid(at.Child("image"), c.Image, problem))
 	}
+	if policy := corev1.PullPolicy(c.ImagePullPolicy); !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent}, policy) {
+		errs = append(errs, field.NotSupported(at.Child("imagePullPolicy"), policy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent}))
+	}
 	errs = append(errs, validateWords(at.Child("command"), c.Command)...)
 	errs = append(errs, validateCommandLine(at.Child("command"), c.Command)...)
 	errs = append(errs, validateWords(at.Child("args"), c.Args)...)

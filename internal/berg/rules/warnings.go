@@ -95,8 +95,8 @@ func Warnings(c *bergv1.Challenge) []Warning {
 }
 
 func (w *warnings) container(at *field.Path, c bergv1.Container) {
-	if movingTag(c.Image) {
-		w.add(at.Child("image"), "has no fixed version: a node that has an image of this name keeps it. Give each build a tag of its own, or a digest")
+	if movingTag(c.Image) && corev1.PullPolicy(c.ImagePullPolicy) != corev1.PullAlways {
+		w.add(at.Child("image"), "has no fixed version: a node that has an image of this name keeps it. Give each build a tag of its own or a digest, or set imagePullPolicy: Always")
 	}
 	if f := c.DynamicFlag; f != nil {
 		w.flagFile(at.Child("dynamicFlag", "content"), f.Content)
@@ -107,6 +107,7 @@ func (w *warnings) container(at *field.Path, c bergv1.Container) {
 			w.add(at.Child("resourceLimits", "cpu"), "is %s cores: write %sm for thousandths of a core", q.AsDec(), *limits.CPU)
 		}
 	}
+	w.connections(at, c)
 	w.probe(at.Child("readinessProbe"), c, c.ReadinessProbe)
 	w.probe(at.Child("livenessProbe"), c, c.LivenessProbe)
 }
@@ -127,6 +128,59 @@ func (w *warnings) flagFile(at *field.Path, f *bergv1.FlagFile) {
 	if f.Mode != nil && f.Group == nil && *f.Mode&0o444 == 0o440 {
 		w.add(at.Child("mode"), "%#o lets root alone read the file, whose user and group are root: set group to that of the program", *f.Mode)
 	}
+}
+
+// connections finds programs that do not survive the connection that is made before the instance is Running, and ports
+// to which none is made.
+func (w *warnings) connections(at *field.Path, c bergv1.Container) {
+	connects := false
+	for i, p := range c.Ports {
+		connects = connects || p.ConnectsAtStart()
+		if p.ConnectAtStart != nil && (!p.Public() || p.Transport() != corev1.ProtocolTCP) {
+			w.add(at.Child("ports").Index(i).Child("connectAtStart"), "has no effect: it is for public TCP ports")
+		}
+	}
+	if !connects {
+		return
+	}
+	where := at.Child("command")
+	if len(c.Command) == 0 {
+		where = at.Child("args")
+	}
+	if program, change := servesOnce(slices.Concat(c.Command, c.Args)); program != "" {
+		w.add(where, "%s ends after one connection, and the operator connects before the instance is Running: %s, or set connectAtStart: false on the port", program, change)
+	}
+}
+
+// servesOnce returns the program of a command line that serves one connection and ends, and what makes it serve more; "" if
+// there is none.
+func servesOnce(commandLine []string) (program, change string) {
+	words := strings.Fields(strings.Join(commandLine, " "))
+	for i, word := range words {
+		rest := words[i+1:]
+		switch path.Base(word) {
+		case "while", "until", "for":
+			return "", "" // it is started again
+		case "socat":
+			for _, address := range rest {
+				kind, options, _ := strings.Cut(strings.ToLower(strings.Trim(address, `"'`)), ":")
+				if (strings.HasPrefix(kind, "tcp") || strings.HasPrefix(kind, "openssl-")) && strings.Contains(kind, "-l") && !slices.Contains(strings.Split(options, ","), "fork") {
+					return "socat", "add the option fork, as in " + strings.ToUpper(kind) + ":1337,reuseaddr,fork"
+				}
+			}
+		case "nc", "ncat", "netcat":
+			listens, stays := false, false
+			for _, flag := range rest {
+				short := strings.HasPrefix(flag, "-") && !strings.HasPrefix(flag, "--")
+				listens = listens || flag == "--listen" || short && strings.Contains(flag, "l")
+				stays = stays || flag == "--keep-open" || short && strings.Contains(flag, "k")
+			}
+			if listens && !stays {
+				return path.Base(word), "use socat with the option fork"
+			}
+		}
+	}
+	return "", ""
 }
 
 // probe compares a probe with the ports of its container. A probe may use a port that is not listed, but rarely does.

@@ -53,12 +53,13 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		Image:           c.Image,
 		Command:         literals(c.Command),
 		Args:            literals(c.Args),
-		ImagePullPolicy: in.Config.ImagePullPolicy,
+		ImagePullPolicy: imagePullPolicy(in.Config.ImagePullPolicy, c),
 		Env:             environment(in, c, endpoints),
 		Ports:           containerPorts(c),
 		Resources:       resources(in.Config, c),
 		ReadinessProbe:  c.ReadinessProbe,
 		LivenessProbe:   c.LivenessProbe,
+		StartupProbe:    startupProbe(in.Challenge, c),
 		SecurityContext: securityContext(in.Config, c),
 	}
 	spec := corev1.PodSpec{
@@ -103,6 +104,14 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	}
 	spec.Containers = []corev1.Container{container}
 	return spec
+}
+
+// imagePullPolicy is the author's, unless the administrator lets nodes pull nothing.
+func imagePullPolicy(configured corev1.PullPolicy, c bergv1.Container) corev1.PullPolicy {
+	if configured == corev1.PullNever {
+		return configured
+	}
+	return cmp.Or(corev1.PullPolicy(c.ImagePullPolicy), configured)
 }
 
 // sysctls let every user listen on ports below 1024 and use ping, as container engines do. Both are safe: they concern

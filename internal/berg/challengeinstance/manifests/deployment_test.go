@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -91,6 +92,43 @@ func TestResources(t *testing.T) {
 			", memory " + r.Requests.Memory().String() + " of " + r.Limits.Memory().String()
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Kubernetes connects to one port of a container, and does not ask the author's liveness probe before that.
+func TestTheFirstPublicTCPPortMustAcceptAConnection(t *testing.T) {
+	for container, want := range map[string]struct{ port, failures int32 }{
+		`{}`:                   {},
+		`{ports: [{port: 1}]}`: {},
+		`{ports: [{port: 1, type: publicPort, protocol: udp}]}`: {},
+		`{ports: [{port: 1, type: publicPort}]}`:                {1, math.MaxInt32},
+		`{ports: [{port: 1}, {port: 2, type: publicPort, protocol: UDP}, {port: 3, type: publicHttpRoute}, {port: 4, type: publicPort}]}`: {3, math.MaxInt32},
+		`{ports: [{port: 3, type: publicTlsRoute}]}`:                                                                                                 {3, math.MaxInt32},
+		`{ports: [{port: 1, type: publicPort, connectAtStart: false}]}`:                                                                              {},
+		`{ports: [{port: 1, type: publicPort, connectAtStart: false}, {port: 2, type: publicPort, connectAtStart: true}]}`:                           {2, math.MaxInt32},
+		`{ports: [{port: 1, type: publicPort}], readinessProbe: {httpGet: {port: 1}}}`:                                                               {},
+		`{ports: [{port: 1, type: publicPort}], livenessProbe: {httpGet: {port: 1}}}`:                                                                {1, 30},
+		`{ports: [{port: 1, type: publicPort}], livenessProbe: {httpGet: {port: 1}, initialDelaySeconds: 5, periodSeconds: 7, failureThreshold: 2}}`: {1, 19},
+		`{ports: [{port: 1, type: publicPort}], livenessProbe: {periodSeconds: 2147483647, failureThreshold: 2147483647}}`:                           {1, math.MaxInt32},
+	} {
+		in := testInputs(testConfig(t, nil), Snapshot{})
+		in.Challenge.Defaults = DefaultsOf(in.Config)
+		c := parseContainer(t, container)
+		probe := podSpec(in, c, nil).Containers[0].StartupProbe
+		if want.port == 0 {
+			if probe != nil || in.Challenge.StartupPort(c) != 0 {
+				t.Errorf("%s: %+v", container, probe)
+			}
+			continue
+		}
+		if probe == nil || probe.TCPSocket == nil || probe.TCPSocket.Port.IntVal != want.port || probe.FailureThreshold != want.failures || probe.PeriodSeconds != 1 {
+			t.Errorf("%s: %+v, want %+v", container, probe, want)
+		}
+		// The pods of an instance that an earlier version started do without it.
+		in.Challenge.Defaults.StartupProbes = false
+		if probe := podSpec(in, c, nil).Containers[0].StartupProbe; probe != nil {
+			t.Errorf("%s: an upgrade restarts the pod", container)
 		}
 	}
 }

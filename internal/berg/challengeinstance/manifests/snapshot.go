@@ -61,6 +61,8 @@ type Defaults struct {
 	// EngineDefaults: pods have what container engines give to containers: every user may listen on ports below 1024 and
 	// use ping, and /dev/shm has room for a browser.
 	EngineDefaults bool `json:"engineDefaults,omitempty"`
+	// StartupProbes: a container without a readiness probe is ready when a public port accepts a connection.
+	StartupProbes bool `json:"startupProbes,omitempty"`
 	// Source is the label of the instance at its start. A change of it must not restart pods.
 	Source string `json:"source,omitempty"`
 	// StaticFlag: the Challenge had a flag of its own. If that was changed since, the old one is not
@@ -108,7 +110,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
 		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces == config.UserNamespacesTrue, NestedSeccompProfile: cfg.NestedSeccompProfile,
-		MarkedPods: true, LiteralVariables: true, EngineDefaults: true,
+		MarkedPods: true, LiteralVariables: true, EngineDefaults: true, StartupProbes: true,
 		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
 }

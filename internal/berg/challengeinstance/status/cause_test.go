@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -105,6 +107,44 @@ func TestEveryCauseHasItsReasons(t *testing.T) {
 	for reason, cause := range causes {
 		if !slices.Contains(bergv1.Causes, cause) {
 			t.Errorf("%s leads to %s, which the schema refuses", reason, cause)
+		}
+	}
+}
+
+// Without a probe a container is ready as soon as it runs, also if it ends half a second later.
+func TestACrashLoopIsOverWhenTheContainerWasReadyForAWhile(t *testing.T) {
+	readyAgain := func(restarts int32) corev1.Pod {
+		p := attempt(restarts, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: noon}}})
+		p.Status.ContainerStatuses[0].Ready = true
+		p.Status.Conditions[0].Status = corev1.ConditionTrue
+		return p
+	}
+	const said = "Container web: CrashLoopBackOff: last exit code 3 (Error)"
+	for name, tc := range map[string]struct {
+		pod    corev1.Pod
+		after  time.Duration
+		health string
+		again  time.Duration
+	}{
+		"back-off":                         {attempt(2, backsOff("20s")), 0, said, 0},
+		"ready for a moment":               {readyAgain(3), time.Second, said, settleTime - time.Second},
+		"ready for a while":                {readyAgain(3), settleTime, "All pods are ready", 0},
+		"ready after it was started twice": {readyAgain(1), time.Second, "All pods are ready", 0},
+		"started by a clock that is ahead": {readyAgain(3), -time.Minute, said, settleTime + time.Minute},
+	} {
+		out := startingWith(nil, tc.pod)
+		wasReady(out.Instance)
+		now := noon.Add(tc.after)
+		Compute(out, config.Challenge{Timeout: time.Hour}, now)
+		c := meta.FindStatusCondition(out.Instance.Status.Conditions, bergv1.ConditionHealthy)
+		if c.Message != tc.health || UntilSettled(out.Observed, now) != tc.again {
+			t.Errorf("%s: %s, again in %s", name, c.Message, UntilSettled(out.Observed, now))
+		}
+		// It does not become Running by such a moment either.
+		out = startingWith(nil, tc.pod)
+		Compute(out, config.Challenge{Timeout: time.Hour}, now)
+		if runs := out.Instance.Status.Phase == bergv1.PhaseRunning; runs != (tc.health != said) {
+			t.Errorf("%s: the phase is %s", name, out.Instance.Status.Phase)
 		}
 	}
 }

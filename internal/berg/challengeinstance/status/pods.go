@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,13 +19,13 @@ type podsSummary struct {
 	message string
 }
 
-func checkPods(o Observed) podsSummary {
+func checkPods(o Observed, now time.Time) podsSummary {
 	if o.Pinned == nil {
 		return podsSummary{}
 	}
-	var missing, probed []string
+	var missing, probed, closed []string
 	for _, c := range o.Pinned.Containers {
-		ready, problem, message := checkContainer(o, c)
+		ready, problem, message := checkContainer(o, c, now)
 		if problem != "" {
 			return podsSummary{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
@@ -33,10 +34,14 @@ func checkPods(o Observed) podsSummary {
 			if c.ReadinessProbe != nil {
 				probed = append(probed, c.Hostname)
 			}
+			if port := o.Pinned.StartupPort(c); port != 0 {
+				closed = append(closed, fmt.Sprintf("port %d of %s", port, c.Hostname))
+			}
 		}
 	}
 	if len(missing) > 0 {
-		return podsSummary{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
+		again := o.Instance.Status.ReadyAt != nil
+		return podsSummary{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, again) + portsOf(closed, again)}
 	}
 	return podsSummary{ready: true}
 }
@@ -57,14 +62,32 @@ func probesOf(containers []string, again bool) string {
 	return fmt.Sprintf("; the readiness %s of %s %s", probes, strings.Join(containers, ", "), have)
 }
 
+// portsOf names the ports that must accept a connection, as probesOf does for probes.
+func portsOf(ports []string, again bool) string {
+	if len(ports) == 0 {
+		return ""
+	}
+	verb, yet := "accepts", " yet"
+	if len(ports) > 1 {
+		verb = "accept"
+	}
+	if again {
+		yet = ""
+	}
+	return fmt.Sprintf("; %s %s no connection%s", strings.Join(ports, ", "), verb, yet)
+}
+
 // checkContainer reports whether a container is ready, else the reason if one is known. It
 // looks at its pods, then at failures of the runtime, then at failures to create pods, and
 // last at how a pod ended that was not replaced.
-func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message string) {
+func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
 	live, ended := PodsOf(o.Pods, c.Hostname)
 	for _, p := range live {
 		if v := ViewOf(p); v.reason != "" {
 			return false, v.reason, v.message + livenessHint(p, c)
+		}
+		if last, until := unsettled(p); now.Before(until) {
+			return false, crashLoopBackOff, crashMessage(last) + livenessHint(p, c)
 		}
 	}
 	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !PodReady(p) }) {
@@ -149,8 +172,7 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 	}
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if last := crashed(s); last != nil {
-			// The time until the next attempt is left out, since it changes with each attempt.
-			return crashLoopBackOff, crashLoopBackOff + ": " + howItEnded(last)
+			return crashLoopBackOff, crashMessage(last)
 		}
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
 			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
@@ -183,10 +205,10 @@ func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff:
 		return s.LastTerminationState.Terminated
-	case s.RestartCount < loopBegins || s.Ready:
-		return nil
 	case s.State.Terminated != nil:
 		return s.State.Terminated
+	case s.RestartCount < loopBegins || s.Ready:
+		return nil
 	case s.State.Running != nil:
 		return s.LastTerminationState.Terminated
 	default:
@@ -194,11 +216,47 @@ func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
+// settleTime is how long a container that crash-loops must be ready before it counts as ready. Without a probe it is ready
+// as soon as it runs, and the status would change twice with every attempt.
+const settleTime = 10 * time.Second
+
+// unsettled returns how a container of a pod last ended that has ended several times and is ready again, and until when
+// that counts; nil and zero if there is none.
+func unsettled(p *corev1.Pod) (last *corev1.ContainerStateTerminated, until time.Time) {
+	for _, s := range p.Status.ContainerStatuses {
+		if s.Ready && s.RestartCount >= loopBegins && s.State.Running != nil && s.LastTerminationState.Terminated != nil {
+			if at := s.State.Running.StartedAt.Add(settleTime); at.After(until) {
+				last, until = s.LastTerminationState.Terminated, at
+			}
+		}
+	}
+	return last, until
+}
+
+// UntilSettled is the time until a container that has ended several times counts as ready, zero for never.
+func UntilSettled(o Observed, now time.Time) time.Duration {
+	var wait time.Duration
+	for i := range o.Pods {
+		if _, until := unsettled(&o.Pods[i]); now.Before(until) && o.Pods[i].DeletionTimestamp == nil {
+			wait = Sooner(wait, until.Sub(now))
+		}
+	}
+	return wait
+}
+
+// crashMessage leaves out the time until the next attempt, since it changes with each attempt.
+func crashMessage(last *corev1.ContainerStateTerminated) string {
+	return crashLoopBackOff + ": " + howItEnded(last)
+}
+
 // howItEnded describes how a container ended, in the words of the runtime if it could not
 // start it.
 func howItEnded(t *corev1.ContainerStateTerminated) string {
 	if neverRan(t) {
 		return t.Reason + ": " + t.Message
+	}
+	if t.ExitCode == 0 {
+		return "its program ended by itself, with exit code 0"
 	}
 	return fmt.Sprintf("last exit code %d (%s)", t.ExitCode, cmp.Or(t.Reason, "no reason"))
 }
@@ -212,6 +270,9 @@ func livenessHint(p *corev1.Pod, c bergv1.Container) string {
 	}
 	s := p.Status.ContainerStatuses[at]
 	last := crashed(s)
+	if last == nil && s.Ready {
+		last = s.LastTerminationState.Terminated
+	}
 	if last == nil && s.State.Waiting != nil && !slices.Contains(passing, s.State.Waiting.Reason) {
 		last = s.LastTerminationState.Terminated
 	}

@@ -125,6 +125,8 @@ func TestMessagesNameFailingProbes(t *testing.T) {
 		"a readiness probe":               {readiness, attempt(0, runs), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
 		"a readiness probe, being pulled": {readiness, pod("web", false), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
 		"a readiness probe, later":        {readiness, attempt(0, runs), true, "Not ready: web; the readiness probe of web does not succeed"},
+		"a program that ended":            {neither, ended(0, "Completed"), false, "Container web: CrashLoopBackOff: its program ended by itself, with exit code 0"},
+		"a program that ended first":      {neither, attempt(0, hasDied), false, loop + "3 (Error)"},
 		"a liveness probe, killed":        {liveness, ended(137, "Error"), false, loop + "137 (Error); its liveness probe may have stopped it"},
 		"a liveness probe, ended":         {liveness, ended(143, "Error"), false, loop + "143 (Error); its liveness probe may have stopped it"},
 		"a liveness probe, no memory":     {liveness, ended(137, "OOMKilled"), false, loop + "137 (OOMKilled)"},
@@ -136,15 +138,24 @@ func TestMessagesNameFailingProbes(t *testing.T) {
 		if tc.wasReady {
 			wasReady(out.Instance)
 		}
-		if got := checkPods(out.Observed); got.message != tc.want || got.ready {
+		if got := checkPods(out.Observed, noon); got.message != tc.want || got.ready {
 			t.Errorf("%s: %q, want %q", name, got.message, tc.want)
 		}
+	}
+	public := startingWith(nil, attempt(0, runs))
+	public.Pinned.Containers[0].Ports = []bergv1.Port{{Port: 80, Type: bergv1.PublicPort}}
+	if got := checkPods(public.Observed, noon).message; got != "Not ready: web; port 80 of web accepts no connection yet" {
+		t.Errorf("%q", got)
+	}
+	wasReady(public.Instance)
+	if got := checkPods(public.Observed, noon).message; got != "Not ready: web; port 80 of web accepts no connection" {
+		t.Errorf("%q", got)
 	}
 	two := inTwo(startingWith(nil, pod("web", false)))
 	for i := range two.Pinned.Containers {
 		readiness(&two.Pinned.Containers[i])
 	}
-	if got := checkPods(two.Observed).message; got != "Not ready: web, db; the readiness probes of web, db have not succeeded yet" {
+	if got := checkPods(two.Observed, noon).message; got != "Not ready: web, db; the readiness probes of web, db have not succeeded yet" {
 		t.Errorf("%q", got)
 	}
 }

@@ -42,7 +42,7 @@ var steps = bergv1.BuildConditions
 func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	s := &out.Instance.Status
 	before := s.DeepCopy()
-	pods := checkPods(out.Observed)
+	pods := checkPods(out.Observed, now)
 
 	s.ObservedGeneration = out.Instance.Generation
 	s.ExpiresAt = ExpiresAt(out.Instance, cfg)
@@ -295,6 +295,7 @@ func defaultsCurrent(pinned *manifests.Snapshot, cfg config.Challenge, instance 
 	if !pinned.HasExpansions() {
 		now.LiteralVariables = d.LiteralVariables // no pod would differ
 	}
+	now.StartupProbes = d.StartupProbes // it matters until the instance runs
 	if _, own := ownTimeout(instance); own || d.Timeout == nil {
 		now.Timeout = d.Timeout
 	}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func TestProgramsThatServeOneConnection(t *testing.T) {
+	const public = "ports: [{port: 1337, type: publicPort}]"
+	for container, want := range map[string]string{
+		public + "\ncommand: [socat, 'TCP-LISTEN:1337,reuseaddr,fork', 'EXEC:./chall']":                            "",
+		public + "\ncommand: [socat, 'TCP-LISTEN:1337,reuseaddr', 'EXEC:./chall']":                                 "spec.containers[0].command: socat ends after one connection",
+		public + "\ncommand: [/usr/bin/socat, '-d', 'tcp4-l:1337', 'SYSTEM:./fork']":                               "spec.containers[0].command: socat",
+		public + "\nargs: [sh, -c, 'socat OPENSSL-LISTEN:1337,cert=a EXEC:./chall']":                               "spec.containers[0].args: socat",
+		public + "\ncommand: [socat, 'TCP-LISTEN:1337,reuseaddr,fork', 'TCP:db:5432']":                             "",
+		public + "\ncommand: [socat]\nargs: ['TCP-LISTEN:1337']":                                                   "spec.containers[0].command: socat",
+		public + "\ncommand: [nc, -lvnp, '1337', -e, ./chall]":                                                     "connectAtStart: false",
+		public + "\ncommand: [ncat, -l, '1337', --keep-open, --exec, ./chall]":                                     "",
+		public + "\ncommand: [ncat, -lk, '1337']":                                                                  "",
+		public + "\ncommand: [nc, db, '5432']":                                                                     "",
+		public + "\ncommand: [sh, -c, 'while true; do nc -l -p 1337 -e ./chall; done']":                            "",
+		"ports: [{port: 1337, type: publicPort, connectAtStart: false}]\ncommand: [socat, 'TCP-LISTEN:1337', '-']": "",
+		"ports: [{port: 1337}]\ncommand: [socat, 'TCP-LISTEN:1337', '-']":                                          "",
+		"ports: [{port: 1337, connectAtStart: false}]":                                                             "spec.containers[0].ports[0].connectAtStart: has no effect",
+		"ports: [{port: 53, protocol: udp, type: publicPort, connectAtStart: true}]":                               "has no effect",
+	} {
+		c := &bergv1.Challenge{}
+		c.Spec.Containers = []bergv1.Container{{Hostname: "pwn", Image: "example.com/pwn:1"}}
+		if err := yaml.UnmarshalStrict([]byte(container), &c.Spec.Containers[0]); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range Warnings(c) {
+			if !strings.Contains(w.Message, "players can reach") {
+				got = append(got, w.String())
+			}
+		}
+		if text := strings.Join(got, "; "); want == "" && text != "" || !strings.Contains(text, want) {
+			t.Errorf("%s\n%q, want %q", container, text, want)
+		}
+	}
+}
