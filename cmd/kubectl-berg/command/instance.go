@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,24 +69,9 @@ func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
 
 func isFrozen(o client.Object) bool { return o.GetAnnotations()[bergv1.AnnotationFrozen] != "" }
 
-// problemOf is the reason of the first problem of an instance, "" if it has none.
-func problemOf(i *bergv1.ChallengeInstance) string {
-	for _, name := range bergv1.ProblemConditions {
-		c := meta.FindStatusCondition(i.Status.Conditions, name)
-		if c == nil || c.Status != metav1.ConditionFalse || i.Status.InstanceID != "" && c.Reason == bergv1.ReasonChallengeMissing {
-			continue // without its Challenge, a started instance keeps running
-		}
-		return c.Reason
-	}
-	if c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionNamespaceDeleted); c != nil && c.Reason == bergv1.ReasonDeletionBlocked {
-		return c.Reason
-	}
-	return ""
-}
-
 // isHealthy reports whether the status alone shows that there is no problem, as for most of thousands.
 func isHealthy(i *bergv1.ChallengeInstance) bool {
-	return i.Status.Phase == bergv1.PhaseRunning && problemOf(i) == "" && i.DeletionTimestamp == nil
+	return i.Status.Phase == bergv1.PhaseRunning && why.ProblemOf(i) == "" && i.DeletionTimestamp == nil
 }
 
 // lifetimeOf returns the time from the start of an instance to its expiry. It is known after the start.

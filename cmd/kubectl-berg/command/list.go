@@ -13,6 +13,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
 // Row is an instance in the output of list. It never contains the flag.
@@ -41,7 +42,7 @@ func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
 	created := i.CreationTimestamp
 	row := Row{
 		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource],
-		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: problemOf(i), Cause: i.Status.Cause,
+		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: why.ProblemOf(i), Cause: i.Status.Cause,
 		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
 		Frozen: isFrozen(i), InNamespace: i.Status.Namespace, Services: i.Status.Services,
 		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),

@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/preview"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
 type rolloutOptions struct {
@@ -331,11 +332,11 @@ func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 		}
 		return ""
 	}
-	why := problemOf(i)
-	if seen.healthy || why == bergv1.ReasonPodsNotReady || why == bergv1.ReasonStarting {
+	problem := why.ProblemOf(i)
+	if seen.healthy || problem == bergv1.ReasonPodsNotReady || problem == bergv1.ReasonStarting {
 		return ""
 	}
-	return why
+	return problem
 }
 
 func (p *pacer) notify() {

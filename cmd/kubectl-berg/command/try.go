@@ -409,7 +409,7 @@ func (t *trial) stay(ctx context.Context) error {
 			}
 			return true, console.Errorf(console.ExitProblem, "the instance was deleted")
 		}
-		if p := problemOf(t.instance); p != t.problem {
+		if p := why.ProblemOf(t.instance); p != t.problem {
 			t.problem = p
 			f := why.Explain(readView(ctx, t.cluster, t.instance))
 			t.emit(tryEvent{Event: "changed", Phase: t.instance.Status.Phase, Finding: &f})

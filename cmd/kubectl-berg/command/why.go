@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -28,7 +30,8 @@ func (r *root) why() *cobra.Command {
 		Short: "Explain the first problem of an instance, and what to do about it",
 		Long: `Explain the first problem of an instance, and what to do about it.
 
-It reads the status, and the pods, events and routes of the instance as far as your permissions allow.
+It reads the status, and the pods, events, routes and the end of the logs of the instance as far as your
+permissions allow.
 With --all it checks all instances and groups those with the same problem. Exit code 4: a problem was
 found.`,
 		Example: `  kubectl berg why alice-guestbook -n berg
@@ -92,7 +95,41 @@ func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstan
 	if readable("events", c.List(ctx, &events, client.InNamespace(namespace), client.Limit(500))) {
 		v.Events = events.Items
 	}
+	v.LogEnds = logEnds(ctx, c, namespace, why.Logs(v), readable)
+	v.Architectures = map[string]string{}
+	for _, name := range why.Nodes(v) {
+		var node corev1.Node
+		if c.Get(ctx, client.ObjectKey{Name: name}, &node) == nil { // crews may not read nodes
+			v.Architectures[name] = node.Status.NodeInfo.Architecture
+		}
+	}
 	return v
+}
+
+// The end of a log that is read.
+const (
+	logLines = 10
+	logBytes = 4096
+)
+
+// logEnds reads the last lines of logs. One that is gone with its container is left out.
+func logEnds(ctx context.Context, c *cluster.Cluster, namespace string, logs []why.Log, readable func(string, error) bool) map[string]string {
+	ends := map[string]string{}
+	raw, err := c.Raw(corev1.SchemeGroupVersion)
+	if err != nil {
+		return ends
+	}
+	for _, l := range logs {
+		options := corev1.PodLogOptions{Container: l.Container, Previous: l.Previous, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes)}
+		text, err := raw.Get().Namespace(namespace).Resource("pods").Name(l.Pod).SubResource("log").VersionedParams(&options, scheme.ParameterCodec).DoRaw(ctx)
+		if !readable("logs", err) && apierrors.IsForbidden(err) {
+			break
+		}
+		if err == nil {
+			ends[l.Container] = string(text)
+		}
+	}
+	return ends
 }
 
 // routes are those of an instance that has some.

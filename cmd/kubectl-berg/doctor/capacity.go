@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
 const (
@@ -85,16 +85,6 @@ func quotas(s Survey) []Result {
 	return result("quotas", OK, fmt.Sprintf("none of the %d quotas for instances is nearly exhausted", len(s.Quotas)), "")
 }
 
-// hasProblem reports whether an instance cannot be played, and not because it waits for others, or is about to run.
-func hasProblem(i *bergv1.ChallengeInstance) bool {
-	switch i.Status.Cause {
-	case bergv1.CauseNoCapacity, bergv1.CauseImageUnavailable, bergv1.CauseCrashing, bergv1.CauseRefused, bergv1.CauseInvalid:
-		return true
-	case bergv1.CauseNotReadyYet, bergv1.CauseQueued, bergv1.CauseOwnerBusy, bergv1.CauseFrozen, bergv1.CauseAddressPending:
-	}
-	return i.Status.Phase == bergv1.PhaseFailed || meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionHealthy)
-}
-
 func instances(s Survey) []Result {
 	if results, hidden := s.hidden("instances", "instances"); hidden {
 		return results
@@ -103,7 +93,7 @@ func instances(s Survey) []Result {
 	for i := range s.Instances {
 		switch instance := &s.Instances[i]; {
 		case instance.DeletionTimestamp != nil: // it ends
-		case hasProblem(instance):
+		case why.Broken(instance):
 			bad++
 		case instance.Status.Phase == bergv1.PhaseRunning:
 			running++

@@ -204,10 +204,15 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 			ended := bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
 			ended.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionHealthy, Status: metav1.ConditionFalse}}
 			s.Instances = []bergv1.ChallengeInstance{ended}
-			for _, cause := range bergv1.Causes {
-				s.Instances = append(s.Instances, bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseStarting, Cause: cause}})
+			for condition, reason := range map[string]string{
+				bergv1.ConditionPodsReady: "ImagePullBackOff", bergv1.ConditionHealthy: "CrashLoopBackOff", bergv1.ConditionServicesCreated: bergv1.ReasonRefused,
+				bergv1.ConditionAdmitted: bergv1.ReasonQueued, bergv1.ConditionNamespaceCreated: bergv1.ReasonOwnerBusy, bergv1.ConditionChallengeFound: bergv1.ReasonFrozen,
+			} {
+				i := bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhasePending}}
+				i.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse, Reason: reason}}
+				s.Instances = append(s.Instances, i)
 			}
-		}, "instances", Warning, "5 with a problem"},
+		}, "instances", Warning, "3 with a problem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := healthySurvey()

@@ -36,7 +36,7 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) 
 	case bergv1.ReasonStartDeadline:
 		return v.startDeadline(f, c, name)
 	case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		text, do := pullFailure(v.newestEvent(f, "Failed", "pull") + " " + c.Message)
+		text, do := pullFailure(v.newestEvent(f, "Failed", "pull")+" "+c.Message, v.thanTheNode(name))
 		return f.set(Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, v.imageOf(name), text), do)
 	case "CrashLoopBackOff", "RunContainerError", "StartError", "ContainerCannotRun", "CreateContainerError", "CreateContainerConfigError":
 		return v.crashed(f, subject, name, reason)
@@ -153,6 +153,9 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 		f.addEvent(e)
 		return " (killed because its liveness probe failed)"
 	}
+	if v.wrongArchitecture(container, t) {
+		return " (the node cannot execute its program: it was built for another CPU architecture" + v.thanTheNode(container) + ", or is a script without a first line such as #!/bin/sh)"
+	}
 	if t.ExitCode == 0 {
 		return " (its program ended by itself)"
 	}
@@ -183,11 +186,76 @@ func (v View) actionAfterExit(container string, t *corev1.ContainerStateTerminat
 	case v.livenessKill(container, t) != nil:
 		return fmt.Sprintf("Compare livenessProbe of the container %s in the Challenge %s with what the program answers, or allow more time with initialDelaySeconds and failureThreshold, %s. %s",
 			container, challenge, rollout, logs)
+	case v.wrongArchitecture(container, t):
+		return buildForNodes
 	case t.ExitCode == 0:
-		return fmt.Sprintf("The program of a container must not end. If it serves one connection, let it fork, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall; if it starts a service in the background, start it in the foreground. %s", logs)
+		return fmt.Sprintf("The program of a container must not end. If it serves one connection, let it fork, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall, or set connectAtStart: false on its port; if it starts a service in the background, start it in the foreground. %s", logs)
 	default:
 		return logs
 	}
+}
+
+// neverRan reports whether the container runtime could not start a container. Its message is the runtime's then.
+func neverRan(t *corev1.ContainerStateTerminated) bool {
+	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
+}
+
+// execFormat is what the kernel says of a program that it cannot execute. Some container runtimes write it into the log.
+const execFormat = "exec format error"
+
+func (v View) wrongArchitecture(container string, t *corev1.ContainerStateTerminated) bool {
+	if neverRan(t) {
+		return strings.Contains(t.Message, execFormat)
+	}
+	return t.ExitCode != 0 && strings.Contains(v.LogEnds[container], execFormat)
+}
+
+// thanTheNode names the CPU architecture of the node of a container, "" if it is not known.
+func (v View) thanTheNode(container string) string {
+	for _, p := range currentPods(v) {
+		if arch := v.Architectures[p.Spec.NodeName]; arch != "" && p.Labels[bergv1.LabelContainer] == container {
+			return fmt.Sprintf(" than %s, that of node %s", arch, p.Spec.NodeName)
+		}
+	}
+	return ""
+}
+
+// Log is the log of a container.
+type Log struct {
+	Pod, Container string
+	// Previous: of its run before the last restart.
+	Previous bool
+}
+
+// maxLogs is how many logs are asked for.
+const maxLogs = 4
+
+// Logs returns the logs whose end may say why a container ended.
+func Logs(v View) (out []Log) {
+	for _, p := range currentPods(v) {
+		for _, s := range p.Status.ContainerStatuses {
+			t := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+			if t == nil || t.ExitCode == 0 || t.Reason == "OOMKilled" || neverRan(t) || v.livenessKill(s.Name, t) != nil || len(out) == maxLogs {
+				continue
+			}
+			out = append(out, Log{Pod: p.Name, Container: s.Name, Previous: s.State.Terminated == nil})
+		}
+	}
+	return out
+}
+
+// Nodes returns the nodes whose CPU architecture says more about the problem.
+func Nodes(v View) (out []string) {
+	for _, p := range currentPods(v) {
+		of := func(s corev1.ContainerStatus) bool {
+			t := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+			return t != nil && v.wrongArchitecture(s.Name, t) || s.State.Waiting != nil && strings.Contains(s.State.Waiting.Reason, "Image")
+		}
+		if p.Spec.NodeName != "" && !slices.Contains(out, p.Spec.NodeName) && slices.ContainsFunc(p.Status.ContainerStatuses, of) {
+			out = append(out, p.Spec.NodeName)
+		}
+	}
+	return out
 }
 
 // crashed explains a container that exits or cannot be started.
@@ -198,9 +266,10 @@ func (v View) crashed(f *Finding, subject, name, reason string) bool {
 			if last == nil || name != "" && s.Name != name {
 				continue
 			}
-			if last.Reason == "StartError" || last.Reason == "ContainerCannotRun" {
-				if strings.Contains(last.Message, "exec format error") {
-					return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture.", s.Name), buildForNodes)
+			if neverRan(last) {
+				if v.wrongArchitecture(s.Name, last) {
+					return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture%s, or is a script without a first line such as #!/bin/sh.",
+						s.Name, v.thanTheNode(s.Name)), buildForNodes)
 				}
 				return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name),
 					"The message is the container runtime's. Usually the program is missing in the image, or is not executable.")
@@ -230,6 +299,11 @@ func (v View) notReady(f *Finding, level Level) bool {
 				if v.newestEvent(f, "Unhealthy", "") == "" && since < slowStart && level == Waiting {
 					return f.set(Waiting, fmt.Sprintf("Container %s runs and is not ready yet.", container), started)
 				}
+				if port := startupPort(p, s.Name); port != "" {
+					return f.set(Problem, fmt.Sprintf("Container %s runs, but its port %s accepts no connection.", container, port),
+						fmt.Sprintf("Compare ports in the Challenge %s with the port on which the program listens, at 0.0.0.0 and not at 127.0.0.1. If it opens the port later, set connectAtStart: false on the port. %s",
+							i.Spec.ChallengeRef.Name, logsCommand(i, container)))
+				}
 				return f.set(Problem, fmt.Sprintf("Container %s runs, but its readiness probe fails.", container),
 					fmt.Sprintf("Compare readinessProbe in the Challenge %s with the port on which the container listens: kubectl berg logs %s -n %s -c %s",
 						i.Spec.ChallengeRef.Name, i.Name, i.Namespace, container))
@@ -250,6 +324,19 @@ func (v View) notReady(f *Finding, level Level) bool {
 		return f.set(Waiting, "The pods are starting.", started+" The first pull of an image takes time.")
 	}
 	return f.set(Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, containerOf(strings.Join(f.Evidence, " "))))
+}
+
+// startupPort is the port that must accept a connection before a container counts as started, "" if it has started.
+func startupPort(p corev1.Pod, container string) string {
+	started := slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == container && s.Started != nil && *s.Started
+	})
+	for _, c := range p.Spec.Containers {
+		if c.Name == container && !started && c.StartupProbe != nil && c.StartupProbe.TCPSocket != nil {
+			return c.StartupProbe.TCPSocket.Port.String()
+		}
+	}
+	return ""
 }
 
 // newestEvent returns the message of the newest event with a reason and a word, and adds it to the
@@ -296,14 +383,14 @@ func eventTime(e corev1.Event) time.Time {
 const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
 
 // pullFailure explains the answer of a registry.
-func pullFailure(message string) (text, do string) {
+func pullFailure(message, thanTheNode string) (text, do string) {
 	text = strings.ToLower(message)
 	contains := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	switch {
 	case contains("no match for platform", "no matching manifest", "exec format error"):
-		return ": the registry has it only for other CPU architectures", buildForNodes
+		return ": the registry has it only for another CPU architecture" + thanTheNode, buildForNodes
 	case contains("server gave http response to https client"):
 		return ": its registry speaks HTTP, and the node connects by HTTPS",
 			"Serve the registry by HTTPS, or tell the container runtime of the nodes that it speaks HTTP (containerd: certs.d/REGISTRY/hosts.toml)."

@@ -1,12 +1,14 @@
 package why
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -137,8 +139,16 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		"wrong architecture": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(func(p *corev1.Pod) {
 			ended("StartError", 128, time.Minute)(p)
 			p.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = `exec /app: exec format error`
-		})), Problem, []string{"another CPU architecture", "--platform"}},
-		"pull of another architecture": {view(pullSays("no match for platform in manifest: not found")), Problem, []string{"only for other CPU architectures", "--platform"}},
+		})), Problem, []string{"another CPU architecture, or is a script", "--platform"}},
+		"wrong architecture, by its log": {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 1, time.Minute)), func(v *View) {
+			v.Pods[0].Spec.NodeName = "a"
+			v.LogEnds, v.Architectures = map[string]string{"web": "exec /app: exec format error\n"}, map[string]string{"a": "amd64"}
+		}), Problem, []string{"exit code 1 (the node cannot execute its program: it was built for another CPU architecture than amd64, that of node a", "--platform"}},
+		"a closed port": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
+			p.Spec.Containers[0].StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1337)}}}
+		})), Problem, []string{"its port 1337 accepts no connection", "connectAtStart"}},
+		"pull of another architecture": {view(pullSays("no match for platform in manifest: not found")), Problem, []string{"only for another CPU architecture", "--platform"}},
 		"pull by HTTP":                 {view(pullSays("http: server gave HTTP response to HTTPS client")), Problem, []string{"speaks HTTP", "hosts.toml"}},
 		"recent restart":               {view(withPod(ended("OOMKilled", 137, time.Minute))), Problem, []string{"runs again, but it exited 1m00s ago"}},
 		"old restart":                  {view(withPod(ended("Error", 1, time.Hour))), OK, nil},
@@ -223,5 +233,38 @@ func TestEvidenceStripsControlCharacters(t *testing.T) {
 	f := Explain(view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, "a\x1b]0;title\x07b\nc\u202e")))
 	if got := f.Evidence[0]; got != "ServicesCreated: a]0;titleb c" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestLogsAreReadWhereTheyMaySayWhy(t *testing.T) {
+	at := func(change ...func(*View)) View {
+		return view(append(change, func(v *View) { v.Pods[0].Name, v.Pods[0].Spec.NodeName = "web-1", "a" })...)
+	}
+	for name, tc := range map[string]struct {
+		v     View
+		logs  []Log
+		nodes int
+	}{
+		"a crash":        {at(withPod(ended("Error", 1, time.Minute))), []Log{{"web-1", "web", true}}, 0},
+		"out of memory":  {at(withPod(ended("OOMKilled", 137, time.Minute))), nil, 0},
+		"ends by itself": {at(withPod(ended("Completed", 0, time.Minute))), nil, 0},
+		"liveness":       {at(withPod(ended("Error", 2, time.Minute)), killed(noon)), nil, 0},
+		"just ended": {at(withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1}
+		})), []Log{{"web-1", "web", false}}, 0},
+		"never ran": {at(withPod(func(p *corev1.Pod) {
+			ended("StartError", 128, time.Minute)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = "exec /app: exec format error"
+		})), nil, 1},
+		"no image": {at(withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+		})), nil, 1},
+	} {
+		if got := Logs(tc.v); !slices.Equal(got, tc.logs) {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.logs)
+		}
+		if got := Nodes(tc.v); len(got) != tc.nodes {
+			t.Errorf("%s: nodes %v", name, got)
+		}
 	}
 }
