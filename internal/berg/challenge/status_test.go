@@ -20,7 +20,7 @@ func TestAccepted(t *testing.T) {
 		status metav1.ConditionStatus
 		says   string
 	}{
-		"jail": {func(s *bergv1.ChallengeSpec) { s.Containers[0].Sandbox = bergv1.SandboxNested }, metav1.ConditionFalse, "spec.containers[0].sandbox: nested needs user namespaces"},
+		"jail":       {func(s *bergv1.ChallengeSpec) { s.Containers[0].Sandbox = bergv1.SandboxNested }, metav1.ConditionFalse, "spec.containers[0].sandbox: nested needs user namespaces"},
 		"good":       {func(*bergv1.ChallengeSpec) {}, metav1.ConditionTrue, "can run"},
 		"static":     {func(s *bergv1.ChallengeSpec) { s.Containers = nil }, metav1.ConditionTrue, "nothing to run"},
 		"capability": {func(s *bergv1.ChallengeSpec) { s.Containers[0].AdditionalCapabilities = []string{"SYS_ADMIN"} }, metav1.ConditionFalse, "spec.containers[0].additionalCapabilities[0]"},

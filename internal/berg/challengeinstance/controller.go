@@ -85,7 +85,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		out.Problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
 	}
 	if out.Problem == nil {
-		if err := r.adopt(ctx, &out.Observed, cfg); err != nil {
+		if err := r.adopt(ctx, &out.Observed, cfg, now); err != nil {
 			return 0, err
 		}
 		if err := r.proveNamespace(ctx, &out.Observed); err != nil {

@@ -2,6 +2,7 @@ package challengeinstance
 
 import (
 	"context"
+	"time"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
@@ -9,12 +10,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// adopt makes the Challenge as it is now what a live instance is built from, when a new rollout is requested.
-func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.Challenge) error {
-	if !status.RolloutDue(o.Candidate, cfg) {
+// adopt makes the Challenge as it is now what a live instance is built from, when a new rollout is requested, and when it was
+// mended before the instance ran.
+func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.Challenge, now time.Time) (err error) {
+	if o.Instance.Status.ReadyAt == nil {
+		if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
+			return err
+		}
+	}
+	if !status.RolloutDue(*o, cfg, now) {
 		return nil
 	}
-	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(o.Candidate, cfg) {
+	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(*o, cfg, now) {
 		return err
 	}
 	before := o.Instance.DeepCopy()
@@ -25,7 +32,8 @@ func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.C
 }
 
 // latest reads the Challenge from the API server. A rollout is requested right after an edit of the Challenge,
-// and the watches of two kinds are not in step: the cache may show the request and not yet the edit.
+// and the watches of two kinds are not in step: the cache may show the request and not yet the edit. That of a new leader
+// may be older than what the former leader started the instance with.
 func (r *Reconciler) latest(ctx context.Context, o *status.Observed) error {
 	challenge := &bergv1.Challenge{}
 	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, o.Key, challenge)); err != nil {

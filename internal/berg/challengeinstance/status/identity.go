@@ -97,8 +97,21 @@ func rolloutRequested(instance *bergv1.ChallengeInstance) bool {
 	return instance.Annotations[bergv1.AnnotationRollout] != instance.Status.ObservedRollout
 }
 
-// RolloutDue reports whether the instance must adopt its Challenge now. A Challenge that
-// cannot be run is adopted once it is fixed.
-func RolloutDue(c Candidate, cfg config.Challenge) bool {
-	return rolloutRequested(c.Instance) && checkAdoption(c, cfg) == nil
+// mended reports whether an instance that never ran would be built from something else now: its Challenge was edited, or its
+// pods cannot start and the configuration was changed.
+func mended(o Observed, cfg config.Challenge, now time.Time) bool {
+	switch {
+	case o.Instance.Status.ReadyAt != nil || o.Pinned == nil || o.Challenge == nil:
+		return false
+	case !o.Pinned.Matches(o.Challenge):
+		return true
+	default:
+		return !defaultsCurrent(o.Pinned, cfg, o.Instance) && checkPods(o, now).broken != ""
+	}
+}
+
+// RolloutDue reports whether the instance must adopt its Challenge now: a rollout was requested, or the instance never ran,
+// so that nothing is lost. A Challenge that cannot be run is adopted once it is fixed.
+func RolloutDue(o Observed, cfg config.Challenge, now time.Time) bool {
+	return (rolloutRequested(o.Instance) || mended(o, cfg, now)) && checkAdoption(o.Candidate, cfg) == nil
 }

@@ -110,6 +110,31 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
+	It("is adopted without a rollout by an instance that never ran, and by none that did", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		c := bergtest.Challenge(ctx, ns, "mended", bergtest.OneContainer)
+		ran := bergtest.Instance(ctx, ns, "mended")
+		expect.Reaches(ctx, ran, bergv1.PhaseRunning)
+		before := bergtest.PodsByContainer(ctx, ran)
+
+		bergtest.Respecify(ctx, c, bergtest.Misbehaving("image-pull"))
+		i := bergtest.Instance(ctx, ns, "mended")
+		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "ImagePullBackOff")
+
+		By("an edit that cannot be run")
+		bergtest.Respecify(ctx, c, `containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`)
+		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
+
+		By("an edit that can")
+		bergtest.Respecify(ctx, c, webAndDB)
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(i.Status.Namespace))).To(ConsistOf("web", "db"))
+		expect.Shows(ctx, ran, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
+		Expect(bergtest.PodsByContainer(ctx, ran)).To(Equal(before), "a player's pod was restarted")
+	})
+
 	It("is not adopted while it cannot be run, and is when it is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "broken", bergtest.OneContainer)

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,6 +185,34 @@ var _ = Describe("The life of an instance", func() {
 		bergtest.Behave(ctx, i, "ready")
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 		Expect(i.Status.ReadyAt).To(Equal(readyAt))
+	})
+
+	It("is not healthy because a container that keeps ending runs for a moment, and is after a while, without an event", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "attempts", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "attempts")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		var pods corev1.PodList
+		Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		Expect(pods.Items).To(HaveLen(1))
+		p := &pods.Items[0]
+		before := p.DeepCopy()
+		s := &p.Status.ContainerStatuses[0]
+		s.RestartCount = 3
+		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		s.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+		Expect(s.Ready).To(BeTrue())
+		// What the kubelet reports between two attempts: the pod is ready again.
+		p.Status.Conditions[slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })].Status = corev1.ConditionFalse
+		Expect(k8s.Status().Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+		before = p.DeepCopy()
+		p.Status.Conditions[slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })].Status = corev1.ConditionTrue
+		Expect(k8s.Status().Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+
+		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff")
+		expect.Says(ctx, i, "its program ended by itself, with exit code 0", "it does not say how it ended")
+		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+		Expect(time.Since(p.Status.ContainerStatuses[0].State.Running.StartedAt.Time)).To(BeNumerically(">", 8*time.Second), "it was healthy for a moment")
 	})
 
 	It("has its pods protected from eviction while they serve, and not while they crash", func(ctx context.Context) {
