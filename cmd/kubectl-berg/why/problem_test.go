@@ -39,8 +39,8 @@ func TestBrokenAgreesWithExplain(t *testing.T) {
 	if failed := (&bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseFailed}}); !Broken(failed) {
 		t.Error("a Failed instance has no problem")
 	}
-	frozen := view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonFrozen, ""))
-	if Broken(frozen.Instance) {
+	waits := view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonFrozen, ""))
+	if Broken(waits.Instance) {
 		t.Error("an instance that waits for the end of a freeze is broken")
 	}
 }
