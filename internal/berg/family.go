@@ -41,6 +41,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
 	"github.com/bergctf/berg-operator/internal/berg/profiles"
+	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/record"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -158,6 +159,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Presence:  deps.Presence,
 		Direct:    deps.Direct,
 		Isolation: isolation.NewLatest(),
+		Reach:     reach.New(cfg.Challenge.ConnectTimeout, deps.Clock),
 	}
 	if cfg.Record.Retention > 0 {
 		recorder, err := records(ctx, deps, cfg.Record)

@@ -57,7 +57,9 @@ type Challenge struct {
 	Timeout       time.Duration
 	MaxLifetime   time.Duration // 0: no cap
 	StartDeadline time.Duration // 0: none
-	MaxInstances  int           // 0: no limit
+	// ConnectTimeout is how long Running waits for a connection. 0: it does not.
+	ConnectTimeout time.Duration
+	MaxInstances   int // 0: no limit
 	// NamespaceMaxInstances is of one namespace, SourceMaxInstances and SourceBudget are of one source. 0: no limit.
 	NamespaceMaxInstances, SourceMaxInstances, SourceBudget int
 	WithdrawalPolicy                                        WithdrawalPolicy
@@ -224,6 +226,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_INSTANCE_TIMEOUT", "2h", settings.Duration(&b.Challenge.Timeout), "Lifetime of an instance whose spec names none, for example 90m or 2h."),
 			settings.New("CHALLENGE_MAX_LIFETIME", "", settings.Optional(settings.Duration(&b.Challenge.MaxLifetime)), "Maximum lifetime of an instance. It limits what the spec asks for. Empty: no limit."),
 			settings.New("CHALLENGE_START_DEADLINE", "", settings.Optional(settings.Duration(&b.Challenge.StartDeadline)), "Time after which an instance that never became ready is Failed. Empty: it may keep starting until it expires."),
+			settings.New("CHALLENGE_CONNECT_TIMEOUT", "3s", connectTimeout(&b.Challenge.ConnectTimeout), "How long an instance waits, before it is Running, until its public TCP ports accept a connection at their node, where the operator reaches the nodes. 1s to 30s, or 0s: it does not wait."),
 			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.MaxInstances, 0, 100000), "How many instances may exist at the same time. Others wait in Pending, in the order of their creation. 0: no limit."),
 			settings.New("CHALLENGE_NAMESPACE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.NamespaceMaxInstances, 0, 100000), "How many instances of one namespace may exist at the same time. Others wait in Pending. 0: no limit."),
 			settings.New("SOURCE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.SourceMaxInstances, 0, 100000), "How many instances of one source may exist at the same time. Others wait in Pending. The source is the user or team in the label berg.norelect.ch/source, for each namespace separately. 0: no limit."),
@@ -390,6 +393,20 @@ func nestedProfile(to *string) settings.Value {
 		if text != Unconfined && (!strings.HasSuffix(text, ".json") || !filepath.IsLocal(text) || path.Clean(text) != text) {
 			return fmt.Errorf("%q: must be Unconfined or the path of a file such as berg-nested.json, as seen from the kubelet's folder seccomp", text)
 		}
+		return nil
+	})
+}
+
+// maxConnectTimeout keeps Running from being late for long.
+const maxConnectTimeout = 30 * time.Second
+
+func connectTimeout(to *time.Duration) settings.Value {
+	return settings.Func(func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d != 0 && (d < time.Second || d > maxConnectTimeout) {
+			return fmt.Errorf("must be a duration from 1s to %s, or 0s", maxConnectTimeout)
+		}
+		*to = d
 		return nil
 	})
 }

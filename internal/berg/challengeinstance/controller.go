@@ -113,6 +113,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 
+	if r.connecting(req, out, now) {
+		return 0, nil
+	}
 	before := instance.DeepCopy()
 	status.Compute(out, cfg, now)
 	err = r.patchStatus(ctx, before, instance)
@@ -137,10 +140,21 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 	return stop.Pods(ctx, r.Client, o.Namespace.Name, now)
 }
 
+// connecting reports whether an instance, of which all but Running is written, waits for a connection to its node ports. It
+// is enqueued when that is over.
+func (r *Reconciler) connecting(req ctrl.Request, out status.Outcome, now time.Time) bool {
+	if out.Instance.Status.ReadyAt != nil {
+		r.Reach.Forget(req.NamespacedName)
+		return false
+	}
+	return !r.Reach.Over(req.NamespacedName, out.Instance.UID, status.ToConnect(out, now), func() { r.enqueueReady(req) })
+}
+
 // forget drops what is remembered of an instance that no longer exists.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.finalizers.Forget(key)
 	r.terminations.forget(key)
+	r.Reach.Forget(key)
 	if r.Recorder != nil {
 		r.Recorder.Forget(key)
 	}

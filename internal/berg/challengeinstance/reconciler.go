@@ -11,6 +11,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
+	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -44,6 +45,8 @@ type Reconciler struct {
 	Isolation *isolation.Latest
 	// Recorder keeps something of instances that end. Nil: nothing is.
 	Recorder Recorder
+	// Reach connects to instances before they are Running. Nil: nothing does.
+	Reach *reach.Waiter
 
 	backoff      *outcome.Backoff
 	proofs       ownership.Secrets
@@ -52,6 +55,8 @@ type Reconciler struct {
 	terminations terminations
 	// enqueue adds a request to the queue of the controller.
 	enqueue func(ctrl.Request)
+	// enqueueReady does it for one of which only the write is missing that makes it Running.
+	enqueueReady func(ctrl.Request)
 	// copies are the versions of the pull secret that instances being built have under
 	// its own name. What is forgotten here, or by a restart, is copied once more.
 	copies *lru.Cache

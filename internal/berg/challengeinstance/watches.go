@@ -89,6 +89,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WatchesRawSource(apis.Enqueues(listInstances)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			r.enqueue = queue.Add
+			r.enqueueReady = func(request ctrl.Request) { enqueue(queue, firstReadyPriority, request) }
 			return nil
 		})).
 		WatchesRawSource(r.Isolation.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).

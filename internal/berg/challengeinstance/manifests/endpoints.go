@@ -65,6 +65,27 @@ func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	return out, nil
 }
 
+// NodePort is a node port that leads to a container.
+type NodePort struct {
+	Container string
+	Number    uint16
+}
+
+// NodePorts returns those to which the operator connects. endpoints are those of the containers, as EndpointsOf returns them.
+func NodePorts(containers []bergv1.Container, endpoints []Endpoint) []NodePort {
+	var out []NodePort
+	n := 0
+	for _, c := range containers {
+		for _, p := range c.Ports {
+			if n < len(endpoints) && p.OnNodePort() && p.ConnectsAtStart() && endpoints[n].Service != nil {
+				out = append(out, NodePort{Container: c.Hostname, Number: uint16(endpoints[n].Service.Port)})
+			}
+			n++
+		}
+	}
+	return out
+}
+
 // address is the URL for players: http or https if the port speaks HTTP, else the transport as
 // the scheme.
 func address(e bergv1.ServiceEndpoint, t bergv1.PortType) string {

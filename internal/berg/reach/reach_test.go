@@ -1,0 +1,140 @@
+package reach
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+var (
+	one = types.NamespacedName{Namespace: "berg", Name: "one"}
+	two = types.NamespacedName{Namespace: "berg", Name: "two"}
+	to  = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:30000"), netip.MustParseAddrPort("10.0.0.1:30001")}
+)
+
+func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dial    func(since time.Duration, to netip.AddrPort) error
+		timeout time.Duration
+		over    time.Duration // after which Over reports true
+	}{
+		"at first":       {func(time.Duration, netip.AddrPort) error { return nil }, 3 * time.Second, 0},
+		"off":            {func(time.Duration, netip.AddrPort) error { return syscall.ECONNREFUSED }, 0, 0},
+		"a moment later": {func(since time.Duration, _ netip.AddrPort) error { return refusedUntil(since, 200*time.Millisecond) }, 3 * time.Second, 200 * time.Millisecond},
+		"one port never": {func(_ time.Duration, a netip.AddrPort) error {
+			if a.Port() == 30001 {
+				return syscall.ECONNREFUSED
+			}
+			return nil
+		}, 3 * time.Second, 3 * time.Second},
+		"no way to the nodes": {func(time.Duration, netip.AddrPort) error { return syscall.EHOSTUNREACH }, 3 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				w := newWaiter(tc.timeout, clock.RealClock{}, func(_ context.Context, a netip.AddrPort) error { return tc.dial(time.Since(began), a) })
+				ended := make(chan struct{})
+				if !w.Over(one, "1", to, func() { close(ended) }) {
+					if w.Over(one, "1", to, func() { t.Error("it is connected to twice") }) {
+						t.Fatal("it is over before it began")
+					}
+					<-ended
+				}
+				if got := time.Since(began); got != tc.over {
+					t.Errorf("over after %s, want %s", got, tc.over)
+				}
+				if !w.Over(one, "1", to, func() {}) {
+					t.Error("it is not over")
+				}
+			})
+		})
+	}
+}
+
+func refusedUntil(since, at time.Duration) error {
+	if since < at {
+		return syscall.ECONNREFUSED
+	}
+	return nil
+}
+
+// On simulated nodes, and where a policy drops the packets, the wait must not be paid by every instance.
+func TestWhereNodesAreNotReachedOneInstanceIsTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up atomic.Bool
+		w := newWaiter(3*time.Second, clock.RealClock{}, func(ctx context.Context, _ netip.AddrPort) error {
+			if up.Load() {
+				return nil
+			}
+			<-ctx.Done() // dropped
+			return ctx.Err()
+		})
+		try := func(key types.NamespacedName) (waited bool) {
+			defer w.Forget(key)
+			ended := make(chan struct{})
+			if w.Over(key, "1", to, func() { close(ended) }) {
+				return false
+			}
+			if w.Over(two, "2", to, func() {}) {
+				waited = true // no other one at the same time
+			}
+			<-ended
+			return waited
+		}
+		tries := 0
+		for range 24 * 60 {
+			if try(one) {
+				tries++
+			}
+			time.Sleep(time.Minute)
+		}
+		if tries < 20 || tries > 40 {
+			t.Errorf("%d instances waited in a day, one a minute", tries)
+		}
+		up.Store(true)
+		time.Sleep(maxPause)
+		ended := make(chan struct{})
+		if w.Over(one, "3", to, func() { close(ended) }) {
+			t.Fatal("it is not tried again")
+		}
+		<-ended
+		up.Store(false)
+		// Single instances that do not answer change nothing.
+		for n := range maxFailures {
+			w.Forget(one)
+			ended := make(chan struct{})
+			if w.Over(one, "4", to, func() { close(ended) }) {
+				t.Fatalf("failure %d: it is not tried", n)
+			}
+			<-ended
+		}
+		w.Forget(one)
+		if !w.Over(one, "5", to, func() {}) {
+			t.Error("it is tried after failures in a row")
+		}
+	})
+}
+
+func TestAnotherInstanceOfTheNameIsConnectedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dialed := 0
+		w := newWaiter(time.Second, clock.RealClock{}, func(context.Context, netip.AddrPort) error { dialed++; return nil })
+		for _, uid := range []types.UID{"1", "2"} {
+			ended := make(chan struct{})
+			if w.Over(one, uid, to[:1], func() { close(ended) }) {
+				t.Fatal("it is not connected to")
+			}
+			<-ended
+		}
+		if dialed != 2 {
+			t.Errorf("%d connections", dialed)
+		}
+	})
+}

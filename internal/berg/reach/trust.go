@@ -1,0 +1,51 @@
+package reach
+
+import "time"
+
+// trust is whether node ports are reached from here. Where they are not, as behind a network policy, and on nodes that are
+// simulated, no instance must wait for them. So they are tried with one instance at a time until a connection succeeds, less
+// and less often.
+type trust struct {
+	proven bool
+	// failures since the last success, while proven.
+	failures int
+	// testing: one instance is being connected to while it is not proven.
+	testing bool
+	// next is when to try again, pause how long after the last failure.
+	next  time.Time
+	pause time.Duration
+}
+
+const (
+	// maxFailures in a row are due to the network, and not to instances.
+	maxFailures = 3
+	minPause    = time.Minute
+	maxPause    = time.Hour
+)
+
+// begin reports whether to connect to an instance.
+func (t *trust) begin(now time.Time) bool {
+	if t.proven {
+		return true
+	}
+	if t.testing || now.Before(t.next) {
+		return false
+	}
+	t.testing = true
+	return true
+}
+
+// end notes how a connection went that begin has allowed.
+func (t *trust) end(ok bool, now time.Time) {
+	t.testing = false
+	if ok {
+		*t = trust{proven: true}
+		return
+	}
+	if t.failures++; t.proven && t.failures < maxFailures {
+		return
+	}
+	t.proven, t.failures = false, 0
+	t.pause = min(max(2*t.pause, minPause), maxPause)
+	t.next = now.Add(t.pause)
+}
