@@ -253,6 +253,25 @@ func (i image) ports() []port {
 	return nil
 }
 
+// program is the command line of the image, in the words of its last stage.
+func (i image) program() []string {
+	var entrypoint, command []string
+	for _, line := range i.lines {
+		name, rest, _ := strings.Cut(line, " ")
+		var words []string
+		if json.Unmarshal([]byte(rest), &words) != nil {
+			words = strings.Fields(rest)
+		}
+		switch strings.ToUpper(name) {
+		case "ENTRYPOINT":
+			entrypoint = words
+		case "CMD":
+			command = words
+		}
+	}
+	return slices.Concat(entrypoint, command)
+}
+
 // text is what tells the kind of program: names of images, instructions, and dependencies in the context.
 func (i image) text() string {
 	all := append(slices.Clone(i.bases), i.lines...)

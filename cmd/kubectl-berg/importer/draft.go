@@ -384,9 +384,21 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 // isJail reports whether the programs of a service make namespaces.
 func (s *service) isJail() bool { return s.jail || isJail.MatchString(s.text()) }
 
-// suit gives jails and browsers what they need.
+// suit gives jails, browsers and programs that serve one connection what they need.
 func (d *draft) suit(s *service) {
 	text := s.text()
+	words := slices.Concat(s.container.Command, s.container.Args)
+	if len(words) == 0 {
+		words = s.image.program()
+	}
+	if program, change := rules.ServesOnce(words); program != "" {
+		for i := range s.container.Ports {
+			if p := &s.container.Ports[i]; p.ConnectsAtStart() {
+				p.ConnectAtStart = new(bool)
+				d.chosen(s, "connectAtStart", "false", program+" ends after one connection, and players wait until it is started again: "+change+", and remove this field")
+			}
+		}
+	}
 	if s.isJail() {
 		if !d.options.Allowed.NestedSandbox {
 			d.lost(s, "privileged", "", "a jail needs namespaces of its own: let the administrator set CHALLENGE_NESTED_SECCOMP_PROFILE, and write sandbox: nested")

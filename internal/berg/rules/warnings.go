@@ -147,14 +147,14 @@ func (w *warnings) connections(at *field.Path, c bergv1.Container) {
 	if len(c.Command) == 0 {
 		where = at.Child("args")
 	}
-	if program, change := servesOnce(slices.Concat(c.Command, c.Args)); program != "" {
+	if program, change := ServesOnce(slices.Concat(c.Command, c.Args)); program != "" {
 		w.add(where, "%s ends after one connection, and the operator connects before the instance is Running: %s, or set connectAtStart: false on the port", program, change)
 	}
 }
 
-// servesOnce returns the program of a command line that serves one connection and ends, and what makes it serve more; "" if
+// ServesOnce returns the program of a command line that serves one connection and ends, and what makes it serve more; "" if
 // there is none.
-func servesOnce(commandLine []string) (program, change string) {
+func ServesOnce(commandLine []string) (program, change string) {
 	words := strings.Fields(strings.Join(commandLine, " "))
 	for i, word := range words {
 		rest := words[i+1:]
