@@ -1,0 +1,84 @@
+package life
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+)
+
+var _ = Describe("An instance whose pods are ready", func() {
+	const onePort = `containers: [{hostname: web, image: "berg.test/behaviour/not-ready:1", ports: [{name: web, port: 8080, type: publicPort%s}]}]`
+	// becomesReady starts an instance of one public port, whose pod is ready at a node of this address.
+	becomesReady := func(ctx context.Context, name, field string, node netip.Addr) *bergv1.ChallengeInstance {
+		GinkgoHelper()
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, name, fmt.Sprintf(onePort, field))
+		i := bergtest.Instance(ctx, ns, name)
+		expect.Reaches(ctx, i, bergv1.PhaseStarting)
+		untilPods(ctx, i, corev1.PodRunning)
+		setPods(ctx, i, func(p *corev1.Pod) {
+			p.Status.HostIP, p.Status.HostIPs = node.String(), []corev1.HostIP{{IP: node.String()}}
+			for n := range p.Status.ContainerStatuses {
+				p.Status.ContainerStatuses[n].Ready = true
+			}
+			at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+			p.Status.Conditions[at].Status = corev1.ConditionTrue
+		})
+		return i
+	}
+	phase := func(ctx context.Context, i *bergv1.ChallengeInstance) func() (bergv1.Phase, error) {
+		return func() (bergv1.Phase, error) {
+			err := k8s.Get(ctx, client.ObjectKeyFromObject(i), i)
+			return i.Status.Phase, err
+		}
+	}
+
+	It("is Running when its node port accepts a connection, and not before", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"CHALLENGE_CONNECT_TIMEOUT": "30s"}, nil)
+		node := ownAddress()
+		i := becomesReady(ctx, "connected", "", node)
+		Consistently(phase(ctx, i)).WithTimeout(3 * time.Second).Should(Equal(bergv1.PhaseStarting))
+		listener, err := net.Listen("tcp", netip.AddrPortFrom(node, uint16(i.Status.Services[0].Port)).String())
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(listener.Close)
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		conn, err := listener.Accept()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(conn.Close()).To(Succeed())
+
+		By("an author who turns it off")
+		expect.Reaches(ctx, becomesReady(ctx, "once", ", connectAtStart: false", node), bergv1.PhaseRunning)
+	})
+
+	It("is Running after the timeout where nothing answers", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"CHALLENGE_CONNECT_TIMEOUT": "1s"}, nil)
+		expect.Reaches(ctx, becomesReady(ctx, "silent", "", ownAddress()), bergv1.PhaseRunning)
+	})
+})
+
+// ownAddress is an address of this machine that is not its loopback.
+func ownAddress() netip.Addr {
+	GinkgoHelper()
+	all, err := net.InterfaceAddrs()
+	Expect(err).NotTo(HaveOccurred())
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr()
+		}
+	}
+	Skip("this machine has no address but its loopback")
+	return netip.Addr{}
+}
