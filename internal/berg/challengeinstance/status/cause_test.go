@@ -78,7 +78,8 @@ func TestEveryCauseHasItsReasons(t *testing.T) {
 		"crashes":                       {startingWith(nil, attempt(1, backsOff("10s"))), bergv1.CauseCrashing},
 		"crashes, in its next attempt":  {startingWith(nil, attempt(2, runs)), bergv1.CauseCrashing},
 		"crashes, and has just ended":   {startingWith(nil, attempt(2, hasDied)), bergv1.CauseCrashing},
-		"has crashed once":              {startingWith(nil, attempt(1, runs)), bergv1.CauseNotReadyYet},
+		"has just ended":                {startingWith(nil, attempt(0, hasDied)), bergv1.CauseCrashing},
+		"has ended once":                {startingWith(nil, attempt(1, runs)), bergv1.CauseCrashing},
 		"the program is missing":        {startingWith(nil, waitingPod("web", "RunContainerError")), bergv1.CauseCrashing},
 		"ended":                         {startingWith(nil, endedPod("web", corev1.PodSucceeded, "")), bergv1.CauseCrashing},
 		"a pod is refused":              {refusing(startingWith(nil), "web"), bergv1.CauseRefused},
@@ -163,7 +164,7 @@ func running(out Outcome) Outcome {
 func TestACrashLoopIsReportedOnce(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour, StartDeadline: time.Hour}
 	loop := []corev1.Pod{
-		attempt(1, backsOff("10s")), attempt(2, runs), attempt(2, hasDied), attempt(2, backsOff("20s")),
+		attempt(0, hasDied), attempt(1, runs), attempt(1, hasDied), attempt(1, backsOff("10s")), attempt(2, runs), attempt(2, hasDied), attempt(2, backsOff("20s")),
 		attempt(3, runs), attempt(3, hasDied), attempt(3, backsOff("40s")), attempt(4, runs),
 	}
 	known := startingWith(nil, loop[0])

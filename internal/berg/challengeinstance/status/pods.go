@@ -194,11 +194,7 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 // attempt.
 const crashLoopBackOff = "CrashLoopBackOff"
 
-// loopBegins is the number of restarts from which a container counts as crash-looping: the
-// kubelet restarts it immediately the first time, and waits before every further attempt.
-const loopBegins = 2
-
-// crashed returns how a crash-looping container last ended: while it waits, and also during
+// crashed returns how a container last ended: while it waits, and also during
 // the following attempt until that is ready. Otherwise the status would change twice with
 // every attempt, and a reader between two changes would not see the crash.
 func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
@@ -207,7 +203,7 @@ func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 		return s.LastTerminationState.Terminated
 	case s.State.Terminated != nil:
 		return s.State.Terminated
-	case s.RestartCount < loopBegins || s.Ready:
+	case s.Ready || s.RestartCount == 0:
 		return nil
 	case s.State.Running != nil:
 		return s.LastTerminationState.Terminated
@@ -216,9 +212,14 @@ func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-// settleTime is how long a container that crash-loops must be ready before it counts as ready. Without a probe it is ready
-// as soon as it runs, and the status would change twice with every attempt.
-const settleTime = 10 * time.Second
+const (
+	// settleTime is how long a container that crash-loops must be ready before it counts as ready. Without a probe it is
+	// ready as soon as it runs, and the status would change twice with every attempt.
+	settleTime = 10 * time.Second
+	// loopBegins is the number of restarts from which that holds. Many programs end once, because their database is not
+	// there yet, and the kubelet restarts them immediately the first time.
+	loopBegins = 2
+)
 
 // unsettled returns how a container of a pod last ended that has ended several times and is ready again, and until when
 // that counts; nil and zero if there is none.
