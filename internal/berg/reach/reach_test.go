@@ -93,13 +93,13 @@ func TestWhereNodesAreNotReachedOneInstanceIsTried(t *testing.T) {
 			if try(one) {
 				tries++
 			}
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 		}
 		if tries < 20 || tries > 40 {
 			t.Errorf("%d instances waited in a day, one a minute", tries)
 		}
 		up.Store(true)
-		time.Sleep(maxPause)
+		<-time.After(maxPause)
 		ended := make(chan struct{})
 		if w.Over(one, "3", to, func() { close(ended) }) {
 			t.Fatal("it is not tried again")

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
@@ -26,11 +24,9 @@ func ToConnect(out Outcome, now time.Time) []netip.AddrPort {
 			continue
 		}
 		// The kubelet reports it. No other host must be reached through a status.
-		if ip, err := netip.ParseAddr(hostIP(live[at])); err == nil && ip.IsGlobalUnicast() {
+		if ip, err := netip.ParseAddr(live[at].Status.HostIP); err == nil && ip.IsGlobalUnicast() {
 			all = append(all, netip.AddrPortFrom(ip, p.Number))
 		}
 	}
 	return all
 }
-
-func hostIP(p *corev1.Pod) string { return p.Status.HostIP }
