@@ -48,8 +48,8 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 		// All options of kubectl work. Help shows the common ones only.
 		f.Hidden = !slices.Contains([]string{"namespace", "context", "kubeconfig", "as"}, f.Name)
 	})
-	cmd.PersistentFlags().StringVarP(&r.output, "output", "o", "", "output format: json, wide or name (default text)")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PersistentFlags().StringVarP(&r.output, "output", "o", "", "output format: json, yaml, wide or name (default text)")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("namespace", r.completeNamespaces)
 	cmd.AddGroup(&cobra.Group{ID: "look", Title: "Inspect:"}, &cobra.Group{ID: "play", Title: "Try:"},
 		&cobra.Group{ID: "many", Title: "Change one or many:"}, &cobra.Group{ID: "cluster", Title: "Cluster:"}, &cobra.Group{ID: "write", Title: "Write Challenges:"})
@@ -102,8 +102,10 @@ func (r *root) setFormat() error {
 		r.Format = console.Text
 	case "json", "wide", "name":
 		r.Format = console.Format(r.output)
+	case "yaml":
+		r.Format, r.YAML = console.JSON, true
 	default:
-		return console.Errorf(console.ExitUsage, "-o %s: must be json, wide or name", r.output)
+		return console.Errorf(console.ExitUsage, "-o %s: must be json, yaml, wide or name", r.output)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,19 +55,75 @@ func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
 	return row
 }
 
+// sortKeys compare rows by a column. What a row does not have comes last.
+var sortKeys = map[string]func(a, b Row) int{
+	"name":      func(a, b Row) int { return strings.Compare(a.Name, b.Name) },
+	"challenge": func(a, b Row) int { return strings.Compare(a.Challenge, b.Challenge) },
+	"phase":     func(a, b Row) int { return slices.Index(bergv1.Phases, a.Phase) - slices.Index(bergv1.Phases, b.Phase) },
+	"problem":   func(a, b Row) int { return compareTexts(a.Problem, b.Problem) },
+	"cause":     func(a, b Row) int { return compareTexts(string(a.Cause), string(b.Cause)) },
+	"left":      func(a, b Row) int { return compareKnown(a.SecondsLeft, b.SecondsLeft, cmp.Compare) },
+	"owner":     func(a, b Row) int { return strings.Compare(a.Owner, b.Owner) },
+	"source":    func(a, b Row) int { return compareTexts(a.Source, b.Source) },
+	"created":   func(a, b Row) int { return compareKnown(a.Created, b.Created, compareTimes) },
+	"started":   func(a, b Row) int { return compareKnown(a.Started, b.Started, compareTimes) },
+}
+
+func sortNames() string { return strings.Join(slices.Sorted(maps.Keys(sortKeys)), ", ") }
+
+func compareTimes(a, b metav1.Time) int { return a.Compare(b.Time) }
+
+func compareTexts(a, b string) int {
+	if a == "" || b == "" {
+		return strings.Compare(b, a)
+	}
+	return strings.Compare(a, b)
+}
+
+// compareKnown compares two values; nil comes last.
+func compareKnown[T any](a, b *T, compare func(a, b T) int) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	default:
+		return compare(*a, *b)
+	}
+}
+
+// sortRows sorts rows by a key of sortKeys, or by the namespace if it is empty, and then by namespace and name.
+func sortRows(rows []Row, by string) {
+	compare := sortKeys[by]
+	slices.SortFunc(rows, func(a, b Row) int {
+		first := 0
+		if compare != nil {
+			first = compare(a, b)
+		}
+		return cmp.Or(first, strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
+
 func (r *root) list() *cobra.Command {
 	var s selection
 	var watch, problems bool
+	var by string
 	c := &cobra.Command{
 		Use: "list [NAME...]", Aliases: []string{"ls", "get"},
 		Short: "List instances with their addresses, time left and problems",
 		Example: `  kubectl berg list -n berg
   kubectl berg list -A --phase Starting,Failed -w
+  kubectl berg list --sort-by left
   kubectl berg list --challenge guestbook -o json`,
 		ValidArgsFunction: r.completeInstances,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.check(args, false); err != nil {
 				return err
+			}
+			if by != "" && sortKeys[by] == nil {
+				return console.Errorf(console.ExitUsage, "--sort-by %s: must be one of %s", by, sortNames())
 			}
 			to, err := r.open()
 			if err != nil {
@@ -85,9 +142,7 @@ func (r *root) list() *cobra.Command {
 					rows = append(rows, row)
 				}
 			}
-			slices.SortFunc(rows, func(a, b Row) int {
-				return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-			})
+			sortRows(rows, by)
 			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row Row) (string, []console.Cell) {
 				return row.Name, r.cells(row, s.allNamespaces)
 			})
@@ -96,6 +151,9 @@ func (r *root) list() *cobra.Command {
 	s.add(c, r, false)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "keep watching and show every change")
 	c.Flags().BoolVar(&problems, "problems", false, "only instances with a problem")
+	c.Flags().StringVar(&by, "sort-by", "", "sort by "+sortNames()+" (default: by namespace and name)")
+	c.MarkFlagsMutuallyExclusive("watch", "sort-by") // a watch shows instances as they change
+	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(slices.Sorted(maps.Keys(sortKeys)), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -129,6 +129,7 @@ func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name st
 	}
 	switch r.Format {
 	case console.JSON:
+		record.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecord"))
 		return r.WriteJSON(record)
 	case console.Name:
 		r.Printf("%s\n", record.Name)

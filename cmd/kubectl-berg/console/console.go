@@ -1,5 +1,5 @@
 // Package console writes what a person or a script sees of the program: colours on a terminal,
-// columns that fit its width, a line of progress, and JSON for programs.
+// columns that fit its width, a line of progress, and JSON or YAML for programs.
 //
 // Standard output has the result and nothing else. Progress, warnings and errors go to standard
 // error.
@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
 )
 
 // truncate shortens text to a number of columns.
@@ -48,6 +49,8 @@ type Console struct {
 	// OutColor and ErrColor report whether the streams get colours.
 	OutColor, ErrColor bool
 	Format             Format
+	// YAML writes what the format JSON contains as YAML.
+	YAML bool
 	// width returns the number of columns of the terminal, 0 if there is none.
 	width func() int
 }
@@ -153,13 +156,27 @@ func (c *Console) Confirm(question string) error {
 	}
 }
 
-// WriteJSON writes a result as indented JSON.
+// WriteJSON writes a result as indented JSON, or as a document of YAML.
 func (c *Console) WriteJSON(v any) error { return c.encode(v, "  ") }
 
-// WriteLine writes one of many results as JSON in one line.
-func (c *Console) WriteLine(v any) error { return c.encode(v, "") }
+// WriteLine writes one of many results: as JSON in one line, or as a document of YAML that ends with "---".
+func (c *Console) WriteLine(v any) error {
+	if err := c.encode(v, ""); err != nil || !c.YAML {
+		return err
+	}
+	_, err := io.WriteString(c.Out, "---\n")
+	return err
+}
 
 func (c *Console) encode(v any, indent string) error {
+	if c.YAML {
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = c.Out.Write(text)
+		return err
+	}
 	encoder := json.NewEncoder(c.Out)
 	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)

@@ -118,3 +118,27 @@ func TestWrap(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestObjectsAsJSONAndYAML(t *testing.T) {
+	type row struct {
+		Name  string `json:"name"`
+		Count int    `json:"count,omitempty"`
+	}
+	for _, tc := range []struct {
+		yaml       bool
+		whole, one string
+	}{
+		{false, "[\n  {\n    \"name\": \"<a>\",\n    \"count\": 2\n  }\n]\n", "{\"name\":\"b\"}\n"},
+		{true, "- count: 2\n  name: <a>\n", "name: b\n---\n"},
+	} {
+		c, out := consoleOf(0)
+		c.YAML = tc.yaml
+		if err := c.WriteJSON([]row{{"<a>", 2}}); err != nil || out.String() != tc.whole {
+			t.Errorf("%q, %v", out, err)
+		}
+		out.Reset()
+		if err := c.WriteLine(row{Name: "b"}); err != nil || out.String() != tc.one {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+}

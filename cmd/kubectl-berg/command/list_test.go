@@ -1,0 +1,42 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func TestRowsAreSortedByAnyColumn(t *testing.T) {
+	at := func(minute int) *metav1.Time {
+		return &metav1.Time{Time: time.Date(2030, 6, 1, 12, minute, 0, 0, time.UTC)}
+	}
+	rows := []Row{
+		{Namespace: "b", Name: "a", Challenge: "web", Owner: "3", Source: "red", Phase: bergv1.PhaseRunning, SecondsLeft: ptr.To[int64](60), Created: at(2), Started: at(3)},
+		{Namespace: "a", Name: "c", Challenge: "pwn", Owner: "1", Phase: bergv1.PhaseFailed, Problem: "Refused", Cause: bergv1.CauseRefused, Created: at(3)},
+		{Namespace: "a", Name: "b", Challenge: "web", Owner: "2", Source: "blue", Phase: bergv1.PhasePending, Cause: bergv1.CauseQueued, SecondsLeft: ptr.To[int64](5), Created: at(1), Started: at(4)},
+	}
+	wants := map[string]string{
+		"": "a/b a/c b/a", "name": "b/a a/b a/c", "challenge": "a/c a/b b/a", "phase": "a/b b/a a/c", "problem": "a/c a/b b/a", "cause": "a/b a/c b/a",
+		"left": "a/b b/a a/c", "owner": "a/c a/b b/a", "source": "a/b b/a a/c", "created": "a/b b/a a/c", "started": "b/a a/b a/c",
+	}
+	if len(wants) != len(sortKeys)+1 {
+		t.Errorf("%d of %d keys are tested", len(wants)-1, len(sortKeys))
+	}
+	for by, want := range wants {
+		sorted := slices.Clone(rows)
+		sortRows(sorted, by)
+		var names []string
+		for _, row := range sorted {
+			names = append(names, row.Namespace+"/"+row.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("by %q: %s, want %s", by, got, want)
+		}
+	}
+}
