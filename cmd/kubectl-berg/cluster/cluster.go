@@ -88,7 +88,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for group, namespaced := range map[schema.GroupVersion]map[string]bool{
-		bergv1.GroupVersion: {"Challenge": true, "ChallengeInstance": true, "ChallengeInstanceRecord": true},
+		bergv1.GroupVersion: {"Challenge": true, "ChallengeInstance": true, "ChallengeInstanceRecord": true, "ChallengeCheck": true},
 		corev1.SchemeGroupVersion: {
 			"Pod": true, "Event": true, "Secret": true, "ConfigMap": true, "Service": true, "ResourceQuota": true,
 			"Namespace": false, "Node": false,

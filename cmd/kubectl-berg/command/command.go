@@ -54,7 +54,7 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 	cmd.AddGroup(&cobra.Group{ID: "look", Title: "Inspect:"}, &cobra.Group{ID: "play", Title: "Try:"},
 		&cobra.Group{ID: "many", Title: "Change one or many:"}, &cobra.Group{ID: "cluster", Title: "Cluster:"}, &cobra.Group{ID: "write", Title: "Write Challenges:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"look":    {r.list(), r.why(), r.logs(), r.records(), r.record()},
+		"look":    {r.status(), r.list(), r.why(), r.logs(), r.records(), r.record()},
 		"play":    {r.try(), r.connect()},
 		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.unfreeze()},
 		"cluster": {r.doctor(), r.plan()},

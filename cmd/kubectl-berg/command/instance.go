@@ -69,11 +69,6 @@ func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
 
 func isFrozen(o client.Object) bool { return o.GetAnnotations()[bergv1.AnnotationFrozen] != "" }
 
-// isHealthy reports whether the status alone shows that there is no problem, as for most of thousands.
-func isHealthy(i *bergv1.ChallengeInstance) bool {
-	return i.Status.Phase == bergv1.PhaseRunning && why.ProblemOf(i) == "" && i.DeletionTimestamp == nil
-}
-
 // lifetimeOf returns the time from the start of an instance to its expiry. It is known after the start.
 func lifetimeOf(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
 	if i.Status.StartedAt == nil {

@@ -52,7 +52,7 @@ found.`,
 			single := len(args) == 1
 			findings := make([]why.Finding, 0, len(found))
 			for _, i := range found {
-				if !single && isHealthy(i) {
+				if !single && why.Healthy(i) {
 					continue
 				}
 				findings = append(findings, why.Explain(readView(cmd.Context(), to, i)))
@@ -87,7 +87,7 @@ func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstan
 	if readable("pods", c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod})) {
 		v.Pods = pods.Items
 	}
-	if isHealthy(i) {
+	if why.Healthy(i) {
 		v.Routes = routes(ctx, c, i, namespace, readable)
 		return v
 	}
@@ -206,7 +206,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 const namesShown = 8
 
 func (r *root) showFindings(findings []why.Finding, total int) error {
-	slices.SortStableFunc(findings, func(a, b why.Finding) int { return order(a.Level) - order(b.Level) })
+	slices.SortStableFunc(findings, func(a, b why.Finding) int { return why.Order(a.Level) - why.Order(b.Level) })
 	wrong := slices.ContainsFunc(findings, func(f why.Finding) bool { return f.Level == why.Problem })
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(findings); err != nil {
@@ -214,38 +214,23 @@ func (r *root) showFindings(findings []why.Finding, total int) error {
 		}
 		return problemError(wrong)
 	}
-	type group struct {
-		first why.Finding
-		names []string
-	}
-	var groups []*group
-	byText := map[string]*group{}
+	groups := why.Groups(findings)
 	bad := 0
 	for _, f := range findings {
-		if f.Level == why.OK {
-			continue
-		}
 		if f.Level == why.Problem {
 			bad++
 		}
-		alike := strings.NewReplacer(f.Name, "NAME", f.Namespace, "NAMESPACE").Replace(f.Sentence)
-		if byText[alike] == nil {
-			byText[alike] = &group{first: f}
-			groups = append(groups, byText[alike])
-		}
-		g := byText[alike]
-		g.names = append(g.names, f.Namespace+"/"+f.Name)
 	}
 	for _, g := range groups {
-		names := strings.Join(g.names[:min(len(g.names), namesShown)], ", ")
-		if more := len(g.names) - namesShown; more > 0 {
+		names := strings.Join(g.Names[:min(len(g.Names), namesShown)], ", ")
+		if more := len(g.Names) - namesShown; more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		if len(g.names) > 1 {
-			g.first.Evidence = g.first.Evidence[:min(1, len(g.first.Evidence))]
-			g.first.Start = nil // it differs between them
+		if len(g.Names) > 1 {
+			g.First.Evidence = g.First.Evidence[:min(1, len(g.First.Evidence))]
+			g.First.Start = nil // it differs between them
 		}
-		r.writeFinding(g.first, names)
+		r.writeFinding(g.First, names)
 	}
 	if bad == 0 {
 		r.Printf("%s no problem found in %d instances\n", r.paintSymbol(okSymbol), total)
@@ -253,8 +238,4 @@ func (r *root) showFindings(findings []why.Finding, total int) error {
 	}
 	r.Printf("%d of %d instances have a problem\n", bad, total)
 	return problemError(true)
-}
-
-func order(v why.Level) int {
-	return slices.Index([]why.Level{why.Problem, why.Waiting, why.OK}, v)
 }

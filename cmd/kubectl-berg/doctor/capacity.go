@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// nodePortRange is the default number of node ports of a cluster.
-	nodePortRange = 2768
+	// NodePortRange is the default number of node ports of a cluster.
+	NodePortRange = 2768
 	// warnShare is the share of a limit from which there is a warning.
 	warnShare = 0.9
 )
@@ -27,7 +27,7 @@ func capacity(s Survey) []Result {
 	} else {
 		ready, pods, used := 0, int64(0), 0
 		for _, n := range s.Nodes {
-			if !nodeReady(n) || n.Spec.Unschedulable {
+			if !NodeReady(n) || n.Spec.Unschedulable {
 				continue
 			}
 			ready++
@@ -52,14 +52,15 @@ func capacity(s Survey) []Result {
 	if message := s.Unreadable["services"]; message != "" {
 		return append(results, result("node ports", Unknown, message, "")...)
 	}
-	text := fmt.Sprintf("%d of %d in use, if the range is the default", s.NodePorts, nodePortRange)
-	if float64(s.NodePorts) > warnShare*nodePortRange {
+	text := fmt.Sprintf("%d of %d in use, if the range is the default", s.NodePorts, NodePortRange)
+	if float64(s.NodePorts) > warnShare*NodePortRange {
 		return append(results, result("node ports", Warning, text, "Use routes, or extend --service-node-port-range of the API server.")...)
 	}
 	return append(results, result("node ports", OK, text, "")...)
 }
 
-func nodeReady(n corev1.Node) bool {
+// NodeReady reports whether a node is ready to run pods.
+func NodeReady(n corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

@@ -12,6 +12,10 @@ func Check(s Survey) []Result {
 	} {
 		results = append(results, check(s)...)
 	}
+	return oneLine(results)
+}
+
+func oneLine(results []Result) []Result {
 	for i := range results {
 		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
 	}

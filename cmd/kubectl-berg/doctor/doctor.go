@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -88,10 +89,14 @@ type Survey struct {
 	NodeIPs    []string
 	Nodes      []corev1.Node
 	NodePorts  int
-	// PodsOnNodes are the numbers of pods on each node, nil if they were not read.
+	// PodsOnNodes are the numbers of pods on each node, and Reserved what they request together; nil if they were not read.
 	PodsOnNodes map[string]int
+	Reserved    map[string]corev1.ResourceList
 	Challenges  []bergv1.Challenge
 	Instances   []bergv1.ChallengeInstance
+	// Checks and Records are those that Event reads; nil if they were not read.
+	Checks  []bergv1.ChallengeCheck
+	Records []metav1.PartialObjectMetadata
 	// InstancePods are the pods of all instances.
 	InstancePods []corev1.Pod
 	Quotas       []corev1.ResourceQuota

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SettingNames are the settings of the operator that doctor, lint and plan use. make generate writes their
+// SettingNames are the settings of the operator that doctor, lint, plan and status use. make generate writes their
 // defaults into zz_generated.defaults.go, because the plugin may not import the operator.
 var SettingNames = []string{
 	"CHALLENGE_DOMAIN", "CHALLENGE_HTTP_PORT", "CHALLENGE_HTTP_TLS", "CHALLENGE_TLS_PORT",
@@ -18,7 +18,7 @@ var SettingNames = []string{
 	"CHALLENGE_CPU_REQUEST", "CHALLENGE_CPU_LIMIT", "CHALLENGE_MEMORY_REQUEST", "CHALLENGE_MEMORY_LIMIT",
 	"CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "CHALLENGE_INSTANCE_TIMEOUT", "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE",
 	"CHALLENGE_MAX_INSTANCES", "RECORD_NAMESPACE", "CHALLENGE_ALLOWED_CAPABILITIES", "CHALLENGE_START_DEADLINE",
-	"CHALLENGE_NESTED_SECCOMP_PROFILE",
+	"CHALLENGE_NESTED_SECCOMP_PROFILE", "RECORD_RETENTION", "CHECK_CONCURRENCY", "IMAGE_PREPULL_LEAD",
 }
 
 // Setting returns the value from the operator's Deployment, or the default. It is not known if it comes

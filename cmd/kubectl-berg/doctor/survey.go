@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -113,10 +114,11 @@ func (s *surveyor) nodes(ctx context.Context) {
 	var pods corev1.PodList
 	if s.readable("pods", "pods of all namespaces", s.List(ctx, &pods)) {
 		s.set(func() {
-			s.PodsOnNodes = map[string]int{}
+			s.PodsOnNodes, s.Reserved = map[string]int{}, map[string]corev1.ResourceList{}
 			for _, p := range pods.Items {
 				if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed && p.Spec.NodeName != "" {
 					s.PodsOnNodes[p.Spec.NodeName]++
+					s.reserve(&p)
 				}
 				if p.Labels[bergv1.LabelComponent] == bergv1.ComponentPod {
 					s.InstancePods = append(s.InstancePods, p)
@@ -126,11 +128,38 @@ func (s *surveyor) nodes(ctx context.Context) {
 	}
 }
 
+// reserve adds what a pod requests to what is reserved on its node.
+func (s *surveyor) reserve(p *corev1.Pod) {
+	of := s.Reserved[p.Spec.NodeName]
+	if of == nil {
+		of = corev1.ResourceList{}
+		s.Reserved[p.Spec.NodeName] = of
+	}
+	for name, amount := range resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true}) {
+		sum := of[name]
+		sum.Add(amount)
+		of[name] = sum
+	}
+}
+
 func (s *surveyor) challenges(ctx context.Context) {
 	var all bergv1.ChallengeList
-	if s.readable("challenges", "Challenges", s.List(ctx, &all)) {
+	if s.readable("challenges", "Challenges", s.listInScope(ctx, &all)) {
 		s.set(func() { s.Challenges = all.Items })
 	}
+}
+
+// listInScope lists objects of all namespaces, or of the user's alone with OneNamespace or without the right to do more.
+func (s *surveyor) listInScope(ctx context.Context, all client.ObjectList) error {
+	own := client.InNamespace(s.options.Namespace)
+	if s.options.OneNamespace {
+		return s.List(ctx, all, own)
+	}
+	err := s.List(ctx, all)
+	if apierrors.IsForbidden(err) {
+		err = s.List(ctx, all, own)
+	}
+	return err
 }
 
 func (s *surveyor) instances(ctx context.Context) {

@@ -23,7 +23,11 @@ type Options struct {
 	OperatorNamespace string
 	// Namespace is the namespace of the user's instances.
 	Namespace string
-	Plugin    string
+	// OneNamespace reads the instances and Challenges of Namespace only.
+	OneNamespace bool
+	// Records is the namespace of the records, "" for the operator's RECORD_NAMESPACE.
+	Records string
+	Plugin  string
 	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
 	Offline bool
 }

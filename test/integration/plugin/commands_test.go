@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -102,6 +103,91 @@ func widest(text string) int {
 	}
 	return most
 }
+
+var _ = Describe("list --sort-by and -o yaml", func() {
+	It("sorts rows by a column, and writes them as YAML", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		for name, timeout := range map[string]string{"late": "3h", "soon": "1h", "later": "4h"} {
+			i := bergtest.Instance(ctx, ns, "web", func(i *bergv1.ChallengeInstance) { i.Name, i.GenerateName, i.Spec.Timeout = name, "", timeout })
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		Expect(run(ctx, "list", "-n", ns, "--sort-by", "left", "-o", "name").out).To(Equal("soon\nlate\nlater\n"))
+		Expect(run(ctx, "list", "-n", ns, "-o", "name").out).To(Equal("late\nlater\nsoon\n"))
+		wrong := run(ctx, "list", "-n", ns, "--sort-by", "colour")
+		Expect(wrong.code).To(Equal(2))
+		Expect(wrong.err).To(ContainSubstring("must be one of cause, challenge, created"))
+		Expect(run(ctx, "__complete", "list", "--sort-by", "").out).To(And(ContainSubstring("left"), ContainSubstring("started")))
+
+		var rows []map[string]any
+		Expect(yaml.Unmarshal([]byte(run(ctx, "list", "-n", ns, "--sort-by", "left", "-o", "yaml").out), &rows)).To(Succeed())
+		Expect(rows).To(HaveLen(3))
+		Expect(rows[0]).To(And(HaveKeyWithValue("name", "soon"), HaveKeyWithValue("phase", "Running")))
+		Expect(run(ctx, "list", "-n", ns, "-o", "xml").code).To(Equal(2))
+	})
+})
+
+var _ = Describe("status", func() {
+	It("shows the event on one screen", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		bergtest.Challenge(ctx, ns, "bad", `containers: [{hostname: web, image: berg.test/behaviour/image-pull}]`)
+		bergtest.Challenge(ctx, ns, "one", `{maxInstances: 1, containers: [{hostname: web, image: a}]}`)
+		runs := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, runs, bergv1.PhaseRunning)
+		broken := bergtest.Instance(ctx, ns, "bad")
+		expect.Shows(ctx, broken, bergv1.ConditionPodsReady, metav1.ConditionFalse, "ImagePullBackOff")
+		first := bergtest.Instance(ctx, ns, "one")
+		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		second := bergtest.Instance(ctx, ns, "one")
+		expect.Shows(ctx, second, bergv1.ConditionAdmitted, metav1.ConditionFalse, bergv1.ReasonQueued)
+
+		screen := run(ctx, "status", "-n", ns)
+		Expect(screen.code).To(Equal(4))
+		Expect(screen.out).To(And(
+			ContainSubstring("4: 1 Pending, 1 Starting, 2 Running"), MatchRegexp(`ImageUnavailable\s+1: .*cannot be pulled`), ContainSubstring(ns+"/"+broken.Name),
+			MatchRegexp(`queue\s+1 wait, the first for .*1: the limit set by spec.maxInstances`), MatchRegexp(`headroom\s+for either 0 of `+ns+`/one \(spec.maxInstances\)`),
+			MatchRegexp(`node ports\s+\d+ of 2768 left`), MatchRegexp(`Challenges\s+3 in total`)))
+
+		type sum struct {
+			Instances struct{ Total int }
+			Problems  []struct {
+				Cause     string
+				Instances []string
+			}
+			Queue    struct{ Queued int }
+			Capacity struct {
+				Nodes    int
+				CPU      struct{ Used, Total float64 }
+				Headroom []struct {
+					Challenge string
+					Instances int
+				}
+			}
+		}
+		asJSON := decode[sum](run(ctx, "status", "-n", ns, "-o", "json").out)
+		Expect(asJSON.Instances.Total).To(Equal(4))
+		Expect(asJSON.Queue.Queued).To(Equal(1))
+		Expect(asJSON.Problems).To(HaveLen(1))
+		Expect(asJSON.Problems[0].Cause).To(Equal("ImageUnavailable"))
+		Expect(asJSON.Capacity.CPU.Used).To(And(BeNumerically(">", 0), BeNumerically("<=", asJSON.Capacity.CPU.Total)))
+		Expect(asJSON.Capacity.Headroom).To(HaveLen(3))
+
+		t := inTerminal(ctx, 80, []string{"NO_COLOR=1"}, "status", "-n", ns)
+		Expect(t.Code()).To(Equal(4))
+		Expect(strings.Count(t.Text(), "\n")).To(BeNumerically("<=", 40), "more than a screen")
+	})
+
+	It("shows a user the instances of the own namespace, and names what is not shown", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "web"), bergv1.PhaseRunning)
+		r := run(ctx, "status", "-n", ns, "--as", bindViewer(ctx, ns))
+		Expect(r.code).To(Equal(0))
+		Expect(r.out).To(And(MatchRegexp(`instances\s+1: 1 Running`), ContainSubstring("you may not read nodes"), ContainSubstring("you may not read ChallengeChecks")))
+		Expect(run(ctx, "status", "-n", ns, "--as", "stranger").code).To(Equal(7))
+	})
+})
 
 var _ = Describe("try", func() {
 	It("starts an instance, shows how to connect, and deletes it on Ctrl-C", func(ctx context.Context) {

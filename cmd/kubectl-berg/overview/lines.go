@@ -1,0 +1,216 @@
+package overview
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
+)
+
+const (
+	// problemsShown is the number of groups of instances, namesShown that of names, headroomShown that of Challenges in a line.
+	problemsShown, namesShown, headroomShown = 5, 3, 3
+	// warnShare is the share of what there is from which there is a warning.
+	warnShare = 0.9
+	gib       = 1 << 30
+)
+
+// Lines are what a screen shows, one line for each subject.
+func (o Overview) Lines() []doctor.Result {
+	lines := append([]doctor.Result{}, o.Operator...)
+	lines = append(lines, o.instanceLine())
+	lines = append(lines, o.problemLines()...)
+	lines = append(lines, o.queueLine())
+	lines = append(lines, o.capacityLines()...)
+	if n := o.NodePorts; n != nil {
+		line := doctor.Result{Check: "node ports", Level: doctor.OK, Text: fmt.Sprintf("%d of %d left, if the range is the default", n.Range-n.Used, n.Range)}
+		if float64(n.Used) > warnShare*float64(n.Range) {
+			line.Level, line.Do = doctor.Warning, "Use routes, or extend --service-node-port-range of the API server."
+		}
+		lines = append(lines, line)
+	}
+	if c := o.Challenges; c != nil {
+		lines = append(lines, failing("Challenges", join(amount{c.Total, "in total"}, amount{c.Frozen, "frozen"}), c.NotAccepted, "cannot run", "Fix what the messages name."))
+	}
+	if c := o.Checks; c != nil && (c.Enabled || c.Total > 0) {
+		text := join(amount{c.Solvable, "solvable"}, amount{c.Unknown, "not known"}, amount{c.Running, "running now"})
+		if !c.Enabled {
+			text += "; the operator makes none: CHECK_CONCURRENCY is 0"
+		}
+		lines = append(lines, failing("checks", text, c.Failed, "not solvable", "For the details: kubectl describe challengechecks.berg.norelect.ch -A"))
+	}
+	if p := o.Prepull; p != nil && (p.Enabled || len(p.Failed) > 0) {
+		lines = append(lines, failing("images", join(amount{p.Pulled, "Challenges pulled"}, amount{p.Pulling, "being pulled"}, amount{p.Scheduled, "to be pulled later"}), p.Failed, "not pulled", "docs/berg/images.md explains the messages."))
+	}
+	if r := o.Records; r != nil && (r.Enabled || r.Total > 0) {
+		text := fmt.Sprintf("%d in %s", r.Total, r.Namespace)
+		if r.Latest != nil {
+			text += fmt.Sprintf(", the latest %s ago", console.Duration(o.At.Sub(r.Latest.Time)))
+		}
+		lines = append(lines, doctor.Result{Check: "records", Level: doctor.OK, Text: text})
+	}
+	if len(o.Unreadable) > 0 {
+		lines = append(lines, doctor.Result{Check: "not shown", Level: doctor.Unknown, Text: strings.Join(o.Unreadable, "; ")})
+	}
+	for i := range lines {
+		lines[i].Text, lines[i].Do = console.OneLine(lines[i].Text), console.OneLine(lines[i].Do)
+	}
+	return lines
+}
+
+// amount is a number with what it counts.
+type amount struct {
+	n    int
+	what string
+}
+
+// join joins amounts, without zeros but the first.
+func join(all ...amount) string {
+	var parts []string
+	for i, a := range all {
+		if a.n > 0 || i == 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", a.n, a.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (o Overview) instanceLine() doctor.Result {
+	i := o.Instances
+	if i.Total == 0 {
+		return doctor.Result{Check: "instances", Level: doctor.OK, Text: "none"}
+	}
+	var phases []string
+	for _, phase := range bergv1.Phases {
+		if n := i.ByPhase[phase]; n > 0 {
+			phases = append(phases, fmt.Sprintf("%d %s", n, phase))
+		}
+	}
+	text := fmt.Sprintf("%d in %d namespaces: %s", i.Total, i.Namespaces, strings.Join(phases, ", "))
+	if i.Namespaces == 1 {
+		text = fmt.Sprintf("%d: %s", i.Total, strings.Join(phases, ", "))
+	}
+	for _, more := range []amount{{i.EndSoon, "end within 15 minutes"}, {i.Frozen, "are frozen"}, {i.Outdated, "run an earlier version"}} {
+		if more.n > 0 {
+			text += fmt.Sprintf("; %d %s", more.n, more.what)
+		}
+	}
+	return doctor.Result{Check: "instances", Level: doctor.OK, Text: text}
+}
+
+func (o Overview) problemLines() (lines []doctor.Result) {
+	for n, p := range o.Problems {
+		if n == problemsShown {
+			more := 0
+			for _, rest := range o.Problems[n:] {
+				more += len(rest.Instances)
+			}
+			return append(lines, doctor.Result{
+				Check: "more", Level: doctor.Problem,
+				Text: fmt.Sprintf("%d instances with %d other problems", more, len(o.Problems)-n), Do: "List them: kubectl berg why --all -A",
+			})
+		}
+		names := strings.Join(p.Instances[:min(len(p.Instances), namesShown)], ", ")
+		if more := len(p.Instances) - namesShown; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		check := string(p.Cause)
+		if check == "" {
+			check = p.Reason
+		}
+		if check == "" {
+			check = "problem"
+		}
+		lines = append(lines, doctor.Result{Check: check, Level: doctor.Problem, Text: fmt.Sprintf("%d: %s %s", len(p.Instances), p.Sentence, names), Do: p.Do})
+	}
+	return lines
+}
+
+func (o Overview) queueLine() doctor.Result {
+	q := o.Queue
+	line := doctor.Result{Check: "queue", Level: doctor.OK, Text: "empty"}
+	var parts []string
+	if q.Queued > 0 {
+		line.Level = doctor.Warning
+		text := fmt.Sprintf("%d wait", q.Queued)
+		if q.FirstSeconds != nil {
+			text += fmt.Sprintf(", the first for %s", console.Duration(time.Duration(*q.FirstSeconds)*time.Second))
+		}
+		var limits []string
+		for n, l := range q.Limits {
+			if n == namesShown {
+				limits = append(limits, fmt.Sprintf("%d other limits", len(q.Limits)-n))
+				break
+			}
+			limits = append(limits, fmt.Sprintf("%d: %s", l.Instances, l.Message))
+		}
+		if len(limits) > 0 {
+			text += " (" + strings.Join(limits, "; ") + ")"
+		}
+		parts, line.Do = append(parts, text), "They start when others end. To start more now, raise the limit."
+	}
+	if q.OwnerBusy > 0 {
+		parts = append(parts, fmt.Sprintf("%d wait for the end of an earlier instance of their owner", q.OwnerBusy))
+	}
+	if q.Frozen > 0 {
+		parts = append(parts, fmt.Sprintf("%d wait for the end of a freeze", q.Frozen))
+	}
+	if len(parts) > 0 {
+		line.Text = strings.Join(parts, "; ")
+	}
+	return line
+}
+
+func (o Overview) capacityLines() []doctor.Result {
+	c := o.Capacity
+	if c == nil {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %d run instances; reserved: %.0f of %.0f pods, %.1f of %.1f CPUs, %.1f of %.1f GiB memory", c.Ready, c.Nodes,
+		c.Pods.Used, c.Pods.Total, c.CPU.Used, c.CPU.Total, c.Memory.Used/gib, c.Memory.Total/gib)
+	nodes := doctor.Result{Check: "nodes", Level: doctor.OK, Text: text}
+	if c.Ready == 0 {
+		nodes.Level, nodes.Do = doctor.Problem, "For the reason: kubectl describe nodes"
+	}
+	lines := []doctor.Result{nodes}
+	if len(c.Headroom) == 0 {
+		return lines
+	}
+	var parts []string
+	for _, r := range c.Headroom[:min(len(c.Headroom), headroomShown)] {
+		if r.By == "" {
+			parts = append(parts, fmt.Sprintf("%d or more of %s/%s", r.Instances, r.Namespace, r.Challenge))
+			break // the others have more
+		}
+		parts = append(parts, fmt.Sprintf("%d of %s/%s (%s)", r.Instances, r.Namespace, r.Challenge, r.By))
+	}
+	line := doctor.Result{Check: "headroom", Level: doctor.OK, Text: "for either " + strings.Join(parts, ", or ")}
+	if len(parts) == 1 {
+		line.Text = "for " + parts[0]
+	}
+	if c.Headroom[0].Instances == 0 {
+		line.Level, line.Do = doctor.Warning, "Further instances wait. Raise the limit in brackets: for nodes, see kubectl berg plan."
+	}
+	return append(lines, line)
+}
+
+// failing is a line about objects of which some may have failed.
+func failing(check, text string, failed []Named, verb, do string) doctor.Result {
+	line := doctor.Result{Check: check, Level: doctor.OK, Text: text}
+	if len(failed) == 0 {
+		return line
+	}
+	line.Level, line.Do = doctor.Problem, do
+	line.Text += fmt.Sprintf("; %d %s:", len(failed), verb)
+	for n, f := range failed {
+		if n == namesShown {
+			line.Text += fmt.Sprintf(" and %d more", len(failed)-n)
+			break
+		}
+		line.Text += fmt.Sprintf(" %s/%s (%s)", f.Namespace, f.Name, f.Message)
+	}
+	return line
+}

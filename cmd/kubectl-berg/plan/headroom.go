@@ -1,0 +1,84 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Free is what a node has left for pods.
+type Free struct {
+	load
+	pods int
+}
+
+// FreeOf returns what a node has left when some of it is reserved by a number of pods.
+func FreeOf(allocatable, reserved corev1.ResourceList, pods int) Free {
+	left := func(name corev1.ResourceName) float64 {
+		has, taken := allocatable[name], reserved[name]
+		return max(0, has.AsApproximateFloat64()-taken.AsApproximateFloat64())
+	}
+	free := Free{load{left(corev1.ResourceCPU), left(corev1.ResourceMemory), left(corev1.ResourceEphemeralStorage)}, max(0, int(allocatable.Pods().Value())-pods)}
+	if allocatable.StorageEphemeral().IsZero() {
+		free.disk = -1 // unknown
+	}
+	return free
+}
+
+// Headroom returns how many more instances of a shape fit on nodes, limit at most, and what is used up then: CPU, memory,
+// disk or pods. It is "" if more than limit fit.
+func Headroom(s Shape, nodes []Free, limit int) (instances int, by string) {
+	left := slices.Clone(nodes)
+	// What one pod leaves free only shrinks: a node on which it does not fit stays so.
+	from := make([]int, len(s.pods))
+	for ; instances < limit; instances++ {
+		for n, p := range s.pods {
+			for from[n] < len(left) && left[from[n]].lacks(p) != "" {
+				from[n]++
+			}
+			if from[n] == len(left) {
+				return instances, scarcest(left, p)
+			}
+			node := &left[from[n]]
+			unknown := node.disk < 0
+			node.load = node.minus(p, 1)
+			if unknown {
+				node.disk = -1
+			}
+			node.pods--
+		}
+	}
+	return instances, ""
+}
+
+// lacks returns what a node has too little of for a pod, "" if the pod fits.
+func (f Free) lacks(p load) string {
+	const margin = 1e-9
+	switch {
+	case f.pods < 1:
+		return "pods"
+	case p.cpu > f.cpu+margin:
+		return "CPU"
+	case p.memory > f.memory+margin:
+		return "memory"
+	case f.disk >= 0 && p.disk > f.disk+margin:
+		return "disk"
+	default:
+		return ""
+	}
+}
+
+// scarcest returns what most nodes have too little of for a pod.
+func scarcest(nodes []Free, p load) string {
+	count := map[string]int{}
+	for _, node := range nodes {
+		count[node.lacks(p)]++
+	}
+	names := slices.Sorted(maps.Keys(count))
+	if len(names) == 0 {
+		return "nodes"
+	}
+	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(count[a], count[b]) })
+}

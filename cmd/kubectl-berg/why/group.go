@@ -1,0 +1,44 @@
+package why
+
+import (
+	"slices"
+	"strings"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Healthy reports whether the status alone shows that there is no problem, as for most of thousands.
+func Healthy(i *bergv1.ChallengeInstance) bool {
+	return i.Status.Phase == bergv1.PhaseRunning && ProblemOf(i) == "" && i.DeletionTimestamp == nil
+}
+
+// Group is a number of instances with the same problem.
+type Group struct {
+	// First is the finding about the first of them.
+	First Finding
+	// Names are theirs, with the namespaces.
+	Names []string
+}
+
+// Groups groups findings that say the same, problems first and then what waits. It leaves out those without a problem.
+func Groups(findings []Finding) []*Group {
+	var groups []*Group
+	byText := map[string]*Group{}
+	for _, f := range findings {
+		if f.Level == OK {
+			continue
+		}
+		alike := strings.NewReplacer(f.Name, "NAME", f.Namespace, "NAMESPACE").Replace(f.Sentence)
+		if byText[alike] == nil {
+			byText[alike] = &Group{First: f}
+			groups = append(groups, byText[alike])
+		}
+		g := byText[alike]
+		g.Names = append(g.Names, f.Namespace+"/"+f.Name)
+	}
+	slices.SortStableFunc(groups, func(a, b *Group) int { return Order(a.First.Level) - Order(b.First.Level) })
+	return groups
+}
+
+// Order sorts levels: problems first.
+func Order(l Level) int { return slices.Index([]Level{Problem, Waiting, OK}, l) }
