@@ -210,7 +210,7 @@ func (o *Overview) countInstances(s doctor.Survey) {
 		if c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
 			o.Instances.Outdated++
 		}
-		if waits := o.Queue.count(i, s.Now, limits); waits || why.Healthy(i) {
+		if queued := o.Queue.count(i, s.Now, limits); queued || why.Healthy(i) {
 			continue
 		}
 		findings = append(findings, why.Explain(why.View{Instance: i, Now: s.Now, Pods: pods[why.NamespaceOf(i)]}))

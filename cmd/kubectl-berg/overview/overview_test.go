@@ -36,12 +36,12 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 }
 
 // instances returns a number of instances that a function completes. They were created a minute apart, the first one longest ago.
-func instances(namespace, challenge string, n int, complete func(*bergv1.ChallengeInstance)) (all []bergv1.ChallengeInstance) {
+func instances(namespace, of string, n int, complete func(*bergv1.ChallengeInstance)) (all []bergv1.ChallengeInstance) {
 	for k := range n {
 		i := bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s-%d", challenge, k), Generation: 1, CreationTimestamp: ago(time.Duration(n-k) * time.Minute),
+			Namespace: namespace, Name: fmt.Sprintf("%s-%d", of, k), Generation: 1, CreationTimestamp: ago(time.Duration(n-k) * time.Minute),
 		}}
-		i.Spec.ChallengeRef.Name, i.Spec.Flag = challenge, "flag{never}"
+		i.Spec.ChallengeRef.Name, i.Spec.Flag = of, "flag{never}"
 		i.Status.ObservedGeneration = 1
 		i.Status.Conditions = []metav1.Condition{condition(bergv1.ConditionChallengeFound, metav1.ConditionTrue, bergv1.ReasonFound, "")}
 		complete(&i)
