@@ -1,0 +1,83 @@
+package redact
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Set finds many flags in long texts. Flags of one event begin alike: the common beginning is looked for first.
+type Set struct {
+	// groups are those whose beginning may be written with a byte.
+	groups [256][]*group
+}
+
+// group are the patterns of flags that begin alike.
+type group struct {
+	beginning Pattern
+	flags     []Pattern
+}
+
+// NewSet returns the Set of flags. It leaves out what is too short to be distinguished from ordinary words.
+func NewSet(flags ...string) *Set {
+	byBeginning, seen := map[string]*group{}, map[string]bool{}
+	s := &Set{}
+	for _, flag := range flags {
+		p := NewPattern(flag)
+		if p.Empty() || seen[flag] {
+			continue
+		}
+		seen[flag] = true
+		beginning := beginningOf(flag)
+		g := byBeginning[beginning]
+		if g == nil {
+			g = &group{beginning: NewPattern(beginning)}
+			byBeginning[beginning] = g
+			for b, may := range g.beginning.begins {
+				if may {
+					s.groups[b] = append(s.groups[b], g)
+				}
+			}
+		}
+		g.flags = append(g.flags, p)
+	}
+	return s
+}
+
+// beginningOf returns the first characters of a flag, enough for a pattern.
+func beginningOf(flag string) string {
+	end := minRedacted
+	for end < len(flag) && !utf8.RuneStart(flag[end]) {
+		end++
+	}
+	return flag[:end]
+}
+
+// Remove removes the flags from a text, as Remove does with their patterns.
+func (s *Set) Remove(text string) string {
+	var out strings.Builder
+	kept := 0
+	for i := 0; i < len(text); {
+		length := 0
+		for _, g := range s.groups[text[i]] {
+			if begun, _ := g.beginning.At(text[i:]); begun == 0 {
+				continue
+			}
+			for _, p := range g.flags {
+				n, _ := p.At(text[i:])
+				length = max(length, n)
+			}
+		}
+		if length == 0 {
+			i++
+			continue
+		}
+		out.WriteString(text[kept:i])
+		out.WriteString(Mark)
+		i += length
+		kept = i
+	}
+	if kept == 0 {
+		return text
+	}
+	return out.String() + text[kept:]
+}
