@@ -1,4 +1,4 @@
-// Plugin-defaults prints the Go file with the defaults of the operator's settings that kubectl-berg
+// Plugin-defaults prints the Go file with the names of the operator's settings, and the defaults of those that kubectl-berg
 // uses. The plugin may not import the operator, so that it stays small.
 package main
 
@@ -26,9 +26,11 @@ func main() {
 
 func generate() (string, error) {
 	defaults := map[string]string{}
+	var all []string
 	for _, section := range operator.Sections(new(config.Process), families.All()) {
 		for _, s := range section.Settings {
 			defaults[s.Name] = s.Default
+			all = append(all, s.Name)
 		}
 	}
 	var b strings.Builder
@@ -40,6 +42,11 @@ func generate() (string, error) {
 			return "", fmt.Errorf("the operator has no setting %s", name)
 		}
 		fmt.Fprintf(&b, "\t%q: %q,\n", name, value)
+	}
+	b.WriteString("}\n\n// KnownSettings are the names of all settings of the operator.\nvar KnownSettings = []string{\n")
+	slices.Sort(all)
+	for _, name := range slices.Compact(all) {
+		fmt.Fprintf(&b, "\t%q,\n", name)
 	}
 	b.WriteString("}\n")
 	text, err := format.Source([]byte(b.String()))

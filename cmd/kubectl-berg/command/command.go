@@ -57,7 +57,7 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 		"look":    {r.status(), r.list(), r.why(), r.logs(), r.records(), r.record()},
 		"play":    {r.try(), r.connect()},
 		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.unfreeze()},
-		"cluster": {r.doctor(), r.plan()},
+		"cluster": {r.doctor(), r.plan(), r.report()},
 		"write":   {r.importFiles(), r.lint()},
 	} {
 		for _, c := range commands {

@@ -41,6 +41,9 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes no context
 		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.ciliumAgents, s.fence,
 	)
+	if o.Whole {
+		s.inParallel(ctx, s.checks, s.records)
+	}
 	if !o.Offline {
 		s.inParallel(ctx, s.names, s.connections)
 	}
@@ -163,7 +166,11 @@ func (s *surveyor) listInScope(ctx context.Context, all client.ObjectList) error
 }
 
 func (s *surveyor) instances(ctx context.Context) {
-	all, _, err := s.Cluster.Instances(ctx)
+	var opts []client.ListOption
+	if s.options.OneNamespace {
+		opts = append(opts, client.InNamespace(s.options.Namespace))
+	}
+	all, _, err := s.Cluster.Instances(ctx, opts...)
 	if apierrors.IsForbidden(err) {
 		all, _, err = s.Cluster.Instances(ctx, client.InNamespace(s.options.Namespace))
 	}

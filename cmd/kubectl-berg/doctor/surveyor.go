@@ -27,7 +27,11 @@ type Options struct {
 	OneNamespace bool
 	// Records is the namespace of the records, "" for the operator's RECORD_NAMESPACE.
 	Records string
-	Plugin  string
+	// NoSecrets does not read settings from Secrets: they count as unread.
+	NoSecrets bool
+	// Whole also reads what Event reads.
+	Whole  bool
+	Plugin string
 	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
 	Offline bool
 }
@@ -120,6 +124,9 @@ func (s *surveyor) sources(ctx context.Context) error {
 		case from.ConfigMapRef != nil:
 			m := &corev1.ConfigMap{}
 			name, noun, o, values = from.ConfigMapRef.Name, "ConfigMap ", m, func() map[string]string { return m.Data }
+		case from.SecretRef != nil && s.options.NoSecrets:
+			s.Unread = append(s.Unread, "Secret "+from.SecretRef.Name)
+			continue
 		case from.SecretRef != nil:
 			secret := &corev1.Secret{}
 			name, noun, o, values = from.SecretRef.Name, "Secret ", secret, func() map[string]string {

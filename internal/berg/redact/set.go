@@ -81,3 +81,22 @@ func (s *Set) Remove(text string) string {
 	}
 	return out.String() + text[kept:]
 }
+
+// RemoveCut removes the flags from a text of which the end may be cut off, and from its end what may be the beginning of a
+// flag: at least as many characters as a flag must have.
+func (s *Set) RemoveCut(text string) string {
+	text = s.Remove(text)
+	for i := range text {
+		if len(text)-i < minRedacted {
+			break
+		}
+		for _, g := range s.groups[text[i]] {
+			for _, p := range g.flags {
+				if n, open := p.At(text[i:]); n == 0 && open {
+					return text[:i] + Mark
+				}
+			}
+		}
+	}
+	return text
+}

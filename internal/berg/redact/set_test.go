@@ -53,6 +53,18 @@ func TestASetRemovesWhatItsPatternsDo(t *testing.T) {
 	}
 }
 
+func TestASetRemovesTheBeginningOfAFlagAtTheEnd(t *testing.T) {
+	s := NewSet("flag{one_of_two}", "other")
+	for text, want := range map[string]string{
+		"a flag{one_of": "a " + Mark, "a flag%7bone_": "a " + Mark, "flag{one_of_two} and flag{one": Mark + " and " + Mark, "flag{one_or more": "flag{one_or more",
+		"a fl": "a fl", "an oth": "an oth", "an othe": "an " + Mark, "": "",
+	} {
+		if got := s.RemoveCut(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 func BenchmarkSet(b *testing.B) {
 	line := `{"level":"info","ts":"2030-06-01T12:00:00Z","logger":"challengeinstance","msg":"The instance is running","namespace":"berg","name":"alice-guestbook","flags":3}` + "\n"
 	text := strings.Repeat(line, 1<<20/len(line))
