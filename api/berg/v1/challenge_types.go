@@ -23,6 +23,9 @@ import (
 // +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`
 // +kubebuilder:printcolumn:name="Outbound Traffic",type=boolean,JSONPath=`.spec.allowOutboundTraffic`
 // +kubebuilder:printcolumn:name="Hidden Until",type=date,JSONPath=`.spec.hideUntil`
+// +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Images",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="ImagesReady")].reason`
+// +kubebuilder:selectablefield:JSONPath=`.spec.event`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge",order=1,resources={{ChallengeInstance,v1,""}}
 type Challenge struct {
 	metav1.TypeMeta `json:",inline"`
@@ -110,12 +113,14 @@ type ChallengeSpec struct {
 	// Categories such as web, pwn or crypto, the main one first.
 	// +optional
 	// +nullable
+	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Categories"
 	Categories []string `json:"categories,omitempty"`
 
 	// Free tags by which players and authors find the challenge.
 	// +optional
 	// +nullable
+	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tags"
 	Tags []string `json:"tags,omitempty"`
 
@@ -160,6 +165,7 @@ type ChallengeSpec struct {
 	// Files that players can download. The operator does not use them.
 	// +optional
 	// +nullable
+	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Attachments",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	Attachments []Attachment `json:"attachments,omitempty"`
 
@@ -282,7 +288,7 @@ type Container struct {
 	// 53 characters (the Service "<hostname>-node-port" must still fit into 63).
 	// +required
 	// +kubebuilder:validation:MaxLength=53
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="hostname must have only lower-case letters, digits and dashes, begin with a letter, and not end with a dash, for example web"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Hostname"
 	Hostname string `json:"hostname"`
 
@@ -387,6 +393,7 @@ type Container struct {
 	// which it listens, and nothing else does.
 	// +optional
 	// +nullable
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ports"
 	Ports []Port `json:"ports,omitempty"`
@@ -405,8 +412,9 @@ type Container struct {
 	// "privileged".
 	// +optional
 	// +nullable
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Z0-9_]*$`
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches(r'^[A-Z][A-Z0-9_]*$')`,message="a capability must have only upper-case letters, digits and underscores, for example NET_ADMIN"
 	// +kubebuilder:validation:items:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Additional Capabilities",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
@@ -434,7 +442,7 @@ type Container struct {
 	// 10M. Default: the operator's CHALLENGE_EGRESS_BANDWIDTH (10M).
 	// +optional
 	// +nullable
-	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$')`,message="egressBandwidth must be a number of bits per second, for example 10M"
 	// +kubebuilder:validation:MaxLength=32
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress Bandwidth",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	EgressBandwidth string `json:"egressBandwidth,omitempty"`
@@ -443,7 +451,7 @@ type Container struct {
 	// 10M. Default: the operator's CHALLENGE_INGRESS_BANDWIDTH (10M).
 	// +optional
 	// +nullable
-	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$')`,message="ingressBandwidth must be a number of bits per second, for example 10M"
 	// +kubebuilder:validation:MaxLength=32
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress Bandwidth",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	IngressBandwidth string `json:"ingressBandwidth,omitempty"`
@@ -560,7 +568,7 @@ type Port struct {
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^$|^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^$|^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message="name of a port must have only letters, digits, dashes, dots and underscores, and begin and end with a letter or a digit, for example web"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name,omitempty"`
 
@@ -669,7 +677,7 @@ type FlagEnv struct {
 	// Name of the environment variable, for example FLAG.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z][-._a-zA-Z0-9]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[-._a-zA-Z][-._a-zA-Z0-9]*$')`,message="name of a variable must have only letters, digits, dashes, dots and underscores, and not begin with a digit, for example FLAG"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 }
@@ -682,7 +690,7 @@ type FlagFile struct {
 	// 255 bytes between two slashes.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^(/[^/:]+)+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^(/[^/:]+)+$')`,message="path must be absolute, without a colon, an empty segment or a slash at its end, for example /home/ctf/flag.txt"
 	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(segment, segment == '.' || segment.startsWith('..'))",message="must not contain the segment '.' or a segment that begins with '..'"
 	// +kubebuilder:validation:XValidation:rule="!self.replace('{entropy}', '000000000000').matches('[^/]{256}')",message="must not have more than 255 bytes between two slashes, '{entropy}' counting 12"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Path"

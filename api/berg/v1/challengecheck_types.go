@@ -74,7 +74,7 @@ type ChallengeCheckSpec struct {
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$')`,message="timeout must be whole hours, minutes and seconds in this order, for example 90s or 5m"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$') || duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="timeout must be from 10s to 1h, for example 5m"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
 	Timeout string `json:"timeout,omitempty"`
@@ -150,7 +150,7 @@ type SolverVariable struct {
 	// Name of the variable, for example LEVEL.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z_][A-Za-z0-9_]*$')`,message="name of a variable must have only letters, digits and underscores, and not begin with a digit, for example LEVEL"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
@@ -168,7 +168,7 @@ type CheckSchedule struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$')`,message="schedule.every must be whole hours, minutes and seconds in this order, for example 30m or 6h"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$') || duration(self) >= duration('1m')",message="schedule.every must be 1m or more, for example 30m"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Every"
 	Every string `json:"every,omitempty"`
@@ -178,7 +178,7 @@ type CheckSchedule struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$')`,message="schedule.beforeHideUntil must be whole hours, minutes and seconds in this order, for example 1h"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$') || duration(self) >= duration('1m')",message="schedule.beforeHideUntil must be 1m or more, for example 1h"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Before Hide Until"
 	BeforeHideUntil string `json:"beforeHideUntil,omitempty"`

@@ -77,7 +77,7 @@ type ChallengeInstanceSpec struct {
 	// owner has one instance at a time. Cannot be changed.
 	// +required
 	// +kubebuilder:validation:MaxLength=36
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')`,message="ownerId must be a UUID in lower case, for example 0190a5b4-7c1e-7d3a-9f52-3b6d8e1f4a70"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Owner"
 	OwnerID string `json:"ownerId"`
 
@@ -95,7 +95,7 @@ type ChallengeInstanceSpec struct {
 	// CHALLENGE_MAX_LIFETIME caps it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([0-9]+h)?([0-9]+m)?([0-9]+s)?$')`,message="timeout must be whole hours, minutes and seconds in this order, for example 2h, 30m or 1h30m"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
 	Timeout string `json:"timeout,omitempty"`
 

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
 // +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.currentStatus.errorMsg`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.definition`
 // +operator-sdk:csv:customresourcedefinitions:displayName="HexaCTF Challenge",order=5,resources={{Deployment,v1,""},{Service,v1,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type Challenge struct {
 	metav1.TypeMeta `json:",inline"`

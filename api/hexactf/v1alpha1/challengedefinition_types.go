@@ -79,7 +79,7 @@ type Component struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="name of a component must have only lower-case letters, digits and dashes, and begin and end with a letter or a digit, for example web"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
@@ -138,6 +138,7 @@ type PodSpec struct {
 	// +required
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Containers"
 	Containers []corev1.Container `json:"containers"`
 }

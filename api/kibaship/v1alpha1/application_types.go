@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:selectablefield:JSONPath=`.spec.projectRef.name`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$')",optionalOldSelf=true,message="metadata.name must be project-<project>-app-<app>-kibaship-com, with lower-case letters, digits and dashes: ^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.startsWith('project-' + self.spec.projectRef.name + '-app-')",optionalOldSelf=true,message="metadata.name must begin with project-<project>-app-, with the project of spec.projectRef.name"
 // +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Application",order=8,resources={{Deployment,v1alpha1,""}}
@@ -153,7 +154,7 @@ type GitRepository struct {
 	// Name of the repository, as <organisation>/<repository>.
 	// +required
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9._-]+/[a-zA-Z0-9._-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9._-]+/[a-zA-Z0-9._-]+$')`,message="repository must be <organisation>/<repository>, for example example/shop"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Repository"
 	Repository string `json:"repository"`
 
@@ -171,7 +172,7 @@ type GitRepository struct {
 	// Branch to build. Default: that which the repository calls its default.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="branch must be the name of a branch, for example main or feature/login"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
 	Branch string `json:"branch,omitempty"`
 
@@ -237,7 +238,7 @@ type BuildArg struct {
 	// Name, as ARG of the Dockerfile spells it.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z_][A-Za-z0-9_]*$')`,message="name of a build argument must have only letters, digits and underscores, and not begin with a digit"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
@@ -265,7 +266,8 @@ type DockerImage struct {
 
 	// Tag that takes the place of the one in image.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$')`,message="tag must be the tag of an image, at most 128 characters, for example 1.27"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tag"
 	Tag string `json:"tag,omitempty"`
 }

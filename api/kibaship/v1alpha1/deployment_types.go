@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Last Success",type=string,JSONPath=`.status.lastSuccessfulRun.name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.name`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$')",optionalOldSelf=true,message="metadata.name must be project-<project>-app-<app>-deployment-<deployment>-kibaship-com, with lower-case letters, digits and dashes: ^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.spec.applicationRef.name.endsWith('-kibaship-com') && self.metadata.name.startsWith(self.spec.applicationRef.name.substring(0, self.spec.applicationRef.name.size() - 13) + '-deployment-')",optionalOldSelf=true,message="metadata.name must begin with project-<project>-app-<app>-deployment-, with project and app as in spec.applicationRef.name, which is project-<project>-app-<app>-kibaship-com"
 // +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Deployment",order=9,resources={{Application,v1alpha1,""}}
@@ -66,7 +67,8 @@ type DeploymentSpec struct {
 type DeploymentSource struct {
 	// SHA of the commit, in full. Default: the newest commit of branch, or that of tag, when the run starts.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([0-9a-f]{40}|[0-9a-f]{64})$')`,message="commitSHA must be the full SHA of a commit: 40 or 64 hexadecimal digits in lower case"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Commit SHA"
 	CommitSHA string `json:"commitSHA,omitempty"`
 
@@ -74,14 +76,14 @@ type DeploymentSource struct {
 	// commit is built, whichever branch has it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="branch must be the name of a branch, for example main or feature/login"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
 	Branch string `json:"branch,omitempty"`
 
 	// Git tag whose commit is built.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="tag must be the name of a git tag, for example v1.2.0"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tag"
 	Tag string `json:"tag,omitempty"`
 }

@@ -126,7 +126,7 @@ type NetworkPolicy struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches(r'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')`,message="must be the name of a namespace, for example ingress-nginx"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress From"
 	IngressFrom []string `json:"ingressFrom,omitempty"`
 
@@ -253,7 +253,7 @@ type Limits struct {
 	// CPU in cores, for example 0.5 or 2.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]+(\.[0-9]+)?$')`,message="cpu must be a number of cores, for example 0.5 or 2"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="CPU"
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="CPU"
 	CPU string `json:"cpu,omitempty"`
@@ -261,7 +261,7 @@ type Limits struct {
 	// Memory, for example 512Mi or 2Gi.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$')`,message="memory must be a number with Mi, Gi or Ti, for example 512Mi"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Memory"
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Memory"
 	Memory string `json:"memory,omitempty"`
@@ -269,7 +269,7 @@ type Limits struct {
 	// Storage, for example 20Gi.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$')`,message="storage must be a number with Mi, Gi or Ti, for example 20Gi"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Storage"
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Storage"
 	Storage string `json:"storage,omitempty"`
@@ -292,7 +292,7 @@ type Volumes struct {
 	// example 100Gi. Default: any size.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$')`,message="maxStorageSize must be a number with Mi, Gi or Ti, for example 100Gi"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max Storage Size"
 	MaxStorageSize string `json:"maxStorageSize,omitempty"`
 }

@@ -50,7 +50,7 @@ type EnvironmentSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=44
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$')`,message="id must have only lower-case letters, digits and dashes, and begin and end with a letter or a digit, for example team-red"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="id cannot be changed: delete this Environment and create another one"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="ID"
 	ID string `json:"id"`

@@ -51,7 +51,7 @@ type ContainerNetworkSpec struct {
 	// the name is made from the name of this object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')`,message="networkName must have only lower-case letters, digits and dashes, and begin and end with a letter or a digit, for example shop"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('kube-') && self != 'default'",message="must not be a namespace of Kubernetes itself: choose one for the containers"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Network Name"
 	NetworkName string `json:"networkName,omitempty"`

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Version",type=integer,JSONPath=`.status.tunnelConfigurationVersion`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.containerNetworkName`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Container Network Tunnel Proxy",order=7,resources={{Pod,v1,""},{Secret,v1,""},{Service,v1,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type ContainerNetworkTunnelProxy struct {
 	metav1.TypeMeta `json:",inline"`
@@ -77,7 +78,7 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^[^\s]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^\s]+$')`,message="baseImage must be the name of an image, without white space"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Base Image"
 	BaseImage string `json:"baseImage,omitempty"`
 
@@ -87,7 +88,7 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=63
-	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches(r'^[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="must have only lower-case letters, digits and dashes, begin with a letter, and not end with a dash, for example shop"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Aliases"
 	Aliases []string `json:"aliases,omitempty"`
 }
@@ -105,7 +106,7 @@ type TunnelConfiguration struct {
 	// loopback of the node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z:._-]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9a-zA-Z:._-]*$')`,message="serverAddress must be a host name or an IP address, for example localhost"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Server Address"
 	ServerAddress string `json:"serverAddress,omitempty"`
 
@@ -119,7 +120,7 @@ type TunnelConfiguration struct {
 	// Address that the client proxy listens at. Default: 0.0.0.0, all of its addresses, of IPv4 and IPv6.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z:._-]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9a-zA-Z:._-]*$')`,message="clientProxyAddress must be a host name or an IP address, for example 0.0.0.0"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Client Proxy Address"
 	ClientProxyAddress string `json:"clientProxyAddress,omitempty"`
 

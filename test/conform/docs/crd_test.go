@@ -36,6 +36,7 @@ type definition struct {
 				Name     string `json:"name"`
 				Type     string `json:"type"`
 				JSONPath string `json:"jsonPath"`
+				Priority int    `json:"priority"`
 			} `json:"additionalPrinterColumns"`
 			Schema struct {
 				OpenAPIV3Schema schema `json:"openAPIV3Schema"`
@@ -192,13 +193,14 @@ func TestNamesAndColumns(t *testing.T) {
 		"Challenge": {
 			shortNames: "chall",
 			columns: "Event:string:.spec.event Category:string:.spec.categories[0] Author:string:.spec.author " +
-				"Outbound Traffic:boolean:.spec.allowOutboundTraffic Hidden Until:date:.spec.hideUntil",
+				"Outbound Traffic:boolean:.spec.allowOutboundTraffic Hidden Until:date:.spec.hideUntil " +
+				`[Accepted:string:.status.conditions[?(@.type=="Accepted")].reason] [Images:string:.status.conditions[?(@.type=="ImagesReady")].reason]`,
 		},
 		"ChallengeInstance": {
 			shortNames: "ci instance",
-			columns: "Challenge:string:.spec.challengeRef.name Owner:string:.spec.ownerId Phase:string:.status.phase Cause:string:.status.cause " +
-				"Address:string:.status.services[0].url Namespace:string:.status.namespace " +
-				"Age:date:.metadata.creationTimestamp Expires:string:.status.expiresAt",
+			columns: "Challenge:string:.spec.challengeRef.name [Owner:string:.spec.ownerId] Phase:string:.status.phase Cause:string:.status.cause " +
+				"Address:string:.status.services[0].url [Namespace:string:.status.namespace] " +
+				"Age:date:.metadata.creationTimestamp [Expires:string:.status.expiresAt]",
 		},
 	}
 	for kind, want := range tests {
@@ -215,7 +217,11 @@ func TestNamesAndColumns(t *testing.T) {
 			}
 			var columns []string
 			for _, c := range d.Versions[0].Columns {
-				columns = append(columns, c.Name+":"+c.Type+":"+c.JSONPath)
+				column := c.Name + ":" + c.Type + ":" + c.JSONPath
+				if c.Priority > 0 { // kubectl shows it with -o wide
+					column = "[" + column + "]"
+				}
+				columns = append(columns, column)
 			}
 			if got := strings.Join(columns, " "); got != want.columns {
 				t.Errorf("columns are\n%s\nwant\n%s", got, want.columns)
