@@ -12,7 +12,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,shortName=ccheck,categories=all
+// +kubebuilder:resource:scope=Namespaced,shortName=ccheck
 // +kubebuilder:printcolumn:name="Challenge",type=string,JSONPath=`.spec.challengeRef.name`
 // +kubebuilder:printcolumn:name="Solvable",type=string,JSONPath=`.status.conditions[?(@.type=="Solvable")].status`
 // +kubebuilder:printcolumn:name="Result",type=string,JSONPath=`.status.lastResult.result`

@@ -13,7 +13,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,path=challenges,shortName=hchal,categories=all
+// +kubebuilder:resource:scope=Namespaced,path=challenges,shortName=hchal,categories=hexactf
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentStatus.state`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Endpoint",type=integer,JSONPath=`.status.endpoint`

@@ -11,7 +11,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,path=challengedefinitions,shortName=hchaldef,categories=all
+// +kubebuilder:resource:scope=Namespaced,path=challengedefinitions,shortName=hchaldef,categories=hexactf
 // +kubebuilder:printcolumn:name="IsOne",type=boolean,JSONPath=`.spec.isOne`
 // +kubebuilder:printcolumn:name="Duration",type=string,JSONPath=`.spec.duration`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

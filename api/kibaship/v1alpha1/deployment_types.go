@@ -10,7 +10,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,path=deployments,shortName=kdeploy
+// +kubebuilder:resource:scope=Namespaced,path=deployments,shortName=kdeploy,categories=kibaship
 // +kubebuilder:printcolumn:name="Application",type=string,JSONPath=`.spec.applicationRef.name`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Current Run",type=string,JSONPath=`.status.currentPipelineRun.name`

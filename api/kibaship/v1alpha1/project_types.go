@@ -12,7 +12,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,path=projects,shortName=kproj,categories=all
+// +kubebuilder:resource:scope=Cluster,path=projects,shortName=kproj,categories=kibaship
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespaceName`
 // +kubebuilder:printcolumn:name="Tekton",type=string,JSONPath=`.status.conditions[?(@.type=="TektonIntegrated")].status`

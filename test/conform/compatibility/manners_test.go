@@ -114,3 +114,14 @@ func TestReferencesCanBeSelected(t *testing.T) {
 		}
 	}
 }
+
+// kubectl delete all --all deletes what is in the category all, of the cluster too. The contract of Challenges and instances wants them
+// there; docs/berg/challenge.md warns.
+func TestFewKindsAreInTheCategoryAll(t *testing.T) {
+	for name, definition := range read(t, ours) {
+		wanted := name == "challenges.berg.norelect.ch" || name == "challengeinstances.berg.norelect.ch"
+		if slices.Contains(definition.Spec.Names.Categories, "all") != wanted {
+			t.Errorf("%s has the categories %v", name, definition.Spec.Names.Categories)
+		}
+	}
+}
