@@ -3,10 +3,12 @@ package chart
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	lua "github.com/yuin/gopher-lua"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -52,11 +54,35 @@ func table(state *lua.LState, value any) lua.LValue {
 	}
 }
 
+// kindsWithConditions are all kinds whose status has conditions, as <group>_<kind>.
+func kindsWithConditions(t *testing.T) (all []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../../config/*/crd/bases/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d definitions, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, definition); err != nil {
+			t.Fatal(err)
+		}
+		status := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
+		if _, ok := status.Properties["conditions"]; ok {
+			all = append(all, definition.Spec.Group+"_"+definition.Spec.Names.Kind)
+		}
+	}
+	return all
+}
+
 // Argo CD runs such a script with the resource as obj, and takes a table with status and message.
 func TestHealthInArgoCD(t *testing.T) {
 	scripts := healthScripts(t)
-	for _, kind := range []string{"ChallengeInstance", "Challenge", "ChallengeCheck"} {
-		script := scripts["resource.customizations.health.berg.norelect.ch_"+kind]
+	for _, kind := range kindsWithConditions(t) {
+		script := scripts["resource.customizations.health."+kind]
 		for status, want := range map[string][2]string{
 			`{}`:            {"Progressing", "The operator has not seen it yet"},
 			`{"status":{}}`: {"Progressing", "The operator has not seen it yet"},
