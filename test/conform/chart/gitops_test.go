@@ -61,8 +61,8 @@ func kindsWithConditions(t *testing.T) (all []string) {
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d definitions, %v", len(files), err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
