@@ -36,6 +36,7 @@ type reportOptions struct {
 
 func (r *root) report() *cobra.Command {
 	var o reportOptions
+	var everywhere bool
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Write a support bundle: versions, settings, states, events and the operator's logs, without flags and secrets",
@@ -54,6 +55,7 @@ Read it before you send it. It changes nothing, and is at most 17 MiB before it 
 		},
 	}
 	f := c.Flags()
+	f.BoolVarP(&everywhere, "all-namespaces", "A", false, "include all namespaces that you may read, as without -n")
 	f.StringVarP(&o.file, "file", "f", "", "file to write, which must not exist; - for standard output (default: berg-report-TIME.tar.gz)")
 	f.DurationVar(&o.since, "since", 2*time.Hour, "age up to which logs and events are included")
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "", "namespace of the operator (default: search all)")

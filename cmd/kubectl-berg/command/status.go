@@ -13,6 +13,7 @@ import (
 
 func (r *root) status() *cobra.Command {
 	var o doctor.Options
+	var everywhere bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the event on one screen: operator, instances, problems, queue, headroom, checks, images, records",
@@ -31,7 +32,7 @@ found.`,
 				return err
 			}
 			o.Namespace, o.Plugin = to.Namespace, r.version
-			o.OneNamespace = cmd.Flags().Changed("namespace")
+			o.OneNamespace = cmd.Flags().Changed("namespace") && !everywhere
 			survey, err := doctor.Event(cmd.Context(), to, o)
 			if err != nil {
 				return err
@@ -56,6 +57,7 @@ found.`,
 		},
 	}
 	f := c.Flags()
+	f.BoolVarP(&everywhere, "all-namespaces", "A", false, "show all namespaces that you may read, as without -n")
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "", "namespace of the operator (default: search all)")
 	f.StringVar(&o.Records, "records", "", "namespace of the records (default: the operator's RECORD_NAMESPACE)")
 	_ = c.RegisterFlagCompletionFunc("operator-namespace", r.completeNamespaces)

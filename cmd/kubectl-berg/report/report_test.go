@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -113,7 +114,7 @@ func contents(t *testing.T, files []File) string {
 	var all strings.Builder
 	for reader := tar.NewReader(compressed); ; {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all.String()
 		}
 		if err != nil {

@@ -59,7 +59,8 @@ func operatorDeployment(ctx context.Context, namespace string) {
 	d.Spec.Template.Spec.Containers = []corev1.Container{{
 		Name: "manager", Image: "example.com/berg-operator:v0.1.0",
 		Env: []corev1.EnvVar{
-			{Name: "CHALLENGE_INSTANCE_TIMEOUT", Value: "3h"}, {Name: "HTTPS_PROXY", Value: "http://user:proxy-password@proxy"},
+			{Name: "CHALLENGE_INSTANCE_TIMEOUT", Value: "3h"},
+			{Name: "HTTPS_PROXY", Value: "http://user:proxy-password@proxy"},
 			{Name: "KAFKA_SASL_USERNAME", Value: "kafka-user"},
 		},
 		EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
