@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/api/changes"
 )
 
 // maxGone is how many deletions a reader may miss before it reads everything again.
@@ -34,7 +35,8 @@ type Board struct {
 	gone    []goneRow
 	// dropped is the version of the last deletion that gone has no more.
 	dropped uint64
-	readers map[chan struct{}]bool
+	// changes has the namespaces in which something changed as keys.
+	changes changes.Changes
 	history map[string]*history
 	// challenges and checks are what is known of each Challenge.
 	challenges map[types.NamespacedName]challengeState
@@ -67,7 +69,7 @@ func NewBoard(rc *rest.Config, scheme *runtime.Scheme, namespaces []string, now 
 
 func newBoard(now clock.WithTicker) *Board {
 	return &Board{
-		clock: now, rows: map[string]*Row{}, readers: map[chan struct{}]bool{}, history: map[string]*history{}, summaries: map[string]Summary{},
+		clock: now, rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
 		challenges: map[types.NamespacedName]challengeState{}, checks: map[types.NamespacedName]map[string]checkState{},
 	}
 }
@@ -173,7 +175,7 @@ func (b *Board) see(object any, initial bool) {
 	if !initial {
 		b.historyOf(r.Namespace).count(before, &r)
 	}
-	b.changed()
+	b.changed(r.Namespace)
 	r.version = b.version
 	b.rows[r.ID()] = &r
 }
@@ -199,7 +201,7 @@ func (b *Board) forget(object any) {
 	}
 	delete(b.rows, id.String())
 	b.historyOf(id.Namespace).ends++
-	b.changed()
+	b.changed(id.Namespace)
 	b.gone = append(b.gone, goneRow{id.String(), b.version})
 	if len(b.gone) > maxGone {
 		rest := len(b.gone) - maxGone/2
@@ -209,28 +211,15 @@ func (b *Board) forget(object any) {
 }
 
 // changed is called with the lock held.
-func (b *Board) changed() {
+func (b *Board) changed(namespace string) {
 	b.version++
-	clear(b.summaries)
-	for reader := range b.readers {
-		select {
-		case reader <- struct{}{}:
-		default: // it knows already that it must look
-		}
-	}
+	delete(b.summaries, namespace)
+	b.changes.Happened(namespace)
 }
 
-// Changes returns a channel that gets a value after a change, and a function to call at the end.
-func (b *Board) Changes() (changed <-chan struct{}, stop func()) {
-	channel := make(chan struct{}, 1)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.readers[channel] = true
-	return channel, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.readers, channel)
-	}
+// Changes returns a channel that gets a value after a change in a namespace, and a function to call at the end.
+func (b *Board) Changes(namespace string) (changed <-chan struct{}, stop func()) {
+	return b.changes.Wait(namespace)
 }
 
 // View is what a reader gets of a namespace.

@@ -66,8 +66,10 @@ func (b *Board) seeOther(object any) {
 			return
 		}
 		b.checks[key][o.Name] = is
+	default:
+		return
 	}
-	b.changed()
+	b.changed(object.(client.Object).GetNamespace())
 }
 
 func (b *Board) forgetOther(object any) {
@@ -85,8 +87,10 @@ func (b *Board) forgetOther(object any) {
 		if len(b.checks[key]) == 0 {
 			delete(b.checks, key)
 		}
+	default:
+		return
 	}
-	b.changed()
+	b.changed(object.(client.Object).GetNamespace())
 }
 
 // challengesOf returns the Challenges of a namespace by their names. It is called with the lock held.

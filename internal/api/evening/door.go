@@ -222,7 +222,7 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) {
 	}
 	namespace := web.GrantOf(r.Context()).Namespace
 	f, _ := filterOf(r)
-	changed, stop := d.Board.Changes()
+	changed, stop := d.Board.Changes(namespace)
 	defer stop()
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)

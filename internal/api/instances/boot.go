@@ -191,7 +191,7 @@ func (s *Store) takeBack(ctx context.Context, all []*bergv1.ChallengeInstance) e
 // WaitRunning waits until an instance runs and its addresses accept connections, until it cannot, or for wait. It
 // returns what is known of it then.
 func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wait time.Duration) (Instance, error) {
-	changed, stop := s.changes.wait(pair(r.UID, i.Source))
+	changed, stop := s.changes.Wait(pair(r.UID, i.Source))
 	defer stop()
 	deadline := s.options.Clock.NewTimer(wait)
 	defer deadline.Stop()
@@ -545,8 +545,10 @@ func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, reg
 	return all, nil
 }
 
-// Changes returns a channel that gets a value after a change of any instance, and a function to call at the end.
-func (s *Store) Changes() (changed <-chan struct{}, stop func()) { return s.changes.wait(everything) }
+// Changes returns a channel that gets a value after a change of any instance of a namespace, and a function to call at the end.
+func (s *Store) Changes(namespace string) (changed <-chan struct{}, stop func()) {
+	return s.changes.Wait(anyOf(namespace))
+}
 
 // RolloutValue is the value of the annotation that lets instances adopt their Challenge after a scenario has another
 // tag.

@@ -33,7 +33,7 @@ func (s *Store) seen(ctx context.Context, written client.Object, absent bool) er
 // until waits until the cache is as wanted, which is asked after each change that is announced under key. It gives up
 // after ReadWait: what is asked for comes soon, and what was written is written.
 func (s *Store) until(ctx context.Context, key string, wanted func() (bool, error)) error {
-	events, stop := s.changes.wait(key)
+	events, stop := s.changes.Wait(key)
 	defer stop()
 	deadline := s.options.Clock.NewTimer(s.options.ReadWait)
 	defer deadline.Stop()

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/api/changes"
 )
 
 // The indexes of the cache.
@@ -67,7 +67,7 @@ type Store struct {
 	cache   cache.Cache
 	// live reads and writes without the cache.
 	live    client.Client
-	changes *changes
+	changes changes.Changes
 }
 
 // Scheme has the kinds that the API reads and writes.
@@ -111,7 +111,7 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	return &Store{options: options, cache: cached, live: direct, changes: newChanges()}, nil
+	return &Store{options: options, cache: cached, live: direct}, nil
 }
 
 // trim drops what the API does not read.
@@ -163,7 +163,7 @@ func (s *Store) Start(ctx context.Context) error {
 		if _, isChallenge := kind.(*bergv1.Challenge); isChallenge {
 			continue
 		}
-		if _, err := informer.AddEventHandler(s.changes.handler()); err != nil {
+		if _, err := informer.AddEventHandler(s.handler()); err != nil {
 			return err
 		}
 	}
@@ -257,12 +257,6 @@ func (s *Store) Challenges(ctx context.Context, namespace string) ([]string, err
 	return names, nil
 }
 
-// changes tells those that wait for an instance or a registration that it changed.
-type changes struct {
-	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]bool
-}
-
 // keyOf is the key of those that wait for a change of an object: the pair of an instance, the name of a registration.
 func keyOf(o client.Object) string {
 	if i, ok := o.(*bergv1.ChallengeInstance); ok {
@@ -271,55 +265,29 @@ func keyOf(o client.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// everything is the key of those that wait for a change of any instance.
-const everything = ""
+// anyOf is the key of those that wait for a change of any instance of a namespace.
+func anyOf(namespace string) string { return "instances of " + namespace }
 
-func newChanges() *changes { return &changes{waiting: map[string]map[chan struct{}]bool{}} }
-
-// wait returns a channel that gets a value after a change of a pair, and a function to call at the end.
-func (c *changes) wait(key string) (changed <-chan struct{}, stop func()) {
-	channel := make(chan struct{}, 1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiting[key] == nil {
-		c.waiting[key] = map[chan struct{}]bool{}
-	}
-	c.waiting[key][channel] = true
-	return channel, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.waiting[key], channel)
-		if len(c.waiting[key]) == 0 {
-			delete(c.waiting, key)
-		}
-	}
-}
-
-func (c *changes) happened(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, waiting := range []map[chan struct{}]bool{c.waiting[key], c.waiting[everything]} {
-		for channel := range waiting {
-			select {
-			case channel <- struct{}{}:
-			default: // it knows already that it must look
-			}
-		}
-	}
-}
-
-func (c *changes) handler() toolscache.ResourceEventHandler {
-	tell := func(object any) {
+// handler announces changes of instances and registrations. Those that wait for any instance of a namespace see a registration
+// come and go, since only instances of one are shown; what it contains does not concern them.
+func (s *Store) handler() toolscache.ResourceEventHandler {
+	tell := func(object any, all bool) {
 		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
 		}
-		if o, ok := object.(client.Object); ok {
-			c.happened(keyOf(o))
+		o, ok := object.(client.Object)
+		if !ok {
+			return
 		}
+		keys := []string{keyOf(o)}
+		if _, isInstance := o.(*bergv1.ChallengeInstance); isInstance || all {
+			keys = append(keys, anyOf(o.GetNamespace()))
+		}
+		s.changes.Happened(keys...)
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    tell,
-		UpdateFunc: func(_, object any) { tell(object) },
-		DeleteFunc: tell,
+		AddFunc:    func(object any) { tell(object, true) },
+		UpdateFunc: func(_, object any) { tell(object, false) },
+		DeleteFunc: func(object any) { tell(object, true) },
 	}
 }

@@ -221,7 +221,7 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) error {
 // events streams every instance once, then each that changed, and each that is gone. A client that is slow misses
 // states between, never the last one.
 func (d *Door) events(w http.ResponseWriter, r *http.Request) error {
-	changed, stop := d.Store.Changes()
+	changed, stop := d.Store.Changes(namespaceOf(r))
 	defer stop()
 	control := http.NewResponseController(w)
 	h := w.Header()
