@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 type planOptions struct {

@@ -24,8 +24,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/overview"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/report"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 type reportOptions struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/overview"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 func (r *root) status() *cobra.Command {

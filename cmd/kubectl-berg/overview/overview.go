@@ -13,8 +13,8 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 // endsSoon is the time within which an instance ends soon.

@@ -17,7 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
