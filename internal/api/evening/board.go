@@ -3,14 +3,17 @@ package evening
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -19,15 +22,34 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/api/changes"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 // maxGone is how many deletions a reader may miss before it reads everything again.
 const maxGone = 1024
 
+// Options are where a Board looks, and what it calculates with.
+type Options struct {
+	// Namespaces of instances.
+	Namespaces []string
+	// RecordNamespace has the records of instances that have ended. "": none are shown.
+	RecordNamespace string
+	// Plan are the settings of the operator that say what an instance needs.
+	Plan plan.Settings
+	// NodePorts is how many the API server has, MaxInstances is CHALLENGE_MAX_INSTANCES. 0: no limit.
+	NodePorts, MaxInstances int
+}
+
 // Board has all instances of the platforms' namespaces as they are now.
 type Board struct {
-	cache cache.Cache
-	clock clock.WithTicker
+	options Options
+	cache   cache.Cache
+	// records watches the metadata of records, and reader reads one of them. Both are nil without records.
+	records cache.Cache
+	reader  client.Reader
+	client  kubernetes.Interface
+	events  *eventRing
+	clock   clock.WithTicker
 
 	mu      sync.Mutex
 	rows    map[string]*Row
@@ -35,12 +57,14 @@ type Board struct {
 	gone    []goneRow
 	// dropped is the version of the last deletion that gone has no more.
 	dropped uint64
-	// changes has the namespaces in which something changed as keys.
+	// changes has the namespaces in which something changed as keys, the IDs of rows, and the UIDs of instances with an event.
 	changes changes.Changes
 	history map[string]*history
 	// challenges and checks are what is known of each Challenge.
 	challenges map[types.NamespacedName]challengeState
 	checks     map[types.NamespacedName]map[string]checkState
+	nodes      map[string]nodeState
+	ended      map[types.UID]Ended
 	// ready: what the cache tells from now on are changes.
 	ready bool
 	// summaries are those of the present version, by namespace.
@@ -52,34 +76,56 @@ type goneRow struct {
 	version uint64
 }
 
-// NewBoard returns a Board for namespaces. Start fills it.
-func NewBoard(rc *rest.Config, scheme *runtime.Scheme, namespaces []string, now clock.WithTicker) (*Board, error) {
-	b := newBoard(now)
+// NewBoard returns a Board of a cluster. Start fills it.
+func NewBoard(rc *rest.Config, scheme *runtime.Scheme, options Options, now clock.WithTicker) (*Board, error) {
+	b := newBoard(options, now)
 	of := map[string]cache.Config{}
-	for _, name := range namespaces {
+	for _, name := range options.Namespaces {
 		of[name] = cache.Config{}
 	}
 	var err error
-	b.cache, err = cache.New(rc, cache.Options{Scheme: scheme, DefaultNamespaces: of, DefaultTransform: trim})
-	if err != nil {
+	if b.cache, err = cache.New(rc, cache.Options{Scheme: scheme, DefaultNamespaces: of, DefaultTransform: trim}); err != nil {
 		return nil, fmt.Errorf("make the cache of the page: %w", err)
+	}
+	if b.client, err = kubernetes.NewForConfig(rc); err != nil {
+		return nil, fmt.Errorf("make the client for events: %w", err)
+	}
+	if options.RecordNamespace == "" {
+		return b, nil
+	}
+	b.records, err = cache.New(rc, cache.Options{
+		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{options.RecordNamespace: {}}, DefaultTransform: trimRecord,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of records: %w", err)
+	}
+	if b.reader, err = client.New(rc, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("make the client for records: %w", err)
 	}
 	return b, nil
 }
 
-func newBoard(now clock.WithTicker) *Board {
-	return &Board{
-		clock: now, rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
+func newBoard(options Options, now clock.WithTicker) *Board {
+	b := &Board{
+		options: options, clock: now, rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
 		challenges: map[types.NamespacedName]challengeState{}, checks: map[types.NamespacedName]map[string]checkState{},
+		nodes: map[string]nodeState{}, ended: map[types.UID]Ended{},
 	}
+	b.events = newEventRing(func(instance types.UID) { b.changes.Happened(string(instance)) })
+	return b
 }
 
 // trim keeps what a row is made of, so that no flag is in the memory of the page.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
+	case *corev1.Node:
+		return trimNode(o), nil
 	case *bergv1.Challenge:
-		kept := &bergv1.Challenge{TypeMeta: o.TypeMeta, Status: o.Status}
-		kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = o.Namespace, o.Name, o.UID, o.ResourceVersion
+		kept := &bergv1.Challenge{TypeMeta: o.TypeMeta, Status: o.Status, Spec: trimShape(&o.Spec)}
+		kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion, kept.Generation = o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Generation
+		if frozen, ok := o.Annotations[bergv1.AnnotationFrozen]; ok {
+			kept.Annotations = map[string]string{bergv1.AnnotationFrozen: frozen}
+		}
 		return kept, nil
 	case *bergv1.ChallengeCheck:
 		kept := &bergv1.ChallengeCheck{TypeMeta: o.TypeMeta}
@@ -105,7 +151,8 @@ func trim(object any) (any, error) {
 	kept.Spec.ChallengeRef, kept.Spec.OwnerID, kept.Spec.TerminationReason = i.Spec.ChallengeRef, i.Spec.OwnerID, i.Spec.TerminationReason
 	s := i.Status
 	kept.Status = bergv1.ChallengeInstanceStatus{
-		Phase: s.Phase, Cause: s.Cause, Start: s.Start, Services: s.Services, ReadyAt: s.ReadyAt, ExpiresAt: s.ExpiresAt, Conditions: s.Conditions,
+		Phase: s.Phase, Cause: s.Cause, Start: s.Start, Services: s.Services, StartedAt: s.StartedAt, ReadyAt: s.ReadyAt,
+		ExpiresAt: s.ExpiresAt, Conditions: s.Conditions,
 	}
 	return kept, nil
 }
@@ -125,21 +172,38 @@ func (b *Board) Start(ctx context.Context) error {
 		return err
 	}
 	// Without these the page shows instances alone.
-	for _, kind := range []client.Object{&bergv1.Challenge{}, &bergv1.ChallengeCheck{}} {
-		more, err := b.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	for _, more := range []struct {
+		kind        client.Object
+		see, forget func(any)
+	}{
+		{&bergv1.Challenge{}, b.seeOther, b.forgetOther},
+		{&bergv1.ChallengeCheck{}, b.seeOther, b.forgetOther},
+		{&corev1.Node{}, b.seeNode, b.forgetNode},
+	} {
+		informer, err := b.cache.GetInformer(ctx, more.kind, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
+			return fmt.Errorf("watch %T: %w", more.kind, err)
 		}
-		if _, err := more.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: b.seeOther, UpdateFunc: func(_, object any) { b.seeOther(object) }, DeleteFunc: b.forgetOther,
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: more.see, UpdateFunc: func(_, object any) { more.see(object) }, DeleteFunc: more.forget,
 		}); err != nil {
 			return err
 		}
 	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	var both sync.WaitGroup
-	both.Go(func() {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var others sync.WaitGroup
+	for _, namespace := range b.options.Namespaces {
+		others.Go(func() { b.events.follow(running, b.client, namespace) })
+	}
+	if b.records != nil {
+		others.Go(func() {
+			if err := b.followRecords(running); err != nil {
+				stop(err)
+			}
+		})
+	}
+	others.Go(func() {
 		if toolscache.WaitForCacheSync(running.Done(), registered.HasSynced) {
 			b.mu.Lock()
 			b.ready = true
@@ -147,9 +211,13 @@ func (b *Board) Start(ctx context.Context) error {
 			b.keepHistory(running)
 		}
 	})
-	err = b.cache.Start(ctx)
-	stop()
-	both.Wait()
+	err = b.cache.Start(running)
+	cause := context.Cause(running)
+	stop(nil)
+	others.Wait()
+	if cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
 	return err
 }
 
@@ -175,7 +243,7 @@ func (b *Board) see(object any, initial bool) {
 	if !initial {
 		b.historyOf(r.Namespace).count(before, &r)
 	}
-	b.changed(r.Namespace)
+	b.changed(r.Namespace, r.ID())
 	r.version = b.version
 	b.rows[r.ID()] = &r
 }
@@ -201,7 +269,7 @@ func (b *Board) forget(object any) {
 	}
 	delete(b.rows, id.String())
 	b.historyOf(id.Namespace).ends++
-	b.changed(id.Namespace)
+	b.changed(id.Namespace, id.String())
 	b.gone = append(b.gone, goneRow{id.String(), b.version})
 	if len(b.gone) > maxGone {
 		rest := len(b.gone) - maxGone/2
@@ -210,11 +278,12 @@ func (b *Board) forget(object any) {
 	}
 }
 
-// changed is called with the lock held.
-func (b *Board) changed(namespace string) {
+// changed announces a change under keys: namespaces, and IDs of rows. What there is room for changes for all namespaces, which
+// is calculated when one of their readers looks next. It is called with the lock held.
+func (b *Board) changed(keys ...string) {
 	b.version++
-	delete(b.summaries, namespace)
-	b.changes.Happened(namespace)
+	clear(b.summaries)
+	b.changes.Happened(keys...)
 }
 
 // Changes returns a channel that gets a value after a change in a namespace, and a function to call at the end.
@@ -258,7 +327,7 @@ func (b *Board) Read(namespace string, after uint64) View {
 	}
 	known, ok := b.summaries[namespace]
 	if !ok {
-		known = summarise(of, b.challengesOf(namespace), b.checksOf(namespace))
+		known = summarise(of, b.challengesOf(namespace), b.checksOf(namespace), b.capacityNow(namespace))
 		b.summaries[namespace] = known
 	}
 	v.Summary = known
@@ -269,7 +338,19 @@ func (b *Board) Read(namespace string, after uint64) View {
 func (b *Board) Row(namespace, name string) *Row {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rows[types.NamespacedName{Namespace: namespace, Name: name}.String()]
+	return b.rows[idOf(namespace, name)]
+}
+
+// Events returns those of an instance, the oldest first.
+func (b *Board) Events(instance types.UID) []Event { return b.events.Of(instance) }
+
+// ChangesOf is Changes for one instance, with its events.
+func (b *Board) ChangesOf(r *Row) (changed <-chan struct{}, stop func()) {
+	return b.changes.Wait(r.ID(), string(r.UID))
+}
+
+func idOf(namespace, name string) string {
+	return types.NamespacedName{Namespace: namespace, Name: name}.String()
 }
 
 // Ready reports whether the Board is complete.

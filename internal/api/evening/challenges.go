@@ -1,6 +1,7 @@
 package evening
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 // challengeState is what the page says of a Challenge itself.
@@ -18,6 +20,15 @@ type challengeState struct {
 	Problem string
 	// Images says whether its images are on the nodes; "" if nothing pulls them ahead.
 	Images string
+	// Frozen: no new instance of it starts.
+	Frozen bool
+	// shape is what an instance of it needs, nil if that cannot be calculated; it follows from the generation.
+	shape      *plan.Shape
+	generation int64
+}
+
+func (s challengeState) same(o challengeState) bool {
+	return s.Problem == o.Problem && s.Images == o.Images && s.Frozen == o.Frozen && s.generation == o.generation
 }
 
 // checkState is the last result of a ChallengeCheck. What its solver wrote is not shown.
@@ -26,14 +37,30 @@ type checkState struct {
 	At     time.Time
 }
 
-func challengeStateOf(c *bergv1.Challenge) (s challengeState) {
+// images are what organisers read of why images are not on the nodes, or that they are.
+var images = map[string]string{
+	bergv1.ImagesScheduled:  "not yet: scheduled",
+	bergv1.ImagesPulling:    "not yet: being pulled",
+	bergv1.ImagesPulled:     "yes",
+	bergv1.ImagesPullFailed: "no: one cannot be pulled",
+	bergv1.ImagesNoNode:     "no: no node takes them",
+	bergv1.ImagesTimeIsOver: "no: the time for it is over",
+}
+
+func challengeStateOf(c *bergv1.Challenge, settings plan.Settings) challengeState {
+	s := challengeState{Frozen: c.Annotations[bergv1.AnnotationFrozen] != "", generation: c.Generation}
 	if accepted := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted); accepted != nil && accepted.Status == metav1.ConditionFalse {
 		s.Problem = accepted.Message
 	}
-	if images := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady); images != nil {
-		s.Images = "no"
-		if images.Status == metav1.ConditionTrue {
+	if pulled := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady); pulled != nil {
+		s.Images = cmp.Or(images[pulled.Reason], "no")
+		if pulled.Status == metav1.ConditionTrue {
 			s.Images = "yes"
+		}
+	}
+	if len(c.Spec.Containers) > 0 {
+		if shape, err := plan.ShapeOf(c, settings, 1); err == nil { // else the Challenge is not accepted, which says why
+			s.shape = &shape
 		}
 	}
 	return s
@@ -45,8 +72,8 @@ func (b *Board) seeOther(object any) {
 	defer b.mu.Unlock()
 	switch o := object.(type) {
 	case *bergv1.Challenge:
-		key, is := client.ObjectKeyFromObject(o), challengeStateOf(o)
-		if known, ok := b.challenges[key]; ok && known == is {
+		key, is := client.ObjectKeyFromObject(o), challengeStateOf(o, b.options.Plan)
+		if known, ok := b.challenges[key]; ok && known.same(is) {
 			return
 		}
 		b.challenges[key] = is

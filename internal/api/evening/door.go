@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/bergctf/berg-operator/internal/api/tokens"
@@ -49,13 +50,17 @@ func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.
 	var err error
 	d.pages, err = template.New("").Funcs(template.FuncMap{
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"clock": func(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" },
+		"clock": timeOf,
 		"age":   func(t time.Time) string { return span(now.Since(t)) },
 		"left":  func(t time.Time) string { return span(t.Sub(now.Now())) },
 		"took":  took,
+		"per":   func(v float64) string { return fmt.Sprintf("%.1f", v) },
 	}).ParseFS(static, "static/page.html")
 	return d, err
 }
+
+// timeOf writes a time of the day.
+func timeOf(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
 // span writes a time as the page's script does.
 func span(d time.Duration) string {
@@ -81,6 +86,8 @@ func (d *Door) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+root+"{$}", d.page)
 	mux.HandleFunc("GET "+root+"events", d.events)
 	mux.HandleFunc("GET "+root+"instances/{name}", d.instance)
+	mux.HandleFunc("GET "+root+"instances/{name}/events", d.instanceEvents)
+	mux.HandleFunc("GET "+root+"ended/{uid}", d.record)
 	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"} {
 		mux.HandleFunc("GET "+root+name, func(w http.ResponseWriter, _ *http.Request) {
 			data, err := static.ReadFile("static/" + name)
@@ -133,6 +140,10 @@ type content struct {
 	Problems, Others []*Row
 	Found, Shown     int
 	Most             int
+	// Ended are instances with a record, EndedFound is how many there are, Records that there may be any.
+	Ended      []Ended
+	EndedFound int
+	Records    bool
 }
 
 func filterOf(r *http.Request) (Filter, string) {
@@ -163,7 +174,14 @@ func (d *Door) contentOf(namespace string, v View, f Filter, query string) conte
 		}
 		c.Shown++
 	}
+	d.addEnded(&c)
 	return c
+}
+
+// addEnded adds the instances that have ended.
+func (d *Door) addEnded(c *content) {
+	c.Records = d.Board.options.RecordNamespace != ""
+	c.Ended, c.EndedFound = d.Board.Ended(c.Namespace, c.Filter)
 }
 
 // isReady answers that the cache is not complete, if it is not.
@@ -185,16 +203,73 @@ func (d *Door) page(w http.ResponseWriter, r *http.Request) {
 	d.write(w, "page", d.contentOf(namespace, d.Board.Read(namespace, 0), f, query))
 }
 
+// instanceContent is what the template of an instance gets.
+type instanceContent struct {
+	Row      *Row
+	Timeline []Moment
+	Remedies []Remedy
+	Now      time.Time
+}
+
+func (d *Door) contentOfInstance(row *Row) instanceContent {
+	return instanceContent{Row: row, Timeline: timeline(row, d.Board.Events(row.UID)), Remedies: remedies(row), Now: d.Clock.Now()}
+}
+
 func (d *Door) instance(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
 	}
-	row := d.Board.Row(web.GrantOf(r.Context()).Namespace, r.PathValue("name"))
-	if row == nil {
-		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
+	namespace, name := web.GrantOf(r.Context()).Namespace, r.PathValue("name")
+	if row := d.Board.Row(namespace, name); row != nil {
+		d.write(w, "instance", d.contentOfInstance(row))
 		return
 	}
-	d.write(w, "instance", struct{ Row *Row }{row})
+	if last, ok := d.Board.LastEnded(namespace, name); ok {
+		headers(w, "text/plain; charset=utf-8")
+		http.Redirect(w, r, root+"ended/"+string(last.UID), http.StatusSeeOther)
+		return
+	}
+	d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
+}
+
+func (d *Door) record(w http.ResponseWriter, r *http.Request) {
+	if !d.isReady(w) {
+		return
+	}
+	record, ok, err := d.Board.Record(r.Context(), web.GrantOf(r.Context()).Namespace, types.UID(r.PathValue("uid")))
+	switch {
+	case err != nil:
+		d.Log.Error("a record could not be read", "uid", r.PathValue("uid"), "error", err)
+		d.Fail(w, web.Problem{Status: http.StatusBadGateway, Message: "the record could not be read: the log of berg-api says why"})
+	case !ok:
+		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "there is no record of this instance, or no longer"})
+	default:
+		d.write(w, "record", record)
+	}
+}
+
+// instanceEvents streams the page of one instance as it changes, until it is gone.
+func (d *Door) instanceEvents(w http.ResponseWriter, r *http.Request) {
+	if !d.isReady(w) {
+		return
+	}
+	namespace, name := web.GrantOf(r.Context()).Namespace, r.PathValue("name")
+	row := d.Board.Row(namespace, name)
+	if row == nil {
+		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer"})
+		return
+	}
+	changed, stop := d.Board.ChangesOf(row)
+	defer stop()
+	uid := row.UID
+	d.stream(w, r, changed, func() bool {
+		row := d.Board.Row(namespace, name)
+		if row == nil || row.UID != uid {
+			_ = event(w, "again", nil) // the client is gone, or loads the page of what there is now
+			return false
+		}
+		return d.sendParts(w, d.contentOfInstance(row), "instance-body")
+	}, nil)
 }
 
 func (d *Door) write(w http.ResponseWriter, name string, what any) {
@@ -224,26 +299,47 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) {
 	f, _ := filterOf(r)
 	changed, stop := d.Board.Changes(namespace)
 	defer stop()
+	version := d.Board.Read(namespace, ^uint64(0)).Version
+	d.stream(w, r, changed, func() bool {
+		v := d.Board.Read(namespace, version)
+		version = v.Version
+		if v.All || len(v.Rows)+len(v.Gone) > maxRows { // it loads the page again
+			_ = event(w, "again", nil)
+			return false
+		}
+		return d.send(w, namespace, f, v)
+	}, func() bool {
+		// The plots and the times have changed, also where no row has.
+		return d.send(w, namespace, f, View{Summary: d.Board.Read(namespace, ^uint64(0)).Summary})
+	})
+}
+
+// stream keeps an answer open. It calls send after changes, those that come together once, and idle as often as the heartbeat,
+// nil for a comment. Each reports whether there is more to come.
+func (d *Door) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
+	comment := func(text string) func() bool {
+		return func() bool {
+			_, err := fmt.Fprintf(w, ": %s\n\n", text)
+			return err == nil
+		}
+	}
+	if idle == nil {
+		idle = comment("alive")
+	}
 	heartbeat := d.Clock.NewTicker(max(d.Heartbeat, time.Second))
 	defer heartbeat.Stop()
-	version := d.Board.Read(namespace, ^uint64(0)).Version
-	if _, err := fmt.Fprint(w, ": connected\n\n"); err != nil || control.Flush() != nil {
-		return
-	}
-	for {
+	for next := comment("connected"); next() && control.Flush() == nil; {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-heartbeat.C():
-			// The plots and the times have changed, also where no row has.
-			if !d.send(w, namespace, f, View{Summary: d.Board.Read(namespace, ^uint64(0)).Summary}) || control.Flush() != nil {
-				return
-			}
+			next = idle
 			continue
 		case <-changed:
+			next = send
 		}
 		collected := d.Clock.NewTimer(settle)
 		select {
@@ -252,17 +348,8 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-collected.C():
 		}
-		v := d.Board.Read(namespace, version)
-		version = v.Version
-		if v.All || len(v.Rows)+len(v.Gone) > maxRows {
-			_, _ = fmt.Fprint(w, "event: again\ndata: {}\n\n")
-			_ = control.Flush()
-			return // the client loads the page again
-		}
-		if !d.send(w, namespace, f, v) || control.Flush() != nil {
-			return
-		}
 	}
+	_ = control.Flush() // the last event
 }
 
 // send writes what a view changes, and reports whether the client is there.
@@ -283,16 +370,23 @@ func (d *Door) send(w http.ResponseWriter, namespace string, f Filter, v View) b
 	for _, id := range v.Gone {
 		rows = append(rows, changedRow{ID: id}) // the client begins with the last one: another instance may have the name by now
 	}
-	head, of := map[string]string{}, content{Summary: v.Summary, Plots: plots(d.Board.History(namespace))}
-	for _, name := range []string{"counts", "summary"} {
+	of := content{Namespace: namespace, Filter: f, Summary: v.Summary, Plots: plots(d.Board.History(namespace))}
+	d.addEnded(&of)
+	return d.sendParts(w, of, "counts", "summary", "ended") && (len(rows) == 0 || event(w, "rows", rows))
+}
+
+// sendParts writes parts of a page, each of which is the template and the element of its name.
+func (d *Door) sendParts(w http.ResponseWriter, of any, names ...string) bool {
+	parts := map[string]string{}
+	for _, name := range names {
 		var part bytes.Buffer
 		if err := d.pages.ExecuteTemplate(&part, name, of); err != nil {
-			d.Log.Error("the head of the page could not be written", "part", name, "error", err)
+			d.Log.Error("a part of the page could not be written", "part", name, "error", err)
 			return false
 		}
-		head[name] = part.String()
+		parts[name] = part.String()
 	}
-	return event(w, "head", head) && (len(rows) == 0 || event(w, "rows", rows))
+	return event(w, "parts", parts)
 }
 
 func event(w http.ResponseWriter, name string, what any) bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/api/instances"
@@ -15,6 +16,7 @@ import (
 
 // Row is an instance as the page shows it. It has no field for a flag.
 type Row struct {
+	UID             types.UID
 	Namespace, Name string
 	Challenge       string
 	// Owner is the player or team, or the source of a platform.
@@ -24,6 +26,8 @@ type Row struct {
 	Cause, Sentence string
 	// Problem: a person must act.
 	Problem bool
+	// Holds: it takes room of the cluster.
+	Holds bool
 	// Addresses at which players reach it.
 	Addresses []string
 	Created   time.Time
@@ -56,6 +60,8 @@ var states = []State{Running, Starting, Waiting, Failed, Ending}
 // Stage is a part of a start.
 type Stage struct {
 	Name string
+	// At is when it was over.
+	At   time.Time
 	Took time.Duration
 }
 
@@ -66,7 +72,7 @@ type Condition struct {
 }
 
 // ID is the identity of a row in the page.
-func (r *Row) ID() string { return r.Namespace + "/" + r.Name }
+func (r *Row) ID() string { return idOf(r.Namespace, r.Name) }
 
 // causes are what organisers read of each cause, and whether a person must act.
 var causes = map[bergv1.Cause]struct {
@@ -88,9 +94,10 @@ var causes = map[bergv1.Cause]struct {
 // rowOf returns what the page shows of an instance.
 func rowOf(i *bergv1.ChallengeInstance) Row {
 	r := Row{
-		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name,
+		UID: i.UID, Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name,
 		Owner: cmp.Or(i.Labels[bergv1.LabelSource], i.Spec.OwnerID), State: stateOf(i), Created: i.CreationTimestamp.Time,
 	}
+	r.Holds = i.Status.StartedAt != nil && r.State != Waiting
 	if r.State != Running && r.State != Ending {
 		known := causes[cmp.Or(i.Status.Cause, bergv1.CauseNotReadyYet)]
 		r.Cause, r.Sentence, r.Problem = string(cmp.Or(i.Status.Cause, bergv1.CauseNotReadyYet)), known.sentence, known.problem || r.State == Failed
@@ -142,6 +149,9 @@ func addressOf(s bergv1.ServiceEndpoint) string {
 	return fmt.Sprintf("%s:%d", s.Hostname, s.Port)
 }
 
+// stageNames are the parts of a start, in their order.
+var stageNames = []string{"namespace", "objects", "node", "network", "images", "containers", "ready"}
+
 // stagesOf returns the parts of a start that are over.
 func stagesOf(i *bergv1.ChallengeInstance) (all []Stage) {
 	start := i.Status.Start
@@ -149,23 +159,15 @@ func stagesOf(i *bergv1.ChallengeInstance) (all []Stage) {
 		return nil
 	}
 	before := i.CreationTimestamp.Time
-	for _, stage := range []struct {
-		name string
-		at   *metav1.MicroTime
-	}{
-		{"namespace", start.NamespaceCreatedAt},
-		{"objects", start.ObjectsWrittenAt},
-		{"node", start.ScheduledAt},
-		{"network", start.SandboxesCreatedAt},
-		{"images", start.ImagesPulledAt},
-		{"containers", start.ContainersStartedAt},
-		{"ready", start.PodsReadyAt},
+	for n, at := range []*metav1.MicroTime{
+		start.NamespaceCreatedAt, start.ObjectsWrittenAt, start.ScheduledAt, start.SandboxesCreatedAt, start.ImagesPulledAt,
+		start.ContainersStartedAt, start.PodsReadyAt,
 	} {
-		if stage.at == nil {
+		if at == nil {
 			continue
 		}
-		all = append(all, Stage{stage.name, max(stage.at.Sub(before), 0)})
-		before = stage.at.Time
+		all = append(all, Stage{stageNames[n], at.Time, max(at.Sub(before), 0)})
+		before = at.Time
 	}
 	return all
 }
@@ -186,17 +188,21 @@ func (f Filter) matches(r *Row) bool {
 	if f.Text == "" {
 		return true
 	}
-	for _, text := range append([]string{r.Name, r.Owner, r.Challenge, r.Cause}, r.Addresses...) {
-		if strings.Contains(strings.ToLower(text), f.Text) {
-			return true
-		}
-	}
-	return false
+	return f.in(append([]string{r.Name, r.Owner, r.Challenge, r.Cause}, r.Addresses...)...)
+}
+
+// matchesEnded is matches for an instance that has ended, which has no state.
+func (f Filter) matchesEnded(is Ended) bool {
+	return (f.Challenge == "" || f.Challenge == is.Challenge) && (f.Text == "" || f.in(is.Name, is.Owner, is.Challenge))
+}
+
+func (f Filter) in(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), f.Text) })
 }
 
 // same reports whether the page shows the same of two rows.
 func same(a, b *Row) bool {
-	return a.Challenge == b.Challenge && a.Owner == b.Owner && a.State == b.State && a.Cause == b.Cause && a.Sentence == b.Sentence &&
+	return a.UID == b.UID && a.Holds == b.Holds && a.Challenge == b.Challenge && a.Owner == b.Owner && a.State == b.State && a.Cause == b.Cause && a.Sentence == b.Sentence &&
 		a.Problem == b.Problem && a.Ready.Equal(b.Ready) && a.Ends.Equal(b.Ends) && slices.Equal(a.Addresses, b.Addresses) &&
 		slices.Equal(a.Stages, b.Stages) && slices.Equal(a.Conditions, b.Conditions)
 }

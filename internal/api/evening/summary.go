@@ -2,8 +2,11 @@ package evening
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 // Summary is what the head of the page says of one namespace.
@@ -14,6 +17,8 @@ type Summary struct {
 	// Queue are those that wait, in the order of their creation; Waiting is how many there are.
 	Queue   []*Row
 	Waiting int
+	// Capacity is what there is room for.
+	Capacity Capacity
 }
 
 // Count is how many instances are in a state.
@@ -27,32 +32,38 @@ type ChallengeSummary struct {
 	Name                     string
 	Running, Waiting, Failed int
 	P50, P99                 time.Duration
-	Slowest                  string
-	Problem                  bool
+	// Stages are the parts of a start with the median of each, Slowest is the one that takes most.
+	Stages  []Stage
+	Slowest string
+	Problem bool
+	// Room is for how many more instances there is room, and what ends it.
+	Room string
 	// State is that of the Challenge itself, and Check the last result of a solver.
 	State  challengeState
 	Check  checkState
 	times  []time.Duration
-	stages map[string]time.Duration
+	stages map[string][]time.Duration
+	own    int
 }
 
 // maxQueue is how many of the queue the page lists.
 const maxQueue = 20
 
 // summarise counts rows. Every Challenge has a line, also without an instance.
-func summarise(rows []*Row, known map[string]challengeState, checks map[string]checkState) Summary {
-	var s Summary
+func summarise(rows []*Row, known map[string]challengeState, checks map[string]checkState, capacity Capacity) Summary {
+	s := Summary{Capacity: capacity}
 	counts, challenges := map[State]int{}, map[string]*ChallengeSummary{}
 	for name, state := range known {
-		challenges[name] = &ChallengeSummary{Name: name, stages: map[string]time.Duration{}, State: state, Check: checks[name], Problem: state.Problem != ""}
+		challenges[name] = &ChallengeSummary{Name: name, stages: map[string][]time.Duration{}, State: state, Check: checks[name], Problem: state.Problem != ""}
 	}
 	for _, r := range rows {
 		counts[r.State]++
 		c := challenges[r.Challenge]
 		if c == nil {
-			c = &ChallengeSummary{Name: r.Challenge, stages: map[string]time.Duration{}}
+			c = &ChallengeSummary{Name: r.Challenge, stages: map[string][]time.Duration{}}
 			challenges[r.Challenge] = c
 		}
+		c.own++
 		switch r.State {
 		case Running:
 			c.Running++
@@ -72,7 +83,7 @@ func summarise(rows []*Row, known map[string]challengeState, checks map[string]c
 		if !r.Ready.IsZero() {
 			c.times = append(c.times, r.Ready.Sub(r.Created))
 			for _, stage := range r.Stages {
-				c.stages[stage.Name] += stage.Took
+				c.stages[stage.Name] = append(c.stages[stage.Name], stage.Took)
 			}
 		}
 	}
@@ -83,11 +94,17 @@ func summarise(rows []*Row, known map[string]challengeState, checks map[string]c
 		slices.Sort(c.times)
 		c.P50, c.P99 = quantile(c.times, 50), quantile(c.times, 99)
 		most := time.Duration(0)
-		for name, total := range c.stages {
-			if total > most || total == most && name < c.Slowest {
-				c.Slowest, most = name, total
+		for _, name := range stageNames {
+			slices.Sort(c.stages[name])
+			median := quantile(c.stages[name], 50)
+			if median > most {
+				c.Slowest, most = name, median
+			}
+			if len(c.stages[name]) > 0 {
+				c.Stages = append(c.Stages, Stage{Name: name, Took: median})
 			}
 		}
+		c.Room = roomOf(c, capacity)
 		s.Challenges = append(s.Challenges, *c)
 	}
 	slices.SortFunc(s.Challenges, func(a, b ChallengeSummary) int {
@@ -105,4 +122,19 @@ func quantile(sorted []time.Duration, percent int) time.Duration {
 		return 0
 	}
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
+}
+
+// roomOf says for how many more instances of a Challenge there is room.
+func roomOf(c *ChallengeSummary, capacity Capacity) string {
+	switch {
+	case c.State.Frozen:
+		return "none: frozen"
+	case c.State.shape == nil:
+		return ""
+	}
+	room, by, limited := plan.Room(*c.State.shape, c.own, capacity.stock, capacity.taken)
+	if !limited {
+		return ""
+	}
+	return fmt.Sprintf("%d (%s)", room, by)
 }

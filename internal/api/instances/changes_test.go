@@ -14,7 +14,7 @@ func TestWhatWakesAStreamOfInstances(t *testing.T) {
 	s := &Store{}
 	changed, stop := s.Changes("berg")
 	defer stop()
-	isTold := func() bool {
+	seen := func() bool {
 		select {
 		case <-changed:
 			return true
@@ -37,7 +37,7 @@ func TestWhatWakesAStreamOfInstances(t *testing.T) {
 		"a registration is gone":         {func() { h.OnDelete(registration) }, true},
 		"a registration elsewhere comes": {func() { h.OnAdd(&corev1.ConfigMap{ObjectMeta: in("other")}, false) }, false},
 	} {
-		if c.happens(); isTold() != c.wakes {
+		if c.happens(); seen() != c.wakes {
 			t.Errorf("%s: it must wake: %t", name, c.wakes)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/bergctf/berg-operator/internal/api/evening"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -25,6 +26,8 @@ type Config struct {
 	SourceRate, Rate int
 	// MaxConnections at a time.
 	MaxConnections int
+	// Evening is what the page of the evening calculates with, in addition to Namespaces.
+	Evening evening.Options
 	// AdditionalPolicy says what to do with variables for a scenario.
 	AdditionalPolicy string
 }
@@ -53,6 +56,14 @@ func (c *Config) Section() settings.Section {
 			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Most requests in a second, on average; twice as many at a time."),
 			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Most connections at a time. Further ones wait. One address may have half of them."),
 			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.OneOf(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
+			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.Evening.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the page of the evening shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
+			settings.New("NODE_PORTS", "2768", settings.Int(&c.Evening.NodePorts, 1, 65535), "Number of node ports of the API server, for the page of the evening."),
+			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.Evening.MaxInstances, 0, 100000), "That of the operator, as those below: the page of the evening calculates with them what there is room for."),
+			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Amount(&c.Evening.Plan.CPULimit), "That of the operator."),
+			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Amount(&c.Evening.Plan.CPURequest), "That of the operator."),
+			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&c.Evening.Plan.MemoryLimit), "That of the operator."),
+			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&c.Evening.Plan.MemoryRequest), "That of the operator."),
+			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&c.Evening.Plan.DiskRequest), "That of the operator."),
 		},
 		Check: func() []error {
 			if len(c.Namespaces) == 0 {

@@ -86,7 +86,9 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	if s.board, err = evening.NewBoard(rc, instances.Scheme(), config.Namespaces, now); err != nil {
+	wall := config.Evening
+	wall.Namespaces, wall.Plan.Policies = config.Namespaces, 1
+	if s.board, err = evening.NewBoard(rc, instances.Scheme(), wall, now); err != nil {
 		return nil, err
 	}
 	page, err := evening.New(s.board, now, heartbeat, log)

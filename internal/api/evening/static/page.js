@@ -1,11 +1,12 @@
-// The server writes the rows. This file puts them into the page as they change.
+// The server writes the parts of the page. This file puts them into the page as they change.
 "use strict";
 (() => {
+  const status = document.getElementById("connection");
   const problems = document.getElementById("problems");
   const others = document.getElementById("others");
-  const status = document.getElementById("connection");
   const most = Number(document.body.dataset.most);
-  if (!problems || !window.EventSource) { return; }
+  const path = document.body.dataset.stream;
+  if (!path || !window.EventSource) { return; }
 
   const element = (html) => {
     const template = document.createElement("template");
@@ -15,22 +16,51 @@
   const rowOf = (id) => document.getElementById("row " + id);
   const trim = () => { while (others.rows.length > most) { others.rows[others.rows.length - 1].remove(); } };
 
-  const stream = new EventSource("events" + window.location.search);
+  // What has the focus keeps it when it is written again.
+  const keepingFocus = (change) => {
+    const active = document.activeElement;
+    const place = active && active.closest("[id]");
+    change();
+    if (!active || active.isConnected || !place) { return; }
+    const root = document.getElementById(place.id);
+    const isSame = (other) => other.textContent === active.textContent && other.getAttribute("href") === active.getAttribute("href");
+    const same = root && Array.from(root.querySelectorAll(active.tagName)).find(isSame);
+    if (same) { same.focus({ preventScroll: true }); }
+  };
+
+  // What is being selected to be copied stays until it is not selected any more.
+  const waiting = new Map();
+  const isSelected = (place) => {
+    const selection = document.getSelection();
+    return selection && !selection.isCollapsed && place.contains(selection.anchorNode);
+  };
+  const show = () => {
+    for (const [id, html] of waiting) {
+      const place = document.getElementById(id);
+      if (place && isSelected(place)) { continue; }
+      waiting.delete(id);
+      if (place) { keepingFocus(() => { place.innerHTML = html; }); }
+    }
+    ages();
+  };
+  document.addEventListener("selectionchange", () => { if (waiting.size > 0) { show(); } });
+
+  const stream = new EventSource(path + window.location.search);
   stream.addEventListener("rows", (event) => {
     // The last one changed last: it becomes the first.
-    for (const row of JSON.parse(event.data).reverse()) {
-      const old = rowOf(row.id);
-      if (old) { old.remove(); }
-      if (row.html) { (row.problem ? problems : others).prepend(element(row.html)); }
-    }
+    keepingFocus(() => {
+      for (const row of JSON.parse(event.data).reverse()) {
+        const old = rowOf(row.id);
+        if (old) { old.remove(); }
+        if (row.html) { (row.problem ? problems : others).prepend(element(row.html)); }
+      }
+    });
     trim();
     ages();
   });
-  stream.addEventListener("head", (event) => {
-    for (const [id, html] of Object.entries(JSON.parse(event.data))) {
-      const place = document.getElementById(id);
-      if (place) { place.innerHTML = html; }
-    }
+  stream.addEventListener("parts", (event) => {
+    for (const [id, html] of Object.entries(JSON.parse(event.data))) { waiting.set(id, html); }
+    show();
   });
   stream.addEventListener("again", () => window.location.reload());
   stream.onopen = () => { status.textContent = "live"; };
@@ -46,7 +76,8 @@
     const now = Date.now() / 1000;
     for (const time of document.querySelectorAll("time[data-age], time[data-left]")) {
       const at = Date.parse(time.dateTime) / 1000;
-      time.textContent = span("age" in time.dataset ? now - at : at - now);
+      const text = span("age" in time.dataset ? now - at : at - now);
+      if (time.textContent !== text) { time.textContent = text; }
     }
   };
   setInterval(ages, 10000);

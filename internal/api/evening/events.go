@@ -1,0 +1,155 @@
+package evening
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+const (
+	// maxEventsEach is how many events of one instance are kept, and maxEvents how many of all together, about 8 MiB. The oldest
+	// go first, with those of one instance together.
+	maxEventsEach = 30
+	maxEvents     = 16384
+	// maxEventText is how much of a message is kept, in bytes.
+	maxEventText = 500
+	// eventPage is how many events one answer of the API server has.
+	eventPage = 500
+)
+
+// Event is one of an instance.
+type Event struct {
+	// Warning, Reason, and Message as the operator wrote it, without flags.
+	Warning         bool
+	Reason, Message string
+	// Count is how often it happened, between First and Last.
+	Count       int32
+	First, Last time.Time
+	uid         types.UID
+}
+
+// eventRing has the last events of instances, also of those that are gone and for longer than the API server keeps them. It is
+// the store of reflectors, so that nothing else of an event stays in memory.
+type eventRing struct {
+	mu sync.Mutex
+	of map[types.UID][]Event
+	// order has the instances in the order of their first event.
+	order []types.UID
+	total int
+	// seen is called with an instance of which there is an event.
+	seen func(instance types.UID)
+}
+
+func newEventRing(seen func(types.UID)) *eventRing {
+	return &eventRing{of: map[types.UID][]Event{}, seen: seen}
+}
+
+// follow fills the ring with the events of instances of a namespace, until ctx is done.
+func (r *eventRing) follow(ctx context.Context, client kubernetes.Interface, namespace string) {
+	selector := fields.OneTermEqualSelector("involvedObject.kind", "ChallengeInstance")
+	watched := toolscache.NewListWatchFromClient(client.CoreV1().RESTClient(), "events", namespace, selector)
+	reflector := toolscache.NewReflectorWithOptions(watched, &corev1.Event{}, r, toolscache.ReflectorOptions{Name: "events of " + namespace})
+	reflector.WatchListPageSize = eventPage
+	reflector.RunWithContext(ctx)
+}
+
+func eventOf(e *corev1.Event) Event {
+	out := Event{
+		Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: beginning(e.Message, maxEventText), Count: max(e.Count, 1), uid: e.UID,
+		First: e.EventTime.Time, Last: e.EventTime.Time,
+	}
+	if !e.FirstTimestamp.IsZero() {
+		out.First, out.Last = e.FirstTimestamp.Time, e.LastTimestamp.Time
+	}
+	if s := e.Series; s != nil {
+		out.Count, out.Last = max(s.Count, 1), s.LastObservedTime.Time
+	}
+	if out.First.IsZero() {
+		out.First = e.CreationTimestamp.Time
+	}
+	if out.Last.Before(out.First) {
+		out.Last = out.First
+	}
+	return out
+}
+
+// beginning returns at most size bytes of a text.
+func beginning(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	for size > 0 && text[size]&0xC0 == 0x80 { // not within a character
+		size--
+	}
+	return text[:size] + "…"
+}
+
+// Add implements the store of a reflector.
+func (r *eventRing) Add(object any) error {
+	e, ok := object.(*corev1.Event)
+	if !ok || e.InvolvedObject.UID == "" {
+		return nil
+	}
+	r.put(e.InvolvedObject.UID, eventOf(e))
+	r.seen(e.InvolvedObject.UID)
+	return nil
+}
+
+// Update implements the store of a reflector.
+func (r *eventRing) Update(object any) error { return r.Add(object) }
+
+// Delete implements the store of a reflector. The API server forgets an event after an hour: the ring keeps it.
+func (*eventRing) Delete(any) error { return nil }
+
+// Replace implements the store of a reflector.
+func (r *eventRing) Replace(all []any, _ string) error {
+	for _, object := range all {
+		if err := r.Add(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resync implements the store of a reflector.
+func (*eventRing) Resync() error { return nil }
+
+func (r *eventRing) put(instance types.UID, e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, there := r.of[instance]
+	if n := slices.IndexFunc(known, func(k Event) bool { return k.uid == e.uid }); n >= 0 {
+		known[n] = e
+		return
+	}
+	if !there {
+		r.order = append(r.order, instance)
+	}
+	r.total++
+	known = append(known, e)
+	if over := len(known) - maxEventsEach; over > 0 {
+		known, r.total = slices.Delete(known, 0, over), r.total-over
+	}
+	r.of[instance] = known
+	for r.total > maxEvents {
+		r.total -= len(r.of[r.order[0]])
+		delete(r.of, r.order[0])
+		r.order = r.order[1:]
+	}
+}
+
+// Of returns the events of an instance, the oldest first.
+func (r *eventRing) Of(instance types.UID) []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := slices.Clone(r.of[instance])
+	slices.SortStableFunc(all, func(a, b Event) int { return a.Last.Compare(b.Last) })
+	return all
+}

@@ -1,0 +1,233 @@
+package evening
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+const (
+	// maxEnded is how many instances that have ended the page lists.
+	maxEnded = 30
+	// maxLog is how much of the end of a log the page shows, in bytes.
+	maxLog = 16 << 10
+)
+
+// Ended is an instance of which there is a record.
+type Ended struct {
+	UID                               types.UID
+	Namespace, Name, Challenge, Owner string
+	// At is when the record was written.
+	At time.Time
+}
+
+// Record is what the page shows of the record of an instance. It has no field for a flag; the operator has taken flags out of
+// texts and logs.
+type Record struct {
+	Ended
+	// Reason why it ended, Phase before it did, and what was wrong then.
+	Reason, Phase, Problem string
+	Restarts               int32
+	// Incomplete says why something is missing.
+	Incomplete string
+	Timeline   []Moment
+	Containers []Container
+}
+
+// Container is one of an instance that has ended.
+type Container struct {
+	Name, Image, Node, State, Message string
+	Restarts                          int32
+	// Log is its end, Cut that there was more, Missing why there is none.
+	Log, Missing string
+	Cut          bool
+}
+
+// trimRecord keeps of the metadata of a record what the list shows.
+func trimRecord(object any) (any, error) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	kept := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
+	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion, kept.CreationTimestamp = m.Namespace, m.Name, m.UID, m.ResourceVersion, m.CreationTimestamp
+	kept.Annotations, kept.Labels = map[string]string{}, map[string]string{}
+	for _, key := range []string{bergv1.AnnotationInstance, bergv1.AnnotationChallenge} {
+		kept.Annotations[key] = m.Annotations[key]
+	}
+	for _, key := range []string{bergv1.LabelOwnerID, bergv1.LabelSource} {
+		if value := m.Labels[key]; value != "" {
+			kept.Labels[key] = value
+		}
+	}
+	return kept, nil
+}
+
+// recordKind is what is watched of records: their metadata, which says of which instance they are. Their logs stay with the API
+// server.
+func recordKind() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecord"))
+	return m
+}
+
+// followRecords keeps the list of records current until ctx is done.
+func (b *Board) followRecords(ctx context.Context) error {
+	informer, err := b.records.GetInformer(ctx, recordKind(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch records: %w", err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: b.seeRecord, UpdateFunc: func(_, object any) { b.seeRecord(object) }, DeleteFunc: b.forgetRecord,
+	}); err != nil {
+		return err
+	}
+	return b.records.Start(ctx)
+}
+
+// seeRecord stores what the metadata of a record say.
+func (b *Board) seeRecord(object any) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	namespace, name, _ := strings.Cut(m.Annotations[bergv1.AnnotationInstance], "/")
+	is := Ended{
+		UID: types.UID(m.Name), Namespace: namespace, Name: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], At: m.CreationTimestamp.Time,
+		Owner: m.Labels[bergv1.LabelSource],
+	}
+	if is.Owner == "" {
+		is.Owner = m.Labels[bergv1.LabelOwnerID]
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended[is.UID] == is {
+		return
+	}
+	b.ended[is.UID] = is
+	b.changed(namespace, idOf(namespace, name))
+}
+
+func (b *Board) forgetRecord(object any) {
+	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	is, known := b.ended[types.UID(m.Name)]
+	if !known {
+		return
+	}
+	delete(b.ended, is.UID)
+	b.changed(is.Namespace)
+}
+
+// Ended returns the instances of a namespace that have a record and match, the last that ended first, and how many there are.
+func (b *Board) Ended(namespace string, f Filter) (all []Ended, found int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, is := range b.ended {
+		if is.Namespace == namespace && f.matchesEnded(is) {
+			all = append(all, is)
+		}
+	}
+	slices.SortFunc(all, func(a, b Ended) int {
+		if order := b.At.Compare(a.At); order != 0 {
+			return order
+		}
+		return strings.Compare(string(a.UID), string(b.UID))
+	})
+	return all[:min(len(all), maxEnded)], len(all)
+}
+
+// LastEnded returns the last instance of a name that has a record.
+func (b *Board) LastEnded(namespace, name string) (last Ended, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, is := range b.ended {
+		if is.Namespace == namespace && is.Name == name && (!ok || is.At.After(last.At)) {
+			last, ok = is, true
+		}
+	}
+	return last, ok
+}
+
+// Record reads a record from the API server: the one read that a page makes, of one object that is known to exist. ok is false
+// if there is none for an instance of the namespace.
+func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r Record, ok bool, err error) {
+	b.mu.Lock()
+	is, known := b.ended[uid]
+	b.mu.Unlock()
+	if !known || is.Namespace != namespace || b.reader == nil {
+		return Record{}, false, nil
+	}
+	object := &bergv1.ChallengeInstanceRecord{}
+	err = b.reader.Get(ctx, client.ObjectKey{Namespace: b.options.RecordNamespace, Name: string(uid)}, object)
+	if apierrors.IsNotFound(err) || err == nil && object.Spec.Instance.Namespace != namespace {
+		return Record{}, false, nil
+	}
+	if err != nil {
+		return Record{}, false, err
+	}
+	return recordOf(is, object, b.events.Of(uid)), true, nil
+}
+
+// recordOf returns what the page shows of a record.
+func recordOf(is Ended, object *bergv1.ChallengeInstanceRecord, events []Event) Record {
+	s := object.Spec
+	r := Record{
+		Ended: is, Reason: string(s.Reason), Phase: string(s.Phase), Restarts: s.Restarts, Incomplete: s.Incomplete, Timeline: momentsOf(events),
+	}
+	r.At = s.EndedAt.Time
+	if p := s.Problem; p != nil {
+		r.Problem = joined(p.Condition+", "+p.Reason, p.Message)
+	}
+	for _, m := range s.Timeline {
+		r.Timeline = append(r.Timeline, Moment{At: m.At.Time, What: m.Moment})
+	}
+	r.Timeline = inOrder(r.Timeline)
+	for _, c := range s.Containers {
+		one := Container{
+			Name: c.Name, Image: c.Image, Node: c.Node, State: c.State, Message: joined(c.WaitingFor, c.Message), Restarts: c.Restarts,
+			Missing: c.LogMissing,
+		}
+		if e := c.Exit; e != nil {
+			one.State += fmt.Sprintf(", exit code %d", e.Code)
+			if e.Reason != "" {
+				one.State += " (" + e.Reason + ")"
+			}
+		}
+		var shortened bool
+		one.Log, shortened = lastLines(c.Log, maxLog)
+		one.Cut = c.LogCut || shortened
+		r.Containers = append(r.Containers, one)
+	}
+	return r
+}
+
+// lastLines returns the lines at the end of a text that fit into size bytes.
+func lastLines(text string, size int) (end string, shortened bool) {
+	if len(text) <= size {
+		return text, false
+	}
+	end = text[len(text)-size:]
+	if _, whole, ok := strings.Cut(end, "\n"); ok {
+		return whole, true
+	}
+	return strings.ToValidUTF8(end, ""), true
+}
