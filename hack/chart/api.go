@@ -108,12 +108,21 @@ func apiVariables(given any, section settings.Section) []any {
 		if isAPIValue(s) {
 			out = append(out, map[string]any{"name": s.Name, "value": exprPlaceholder(fmt.Sprintf(`include "berg-operator.apiSetting" (list . %q)`, s.Name))})
 		}
+		if isOfOperator(s) {
+			out = append(out, map[string]any{"name": s.Name, "value": settingPlaceholder(s.Name)})
+		}
 	}
 	return out
 }
 
+// isOfOperator reports whether a setting of the API is that of the operator, and has its value.
+func isOfOperator(s settings.Setting) bool { return strings.HasPrefix(s.Name, "CHALLENGE_") }
+
 // isAPIValue reports whether api.settings has a setting. The addresses are those of the Service and the probes.
 func isAPIValue(s settings.Setting) bool {
+	if isOfOperator(s) {
+		return false
+	}
 	switch s.Name {
 	case podNamespace, platformNamespaces, "BIND_ADDRESS", "METRICS_BIND_ADDRESS":
 		return false

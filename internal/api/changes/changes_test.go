@@ -2,7 +2,7 @@ package changes
 
 import "testing"
 
-func TestThoseThatWaitForAKeyAreWokenAndNoOther(t *testing.T) {
+func TestAChangeReachesThoseThatWaitForItsKeyAlone(t *testing.T) {
 	var c Changes
 	a, stopA := c.Wait("a", "all")
 	b, stopB := c.Wait("b")

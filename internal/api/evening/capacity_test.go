@@ -14,7 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-func node(name, cpu string, change func(*corev1.Node)) *corev1.Node {
+func aNode(name, cpu string, change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
@@ -26,33 +26,33 @@ func node(name, cpu string, change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-func seen(t *testing.T, store func(any), object any) {
+func store(t *testing.T, in func(any), object any) {
 	t.Helper()
 	kept, err := trim(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store(kept)
+	in(kept)
 }
 
 func TestCapacityAndForecast(t *testing.T) {
 	b, server := served(t, clocktesting.NewFakeClock(begin))
 	web := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "web", Generation: 1}}
 	web.Spec.Containers = []bergv1.Container{{Hostname: "web", Ports: []bergv1.Port{{Port: 80, Type: bergv1.PublicPort}}}}
-	seen(t, b.seeOther, web)
+	store(t, b.seeOther, web)
 	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "no node is known that takes instances") {
 		t.Error("without nodes the page does not say so")
 	}
-	seen(t, b.seeNode, node("a", "2", nil))
-	seen(t, b.seeNode, node("b", "2", func(n *corev1.Node) { n.Spec.Unschedulable = true }))
-	seen(t, b.seeNode, node("c", "2", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}} }))
-	seen(t, b.seeNode, node("d", "2", func(n *corev1.Node) { n.Status.Conditions = nil }))
+	store(t, b.seeNode, aNode("a", "2", nil))
+	store(t, b.seeNode, aNode("b", "2", func(n *corev1.Node) { n.Spec.Unschedulable = true }))
+	store(t, b.seeNode, aNode("c", "2", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}} }))
+	store(t, b.seeNode, aNode("d", "2", func(n *corev1.Node) { n.Status.Conditions = nil }))
 	for n := range 10 {
-		i := instance(fmt.Sprint("i", n), bergv1.PhaseRunning, "")
+		i := anInstance(fmt.Sprint("i", n), bergv1.PhaseRunning, "")
 		i.Status.StartedAt = &metav1.Time{Time: begin}
 		put(t, b, i)
 	}
-	queued := instance("queued", bergv1.PhasePending, bergv1.CauseQueued)
+	queued := anInstance("queued", bergv1.PhasePending, bergv1.CauseQueued)
 	put(t, b, queued) // takes nothing yet
 
 	b.mu.Lock()
@@ -91,9 +91,9 @@ func TestCapacityAndForecast(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	b.forgetNode(node("a", "2", nil))
+	b.forgetNode(aNode("a", "2", nil))
 	web.Annotations = map[string]string{bergv1.AnnotationFrozen: "now"}
-	seen(t, b.seeOther, web)
+	store(t, b.seeOther, web)
 	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "none: frozen") || strings.Contains(page, "on 1 node;") {
 		t.Error("a node that is gone, or a Challenge that is frozen, is not seen")
 	}
@@ -114,13 +114,13 @@ func TestWhenALimitIsReached(t *testing.T) {
 // Only a change of what the page shows of a node is one.
 func TestANodeThatReportsTheSameIsNoChange(t *testing.T) {
 	b := newBoard(options, clocktesting.NewFakeClock(begin))
-	seen(t, b.seeNode, node("a", "2", nil))
+	store(t, b.seeNode, aNode("a", "2", nil))
 	before := b.Read("berg", 0).Version
-	seen(t, b.seeNode, node("a", "2", func(n *corev1.Node) { n.ResourceVersion, n.Annotations = "2", map[string]string{"a": "b"} }))
+	store(t, b.seeNode, aNode("a", "2", func(n *corev1.Node) { n.ResourceVersion, n.Annotations = "2", map[string]string{"a": "b"} }))
 	if after := b.Read("berg", 0).Version; after != before {
 		t.Error("a report of a node changes the page")
 	}
-	seen(t, b.seeNode, node("a", "4", nil))
+	store(t, b.seeNode, aNode("a", "4", nil))
 	if after := b.Read("berg", 0).Version; after == before {
 		t.Error("a larger node does not change the page")
 	}

@@ -36,8 +36,8 @@ var options = Options{
 
 var begin = time.Date(2030, 6, 1, 19, 0, 0, 0, time.UTC)
 
-// instance is one as the API server has it, with a flag.
-func instance(name string, phase bergv1.Phase, cause bergv1.Cause) *bergv1.ChallengeInstance {
+// anInstance is one as the API server has it, with a flag.
+func anInstance(name string, phase bergv1.Phase, cause bergv1.Cause) *bergv1.ChallengeInstance {
 	i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: name, CreationTimestamp: metav1.Time{Time: begin}}}
 	i.Spec.ChallengeRef.Name, i.Spec.OwnerID, i.Spec.Flag = "web", "player-"+name, theFlag
 	i.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": theFlag}
@@ -99,10 +99,10 @@ func get(t testing.TB, address string) (status int, header http.Header, body str
 
 func TestThePageShowsWhatRunsAndWhyTheRestDoesNot(t *testing.T) {
 	b, server := served(t, clocktesting.NewFakeClock(begin.Add(time.Minute)))
-	put(t, b, instance("a", bergv1.PhaseRunning, ""))
-	put(t, b, failing(instance("b", bergv1.PhaseStarting, bergv1.CauseCrashing), "container web ended with exit code 1"))
-	put(t, b, instance("c", bergv1.PhasePending, bergv1.CauseQueued))
-	elsewhere := instance("d", bergv1.PhaseRunning, "")
+	put(t, b, anInstance("a", bergv1.PhaseRunning, ""))
+	put(t, b, failing(anInstance("b", bergv1.PhaseStarting, bergv1.CauseCrashing), "container web ended with exit code 1"))
+	put(t, b, anInstance("c", bergv1.PhasePending, bergv1.CauseQueued))
+	elsewhere := anInstance("d", bergv1.PhaseRunning, "")
 	elsewhere.Namespace = "other"
 	put(t, b, elsewhere)
 
@@ -191,17 +191,17 @@ func (l lines) next(t testing.TB, now *clocktesting.FakeClock, name string) stri
 func TestTheStreamFollowsInstances(t *testing.T) {
 	now := clocktesting.NewFakeClock(begin)
 	b, server := served(t, now)
-	put(t, b, instance("a", bergv1.PhaseRunning, ""))
+	put(t, b, anInstance("a", bergv1.PhaseRunning, ""))
 	all, running := openStream(t, server.URL+"/evening/events"), openStream(t, server.URL+"/evening/events?state=running")
 
-	put(t, b, failing(instance("a", bergv1.PhaseFailed, bergv1.CauseCrashing), "it ended"))
+	put(t, b, failing(anInstance("a", bergv1.PhaseFailed, bergv1.CauseCrashing), "it ended"))
 	if got := all.next(t, now, "rows"); !strings.Contains(got, `"problem":true`) || !strings.Contains(got, "it ended") {
 		t.Errorf("the change: %s", got)
 	}
 	if got := running.next(t, now, "rows"); strings.Contains(got, "html") || !strings.Contains(got, "berg/a") {
 		t.Errorf("a row that does not match any more: %s", got)
 	}
-	b.forget(instance("a", bergv1.PhaseFailed, ""))
+	b.forget(anInstance("a", bergv1.PhaseFailed, ""))
 	if got := all.next(t, now, "rows"); got != `[{"id":"berg/a"}]` {
 		t.Errorf("the deletion: %s", got)
 	}
@@ -248,10 +248,10 @@ func TestChallengesAndChecks(t *testing.T) {
 // A reader that has missed too much reads everything again.
 func TestAReaderThatMissedDeletionsReadsAll(t *testing.T) {
 	b := newBoard(options, clocktesting.NewFakeClock(begin))
-	put(t, b, instance("kept", bergv1.PhaseRunning, ""))
+	put(t, b, anInstance("kept", bergv1.PhaseRunning, ""))
 	known := b.Read("berg", 0).Version
 	for n := range maxGone * 2 {
-		i := instance(fmt.Sprint(n), bergv1.PhaseRunning, "")
+		i := anInstance(fmt.Sprint(n), bergv1.PhaseRunning, "")
 		put(t, b, i)
 		b.forget(i)
 	}
@@ -259,7 +259,7 @@ func TestAReaderThatMissedDeletionsReadsAll(t *testing.T) {
 		t.Errorf("all %t, %d rows, %d deletions are kept", v.All, len(v.Rows), len(b.gone))
 	}
 	known = b.Read("berg", 0).Version
-	put(t, b, instance("more", bergv1.PhasePending, ""))
+	put(t, b, anInstance("more", bergv1.PhasePending, ""))
 	if v := b.Read("berg", known); v.All || len(v.Rows) != 1 || v.Rows[0].Name != "more" {
 		t.Errorf("%+v", v)
 	}
@@ -267,9 +267,9 @@ func TestAReaderThatMissedDeletionsReadsAll(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	b := newBoard(options, clocktesting.NewFakeClock(begin))
-	put(t, b, instance("a", bergv1.PhasePending, ""))
-	put(t, b, instance("a", bergv1.PhaseRunning, ""))
-	put(t, b, instance("b", bergv1.PhaseFailed, bergv1.CauseInvalid))
+	put(t, b, anInstance("a", bergv1.PhasePending, ""))
+	put(t, b, anInstance("a", bergv1.PhaseRunning, ""))
+	put(t, b, anInstance("b", bergv1.PhaseFailed, bergv1.CauseInvalid))
 	for n := range maxSamples + 10 {
 		b.sample(begin.Add(time.Duration(n) * time.Minute))
 	}
@@ -281,9 +281,9 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	b = newBoard(options, clocktesting.NewFakeClock(begin))
-	put(t, b, instance("a", bergv1.PhasePending, ""))
-	put(t, b, instance("a", bergv1.PhaseRunning, ""))
-	b.forget(instance("a", bergv1.PhaseRunning, ""))
+	put(t, b, anInstance("a", bergv1.PhasePending, ""))
+	put(t, b, anInstance("a", bergv1.PhaseRunning, ""))
+	b.forget(anInstance("a", bergv1.PhaseRunning, ""))
 	b.sample(begin)
 	if first := b.History("berg")[0]; first.Starts != 1 || first.Ends != 1 || first.Failures != 0 || first.ToRunning != 3*time.Second {
 		t.Errorf("%+v", first)
@@ -297,11 +297,11 @@ func TestHistoryIsBounded(t *testing.T) {
 func BenchmarkPage(b *testing.B) {
 	board, server := served(b, clock.RealClock{})
 	for n := range 5000 {
-		put(b, board, instance(fmt.Sprintf("i-%d", n), bergv1.PhaseRunning, ""))
+		put(b, board, anInstance(fmt.Sprintf("i-%d", n), bergv1.PhaseRunning, ""))
 	}
 	for b.Loop() {
-		put(b, board, instance("one", bergv1.PhasePending, ""))
-		put(b, board, instance("one", bergv1.PhaseRunning, ""))
+		put(b, board, anInstance("one", bergv1.PhasePending, ""))
+		put(b, board, anInstance("one", bergv1.PhaseRunning, ""))
 		if status, _, _ := get(b, server.URL+"/evening/"); status != http.StatusOK {
 			b.Fatal(status)
 		}

@@ -79,7 +79,7 @@ func secretChallenge(name string) *bergv1.Challenge {
 
 // secretInstance has the flag wherever the page has no field for what is there.
 func secretInstance(name string, phase bergv1.Phase, cause bergv1.Cause) *bergv1.ChallengeInstance {
-	i := instance(name, phase, cause)
+	i := anInstance(name, phase, cause)
 	snapshot := secretChallenge("web").Spec
 	text, _ := json.Marshal(snapshot) // its types have a JSON form
 	fill(reflect.ValueOf(&i.Status.ChallengeSnapshot), string(text), 6)
@@ -94,13 +94,13 @@ func secretInstance(name string, phase bergv1.Phase, cause bergv1.Cause) *bergv1
 func TestNoFlagAndNoMarkupOfPlayers(t *testing.T) {
 	now := clocktesting.NewFakeClock(begin)
 	b, server := served(t, now)
-	see := func(store func(any), object any) {
+	see := func(in func(any), object any) {
 		t.Helper()
 		kept, err := trim(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		store(kept)
+		in(kept)
 	}
 	see(b.seeOther, secretChallenge("web"))
 	sized := secretChallenge("sized") // with amounts that can be read, so that its line is complete

@@ -65,7 +65,7 @@ func TestEventsAreBounded(t *testing.T) {
 }
 
 func TestTimelineIsInOrderOfTime(t *testing.T) {
-	i := failing(instance("a", bergv1.PhaseRunning, ""), "container web ended")
+	i := failing(anInstance("a", bergv1.PhaseRunning, ""), "container web ended")
 	i.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: begin.Add(10 * time.Second)}
 	kept, err := trim(i)
 	if err != nil {
@@ -198,13 +198,13 @@ func TestARecordOnItsPage(t *testing.T) {
 func TestTheStreamOfOneInstance(t *testing.T) {
 	now := clocktesting.NewFakeClock(begin)
 	b, server := served(t, now)
-	a := instance("a", bergv1.PhaseRunning, "")
+	a := anInstance("a", bergv1.PhaseRunning, "")
 	a.UID = "uid-of-a"
 	put(t, b, a)
 	stream := openStream(t, server.URL+"/evening/instances/a/events")
 	changed, stop := b.ChangesOf(b.Row("berg", "a"))
 	defer stop()
-	put(t, b, instance("b", bergv1.PhaseRunning, ""))
+	put(t, b, anInstance("b", bergv1.PhaseRunning, ""))
 	if len(changed) != 0 {
 		t.Error("another instance wakes its page")
 	}

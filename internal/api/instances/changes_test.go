@@ -23,14 +23,14 @@ func TestWhatWakesAStreamOfInstances(t *testing.T) {
 		}
 	}
 	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: "one"} }
-	instance, registration := &bergv1.ChallengeInstance{ObjectMeta: in("berg")}, &corev1.ConfigMap{ObjectMeta: in("berg")}
+	one, registration := &bergv1.ChallengeInstance{ObjectMeta: in("berg")}, &corev1.ConfigMap{ObjectMeta: in("berg")}
 	h := s.handler()
 	for name, c := range map[string]struct {
 		happens func()
 		wakes   bool
 	}{
-		"an instance changes":            {func() { h.OnUpdate(instance, instance) }, true},
-		"an instance is gone":            {func() { h.OnDelete(instance) }, true},
+		"an instance changes":            {func() { h.OnUpdate(one, one) }, true},
+		"an instance is gone":            {func() { h.OnDelete(one) }, true},
 		"one elsewhere changes":          {func() { h.OnUpdate(nil, &bergv1.ChallengeInstance{ObjectMeta: in("other")}) }, false},
 		"a registration is created":      {func() { h.OnAdd(registration, false) }, true},
 		"a registration changes":         {func() { h.OnUpdate(registration, registration) }, false},

@@ -732,14 +732,14 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	delete(want, deployment)
 	compare(t, bared(got), bared(want))
 
-	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}")
+	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}\nsettings: {CHALLENGE_CPU_REQUEST: 70m}")
 	for _, id := range []string{"Role/one/berg-api", "Role/two/berg-api", "RoleBinding/one/berg-api", "RoleBinding/two/berg-api"} {
 		if several[id] == nil {
 			t.Errorf("%s is missing", id)
 		}
 	}
 	text, _ := yaml.Marshal(several[deployment])
-	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`} {
+	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`, `name: CHALLENGE_CPU_REQUEST\n          value: 70m`} {
 		if !bytes.Contains(text, []byte(strings.ReplaceAll(part, `\n`, "\n"))) {
 			t.Errorf("the Deployment has no %s:\n%s", part, text)
 		}

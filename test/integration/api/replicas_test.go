@@ -96,6 +96,11 @@ func grant(ctx context.Context, namespace string) {
 		var role rbacv1.Role
 		Expect(yaml.Unmarshal([]byte(document), &role)).To(Succeed())
 		switch {
+		case strings.HasPrefix(role.Kind, "ClusterRole"): // one for all specs
+			object := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+			Expect(k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("integration"), client.ForceOwnership)).To(Succeed())
+			continue
 		case role.Kind != "Role":
 			continue
 		case role.Name == "berg-api":
