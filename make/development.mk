@@ -1,7 +1,7 @@
 ##@ Development
 
 # Modules with hand-written Go. The others only pin versions.
-GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart tools/proto tools/sbom
+GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart test/conform/evening tools/proto tools/sbom
 
 # Protobuf files. Their generated Go is in the same folders.
 PROTOS := $(wildcard internal/*/*/*.proto)

@@ -59,6 +59,22 @@ test-kafka: ## Test the sender of messages with a real Kafka, which it starts an
 	hack/packages kafka
 	$(GO_TEST) -count=1 -timeout 15m $(KAFKA)
 
+# The rules for accessibility, which npm fetches as package-lock.json says: its sums are there, too.
+AXE := $(DIST)/axe/node_modules/axe-core/axe.min.js
+
+$(AXE): test/conform/evening/package.json test/conform/evening/package-lock.json
+	mkdir -p $(DIST)/axe
+	cp $^ $(DIST)/axe
+	npm ci --prefix $(DIST)/axe --ignore-scripts --no-audit --no-fund
+	touch $@
+
+.PHONY: test-evening
+test-evening: ## Open the page of the evening in a browser, and hold it to the rules of axe-core; needs Chromium and npm.
+	hack/packages browser axe
+	$(MAKE) $(AXE)
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-evening -- \
+		env EVENING=1 go test -C test/conform/evening -count=1 -timeout 40m $(TESTARGS) .
+
 TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
 
 .PHONY: test-integration

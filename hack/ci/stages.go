@@ -107,7 +107,7 @@ func stages(suites []string, isBare bool) []stage {
 	}
 	builds := []stage{
 		{
-			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "jails", "browser"},
+			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "jails", "browser", "axe"},
 			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second,
 		},
 		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),
@@ -177,8 +177,13 @@ func stages(suites []string, isBare bool) []stage {
 	measured.command, measured.clusters = []string{"make", "-o", "build", "load-smoke"}, []string{clusterName("TEST_CLUSTER") + "-load"}
 	measured.after = append(measured.after, images)
 	measured.scope.programs = append(measured.scope.programs, operator)
+	page := simulated("the page of the evening", "", 3*time.Minute)
+	page.command, page.clusters = []string{"make", "test-evening"}, []string{clusterName("TEST_CLUSTER") + "-evening"}
+	page.root, page.after = true, append(page.after, "packages of nodes") // the browser is one of them
+	page.scope = &scope{programs: []string{cluster, "cmd/berg-api"}, paths: []string{"test/conform/evening"}}
 	return append(list,
 		measured,
+		page,
 		stage{
 			name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
 			scope: &scope{tests: []string{"test/e2e/kafka"}},
