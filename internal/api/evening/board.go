@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,6 +53,8 @@ type Board struct {
 	client  kubernetes.Interface
 	events  *eventRing
 	clock   clock.WithTicker
+	// id tells the versions of this Board from those of another replica.
+	id string
 
 	mu      sync.Mutex
 	rows    map[string]*Row
@@ -107,7 +112,7 @@ func NewBoard(rc *rest.Config, scheme *runtime.Scheme, options Options, now cloc
 
 func newBoard(options Options, now clock.WithTicker) *Board {
 	b := &Board{
-		options: options, clock: now, rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
+		options: options, clock: now, id: uuid.NewString(), rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
 		challenges: map[types.NamespacedName]challengeState{}, checks: map[types.NamespacedName]map[string]checkState{},
 		nodes: map[string]nodeState{}, ended: map[types.UID]Ended{},
 	}
@@ -301,6 +306,31 @@ type View struct {
 	Gone []string
 	// All: changes were missed, so that Rows has all.
 	All bool
+}
+
+// Mark names a version so that any replica understands it.
+func (b *Board) Mark(version uint64) string { return b.id + "." + strconv.FormatUint(version, 10) }
+
+// Marked returns the version that a mark names; 0, for everything, if it is of another replica or none.
+func (b *Board) Marked(mark string) uint64 {
+	id, number, _ := strings.Cut(mark, ".")
+	version, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || id != b.id {
+		return 0
+	}
+	return version
+}
+
+// Found returns how many rows of a namespace match.
+func (b *Board) Found(namespace string, f Filter) (found int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.rows {
+		if r.Namespace == namespace && f.matches(r) {
+			found++
+		}
+	}
+	return found
 }
 
 // Read returns the rows of a namespace. after is the version that the reader knows; 0 for none.

@@ -2,6 +2,7 @@ package evening
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -140,6 +141,8 @@ type content struct {
 	Problems, Others []*Row
 	Found, Shown     int
 	Most             int
+	// Mark names the version that the page shows.
+	Mark string
 	// Ended are instances with a record, EndedFound is how many there are, Records that there may be any.
 	Ended      []Ended
 	EndedFound int
@@ -159,6 +162,7 @@ func filterOf(r *http.Request) (Filter, string) {
 func (d *Door) contentOf(namespace string, v View, f Filter, query string) content {
 	c := content{
 		Namespace: namespace, Now: d.Clock.Now(), Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Filter: f, Query: query, Most: maxRows,
+		Mark: d.Board.Mark(v.Version),
 	}
 	for _, row := range v.Rows {
 		if !f.matches(row) {
@@ -296,26 +300,31 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	namespace := web.GrantOf(r.Context()).Namespace
-	f, _ := filterOf(r)
+	f, query := filterOf(r)
 	changed, stop := d.Board.Changes(namespace)
 	defer stop()
-	version := d.Board.Read(namespace, ^uint64(0)).Version
-	d.stream(w, r, changed, func() bool {
+	// What the client has: from the last event that reached it, or from its page.
+	version := d.Board.Marked(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
+	send := func() bool {
 		v := d.Board.Read(namespace, version)
+		if !v.All && len(v.Rows)+len(v.Gone) > maxRows {
+			v = d.Board.Read(namespace, 0)
+		}
 		version = v.Version
-		if v.All || len(v.Rows)+len(v.Gone) > maxRows { // it loads the page again
-			_ = event(w, "again", nil)
-			return false
+		if v.All {
+			return d.sendParts(w, d.contentOf(namespace, v, f, query), "counts", "summary", "found", "problems", "others", "ended")
 		}
 		return d.send(w, namespace, f, v)
-	}, func() bool {
+	}
+	d.stream(w, r, changed, send, func() bool {
 		// The plots and the times have changed, also where no row has.
-		return d.send(w, namespace, f, View{Summary: d.Board.Read(namespace, ^uint64(0)).Summary})
+		v := d.Board.Read(namespace, ^uint64(0))
+		return d.send(w, namespace, f, View{Version: version, Summary: v.Summary})
 	})
 }
 
-// stream keeps an answer open. It calls send after changes, those that come together once, and idle as often as the heartbeat,
-// nil for a comment. Each reports whether there is more to come.
+// stream keeps an answer open. It calls send at its beginning and after changes, those that come together once, and idle as often
+// as the heartbeat, nil for a comment. Each reports whether there is more to come.
 func (d *Door) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -331,7 +340,10 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, changed <-chan str
 	}
 	heartbeat := d.Clock.NewTicker(max(d.Heartbeat, time.Second))
 	defer heartbeat.Stop()
-	for next := comment("connected"); next() && control.Flush() == nil; {
+	if !comment("connected")() {
+		return
+	}
+	for next := send; next() && control.Flush() == nil; {
 		select {
 		case <-r.Context().Done():
 			return
@@ -370,9 +382,14 @@ func (d *Door) send(w http.ResponseWriter, namespace string, f Filter, v View) b
 	for _, id := range v.Gone {
 		rows = append(rows, changedRow{ID: id}) // the client begins with the last one: another instance may have the name by now
 	}
-	of := content{Namespace: namespace, Filter: f, Summary: v.Summary, Plots: plots(d.Board.History(namespace))}
+	of := content{
+		Namespace: namespace, Filter: f, Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Most: maxRows, Mark: d.Board.Mark(v.Version),
+		Found: d.Board.Found(namespace, f),
+	}
+	of.Shown = min(of.Found, maxRows)
 	d.addEnded(&of)
-	return d.sendParts(w, of, "counts", "summary", "ended") && (len(rows) == 0 || event(w, "rows", rows))
+	// The mark is with the last one: a client that has lost it gets both again.
+	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, of, "counts", "summary", "found", "ended")
 }
 
 // sendParts writes parts of a page, each of which is the template and the element of its name.
@@ -385,6 +402,11 @@ func (d *Door) sendParts(w http.ResponseWriter, of any, names ...string) bool {
 			return false
 		}
 		parts[name] = part.String()
+	}
+	if c, ok := of.(content); ok {
+		if _, err := fmt.Fprintf(w, "id: %s\n", c.Mark); err != nil {
+			return false
+		}
 	}
 	return event(w, "parts", parts)
 }

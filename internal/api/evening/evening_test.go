@@ -145,13 +145,16 @@ func TestThePageShowsWhatRunsAndWhyTheRestDoesNot(t *testing.T) {
 // lines is a stream of events.
 type lines struct{ read *bufio.Scanner }
 
-func openStream(t testing.TB, address string) lines {
+func openStream(t testing.TB, address string, header ...string) lines {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for n := 0; n+1 < len(header); n += 2 {
+		request.Header.Set(header[n], header[n+1])
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -186,6 +189,49 @@ func (l lines) next(t testing.TB, now *clocktesting.FakeClock, name string) stri
 	}
 	t.Fatalf("the stream ended without %s: %v", name, l.read.Err())
 	return ""
+}
+
+// until returns the data of the first event of a name that has a text.
+func (l lines) until(t testing.TB, now *clocktesting.FakeClock, name, text string) string {
+	t.Helper()
+	for {
+		if data := l.next(t, now, name); strings.Contains(data, text) {
+			return data
+		}
+	}
+}
+
+// A page gets what has changed since it was made, also if it lost its connection, or gets another replica.
+func TestAStreamContinuesWhereThePageIs(t *testing.T) {
+	now := clocktesting.NewFakeClock(begin)
+	b, server := served(t, now)
+	put(t, b, anInstance("a", bergv1.PhaseRunning, ""))
+	put(t, b, anInstance("b", bergv1.PhaseRunning, ""))
+	mark := b.Mark(b.Read("berg", 0).Version)
+	_, _, page := get(t, server.URL+"/evening/")
+	if !strings.Contains(page, `data-mark="`+mark+`"`) {
+		t.Errorf("the page does not have its mark %s", mark)
+	}
+	put(t, b, failing(anInstance("a", bergv1.PhaseFailed, bergv1.CauseCrashing), "it ended"))
+	b.forget(anInstance("b", bergv1.PhaseRunning, ""))
+	for name, open := range map[string]func() lines{
+		"by its address": func() lines { return openStream(t, server.URL+"/evening/events?after="+mark) },
+		"by the last event": func() lines {
+			return openStream(t, server.URL+"/evening/events?after=old.1", "Last-Event-Id", mark)
+		},
+	} {
+		if got := open().next(t, now, "rows"); !strings.Contains(got, "it ended") || !strings.HasSuffix(got, `{"id":"berg/b"}]`) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, mark := range []string{"", "another.7", b.id + ".x", newBoard(options, now).Mark(3)} {
+		got := openStream(t, server.URL+"/evening/events?after="+mark).next(t, now, "parts")
+		for _, part := range []string{`"problems":`, `"others":`, `"found":"1 found"`, "it ended"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("after %q there is no %s", mark, part)
+			}
+		}
+	}
 }
 
 func TestTheStreamFollowsInstances(t *testing.T) {

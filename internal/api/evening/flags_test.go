@@ -162,11 +162,11 @@ func TestNoFlagAndNoMarkupOfPlayers(t *testing.T) {
 			t.Errorf("%q: %d", path, status)
 		}
 	}
-	shown["parts"] = stream.next(t, now, "parts")
-	shown["rows"] = stream.next(t, now, "rows")
+	shown["parts"] = stream.until(t, now, "parts", "problems")
+	shown["rows"] = stream.until(t, now, "rows", "alert(6)")
 	single := openStream(t, server.URL+"/evening/instances/i/events")
 	put(t, b, failing(failed.DeepCopy(), "</script><script>alert(8)"))
-	shown["the stream of one"] = single.next(t, now, "parts")
+	shown["the stream of one"] = single.until(t, now, "parts", "alert(8)")
 	shown["a record"] = recordPage(t, hostileRecord(script))
 
 	for path, page := range shown {

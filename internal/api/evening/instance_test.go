@@ -211,13 +211,11 @@ func TestTheStreamOfOneInstance(t *testing.T) {
 	if err := b.events.Add(anEvent("e", "uid-of-a", "a new event", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if got := stream.next(t, now, "parts"); !strings.Contains(got, "a new event") || !strings.Contains(got, "instance-body") {
+	if got := stream.until(t, now, "parts", "a new event"); !strings.Contains(got, "instance-body") {
 		t.Errorf("the event: %s", got)
 	}
 	put(t, b, failing(a.DeepCopy(), "it changed"))
-	if got := stream.next(t, now, "parts"); !strings.Contains(got, "it changed") {
-		t.Errorf("the change: %s", got)
-	}
+	stream.until(t, now, "parts", "it changed")
 	b.forget(a)
 	if got := stream.next(t, now, "again"); got != "null" {
 		t.Errorf("its end: %s", got)

@@ -45,7 +45,10 @@
   };
   document.addEventListener("selectionchange", () => { if (waiting.size > 0) { show(); } });
 
-  const stream = new EventSource(path + window.location.search);
+  // The server sends what has changed since the version of this page.
+  const query = new URLSearchParams(window.location.search);
+  if (document.body.dataset.mark) { query.set("after", document.body.dataset.mark); }
+  const stream = new EventSource(path + "?" + query);
   stream.addEventListener("rows", (event) => {
     // The last one changed last: it becomes the first.
     keepingFocus(() => {
