@@ -16,11 +16,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -59,6 +61,7 @@ func Open(ctx context.Context, prefix string) (w *Wall, err error) {
 		return nil, err
 	}
 	config.QPS = -1
+	ctrl.SetLogger(logr.Discard())
 	w = &Wall{}
 	if w.Client, err = client.New(config, client.Options{Scheme: instances.Scheme()}); err != nil {
 		return nil, err
