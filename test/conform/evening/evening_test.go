@@ -34,7 +34,7 @@ func open(t *testing.T) crew {
 	ctx := context.Background()
 	c := crew{t: t}
 	var err error
-	c.Wall, err = wall.Open(ctx, "evening")
+	c.Wall, err = wall.Open(ctx, "evening-")
 	c.must(err)
 	t.Cleanup(func() { c.must(c.Wall.Close()) })
 	browser, err := chrome.New(ctx)

@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if *count < 1 || *visits < 1 || *updates < 1 {
 		return errors.New("--instances, --visits and --updates must be 1 or more")
 	}
-	w, err := wall.Open(ctx, "evening-many")
+	w, err := wall.Open(ctx, "evening-many-")
 	if err != nil {
 		return err
 	}

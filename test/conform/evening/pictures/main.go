@@ -30,6 +30,9 @@ func main() {
 	}
 }
 
+// The width of the pictures, and how high they are at most.
+const width, mostHeight = 1280, 1800
+
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("pictures", flag.ContinueOnError)
 	out := flags.String("out", "docs/pictures", "folder of the pictures, from the root of the repository")
@@ -45,7 +48,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	w, err := wall.Open(ctx, "evening")
+	w, err := wall.Open(ctx, "ctf")
 	if err != nil {
 		return err
 	}
@@ -60,8 +63,15 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer tab.Close()
-	take := func(name, path string, width, height int64, until string) error {
-		if err := errors.Join(tab.Size(width, height), tab.Go(w.Address+path), tab.Until(until)); err != nil {
+	take := func(name, path, until string) error {
+		if err := errors.Join(tab.Size(width, 900), tab.Go(w.Address+path), tab.Until(until)); err != nil {
+			return err
+		}
+		height, err := tab.Number("document.documentElement.scrollHeight")
+		if err != nil {
+			return err
+		}
+		if err := tab.Size(width, min(int64(height), mostHeight)); err != nil {
 			return err
 		}
 		picture, err := tab.Picture()
@@ -80,16 +90,16 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 	}
 	live := `document.getElementById("connection").textContent === "live" && `
-	if err := take("evening-healthy.png", "", 1280, 1250, live+`document.querySelectorAll("#problems tr").length === 0`); err != nil {
+	if err := take("evening-healthy.png", "", live+`document.querySelectorAll("#problems tr").length === 0`); err != nil {
 		return err
 	}
 	if err := e.goBad(ctx); err != nil {
 		return err
 	}
-	if err := take("evening-bad.png", "", 1280, 1250, live+`document.querySelectorAll("#problems tr").length === 4`); err != nil {
+	if err := take("evening-bad.png", "", live+`document.querySelectorAll("#problems tr").length === 4`); err != nil {
 		return err
 	}
-	return take("evening-instance.png", "instances/team-red-kernel", 1280, 1050, live+`document.body.textContent.includes("Back-off")`)
+	return take("evening-instance.png", "instances/team-red-kernel", live+`document.body.textContent.includes("Back-off")`)
 }
 
 // evening is what happens.
@@ -142,12 +152,12 @@ func (e *evening) goBad(ctx context.Context) error {
 		team, challenge string
 		status          bergv1.ChallengeInstanceStatus
 	}{
-		{"rust", "notes", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseImageUnavailable, bergv1.ConditionPodsReady, "the image example.org/notes:1 cannot be pulled: not found")},
+		{"rust", "notes", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseImageUnavailable, bergv1.ConditionPodsReady, "example.org/notes:1: not found")},
 		{"sand", "guestbook", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseNoCapacity, bergv1.ConditionPodsReady, "0 of 3 nodes are available: insufficient memory")},
 		{"teal", "guestbook", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseNoCapacity, bergv1.ConditionPodsReady, "0 of 3 nodes are available: insufficient memory")},
 		{"umber", "notes", wall.Waiting(bergv1.PhasePending, bergv1.CauseQueued, bergv1.ConditionAdmitted, "30 of 30 instances exist")},
 		{"violet", "guestbook", wall.Waiting(bergv1.PhasePending, bergv1.CauseQueued, bergv1.ConditionAdmitted, "30 of 30 instances exist")},
-		{"red", "kernel", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseCrashing, bergv1.ConditionPodsReady, "container web ended with exit code 139")},
+		{"red", "kernel", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseCrashing, bergv1.ConditionPodsReady, "Container web ended with exit code 139")},
 	} {
 		name := fmt.Sprintf("team-%s-%s", bad.team, bad.challenge)
 		i, err := e.w.Write(ctx, name, bad.challenge, "team-"+bad.team, bad.status)

@@ -54,8 +54,8 @@ type Wall struct {
 func (*Wall) Authorization() string { return "Bearer " + token }
 
 // Open installs the definitions on the cluster of KUBECONFIG, makes a namespace with records of its own, and starts berg-api for
-// it. Close ends it.
-func Open(ctx context.Context, prefix string) (w *Wall, err error) {
+// it. A name that ends with a dash is the beginning of that of the namespace. Close ends it.
+func Open(ctx context.Context, name string) (w *Wall, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return nil, err
@@ -69,7 +69,10 @@ func Open(ctx context.Context, prefix string) (w *Wall, err error) {
 	if err := installed.Definitions(ctx, w.Client, "evening"); err != nil {
 		return nil, err
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if strings.HasSuffix(name, "-") {
+		namespace.ObjectMeta = metav1.ObjectMeta{GenerateName: name}
+	}
 	if err := w.Client.Create(ctx, namespace); err != nil {
 		return nil, err
 	}
