@@ -216,7 +216,7 @@ type instanceContent struct {
 }
 
 func (d *Door) contentOfInstance(row *Row) instanceContent {
-	return instanceContent{Row: row, Timeline: timeline(row, d.Board.Events(row.UID)), Remedies: remedies(row), Now: d.Clock.Now()}
+	return instanceContent{Row: row, Timeline: timeline(row, d.Board.Events(row.UID)), Remedies: Remedies(row), Now: d.Clock.Now()}
 }
 
 func (d *Door) instance(w http.ResponseWriter, r *http.Request) {

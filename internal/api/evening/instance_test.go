@@ -92,7 +92,7 @@ func TestEveryCauseHasASentenceAndLinesThatHelp(t *testing.T) {
 			t.Errorf("%s has no sentence", cause)
 		}
 		r := &Row{Namespace: "berg", Name: "one", Challenge: "web", Cause: string(cause)}
-		all := remedies(r)
+		all := Remedies(r)
 		commands := map[string]bool{}
 		for _, one := range all {
 			if commands[one.Command] || one.Says == "" || strings.ContainsAny(one.Command, "<>") || !strings.HasPrefix(one.Command, "kubectl berg ") {

@@ -62,8 +62,8 @@ func joined(reason, message string) string {
 // Remedy is a line of the plugin that helps.
 type Remedy struct{ Says, Command string }
 
-// remedies are the lines for an instance: first those for what is wrong with it.
-func remedies(r *Row) []Remedy {
+// Remedies are the lines for an instance: first those for what is wrong with it.
+func Remedies(r *Row) []Remedy {
 	of := func(verb, name, namespace string) string {
 		return "kubectl berg " + verb + " " + quoted(name) + " -n " + quoted(namespace)
 	}
