@@ -233,6 +233,9 @@ func (d *Door) instance(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, root+"ended/"+string(last.UID), http.StatusSeeOther)
 		return
 	}
+	if d.Board.Awaited(namespace, name) {
+		w.Header().Set("Refresh", "5") // then its record may be there
+	}
 	d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
 }
 

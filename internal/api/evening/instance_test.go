@@ -153,6 +153,15 @@ func TestInstancesThatHaveEnded(t *testing.T) {
 			t.Errorf("the record %s: %d", uid, status)
 		}
 	}
+	// The page of one that ended a moment ago is opened again until its record is there.
+	if _, header, _ := get(t, server.URL+"/evening/instances/b"); header.Get("Refresh") != "" {
+		t.Error("a page of what never was is opened again")
+	}
+	put(t, b, anInstance("b", bergv1.PhaseRunning, ""))
+	b.forget(anInstance("b", bergv1.PhaseRunning, ""))
+	if status, header, _ := get(t, server.URL+"/evening/instances/b"); status != http.StatusNotFound || header.Get("Refresh") == "" {
+		t.Errorf("%d, %v", status, header)
+	}
 	// A Board that may not read records has none, and does not fail.
 	if _, ok, err := b.Record(context.Background(), "berg", "second"); ok || err != nil {
 		t.Errorf("%t, %v", ok, err)

@@ -167,6 +167,14 @@ func (b *Board) LastEnded(namespace, name string) (last Ended, ok bool) {
 	return last, ok
 }
 
+// Awaited reports whether an instance ended a moment ago, so that its record may come.
+func (b *Board) Awaited(namespace, name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := idOf(namespace, name)
+	return b.options.RecordNamespace != "" && slices.ContainsFunc(b.gone, func(g goneRow) bool { return g.id == id })
+}
+
 // Record reads a record from the API server: the one read that a page makes, of one object that is known to exist. ok is false
 // if there is none for an instance of the namespace.
 func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r Record, ok bool, err error) {
