@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"html"
 	"html/template"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
@@ -158,7 +159,7 @@ func TestNoFlagAndNoMarkupOfPlayers(t *testing.T) {
 	shown := map[string]string{}
 	for _, path := range []string{"", "?q=" + url.QueryEscape(`"><script>alert(7)</script>`), "?challenge=" + url.QueryEscape(script), "instances/h", "instances/i", "instances/q"} {
 		var status int
-		if status, _, shown[path] = get(t, server.URL+"/evening/"+path); status != 200 {
+		if status, _, shown[path] = get(t, server.URL+"/evening/"+path); status != http.StatusOK {
 			t.Errorf("%q: %d", path, status)
 		}
 	}

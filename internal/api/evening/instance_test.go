@@ -1,7 +1,6 @@
 package evening
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -163,7 +162,7 @@ func TestInstancesThatHaveEnded(t *testing.T) {
 		t.Errorf("%d, %v", status, header)
 	}
 	// A Board that may not read records has none, and does not fail.
-	if _, ok, err := b.Record(context.Background(), "berg", "second"); ok || err != nil {
+	if _, ok, err := b.Record(t.Context(), "berg", "second"); ok || err != nil {
 		t.Errorf("%t, %v", ok, err)
 	}
 	b.forgetRecord(record("second", "berg/a", 2))

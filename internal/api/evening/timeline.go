@@ -87,6 +87,7 @@ func Remedies(r *Row) []Remedy {
 
 // remediesOf are the lines that help with a cause, in addition to those for every instance.
 var remediesOf = map[bergv1.Cause][]Remedy{
+	bergv1.CauseNotReadyYet: nil, // nothing is wrong
 	bergv1.CauseQueued: {
 		{"See what has the room, and what ends next:", "kubectl berg list -n <NAMESPACE>"},
 	},

@@ -31,12 +31,12 @@ func open(t *testing.T) crew {
 	if os.Getenv("EVENING") == "" {
 		t.Skip("make test-evening brings up a cluster, and runs this test with it")
 	}
-	ctx := context.Background()
+	ctx := context.WithoutCancel(t.Context()) // what is opened is closed after the test
 	c := crew{t: t}
 	var err error
 	c.Wall, err = wall.Open(ctx, "evening-")
 	c.must(err)
-	t.Cleanup(func() { c.must(c.Wall.Close()) })
+	t.Cleanup(func() { c.must(c.Wall.Close(ctx)) })
 	browser, err := chrome.New(ctx)
 	c.must(err)
 	t.Cleanup(browser.Close)
@@ -63,7 +63,7 @@ func (c crew) must(err error) {
 // write creates or changes an instance of web.
 func (c crew) write(name string, status bergv1.ChallengeInstanceStatus) *bergv1.ChallengeInstance {
 	c.t.Helper()
-	i, err := c.Write(context.Background(), name, "web", "team-"+name, status)
+	i, err := c.Write(c.t.Context(), name, "web", "team-"+name, status)
 	c.must(err)
 	return i
 }
@@ -107,7 +107,7 @@ func TestThePageIsLive(t *testing.T) {
 	c.must(c.Until(`document.querySelector("#problems tr") === ` + c.row("first") + ` && ` + c.row("first") + `.textContent.includes("exit code 1")`))
 	c.must(c.Until(`document.getElementById("counts").textContent.includes("1 need a person")`))
 	c.must(c.Until(`Array.from(document.querySelectorAll("#summary th")).some((e) => e.textContent === "web")`))
-	c.must(c.Delete(context.Background(), "first"))
+	c.must(c.Delete(t.Context(), "first"))
 	c.must(c.Until(c.row("first") + ` === null`))
 	c.must(c.Until("window.sameAsBefore === true")) // it was not loaded again
 }
@@ -182,7 +182,7 @@ func TestWithoutScriptsThePageLoadsItselfAgain(t *testing.T) {
 
 func TestOneInstanceUntilItsEnd(t *testing.T) {
 	c := open(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	one := c.crashing("one")
 	c.visit("instances/one")
 	c.must(c.Until(`document.body.textContent.includes("kubectl berg logs one --previous -n ` + c.Namespace + `")`))
@@ -212,11 +212,12 @@ func TestOneInstanceUntilItsEnd(t *testing.T) {
 // visitOther waits until what an expression promises has a text: then what comes after it is sent, too.
 func (c crew) visitOther(expression, text string) {
 	c.t.Helper()
-	for range 600 {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); <-again.C {
 		if page, err := c.Promised(expression); err == nil && strings.Contains(page, text) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	c.t.Fatalf("there is no %q", text)
 }
@@ -238,7 +239,7 @@ func axe(t *testing.T) string {
 // Every page follows the rules of axe-core, which are those of WCAG and best practices: light and dark, on a wall and on a phone.
 func TestEveryoneCanReadThePages(t *testing.T) {
 	c := open(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	rules := axe(t)
 	for n := range 5 {
 		c.running(fmt.Sprint("running-", n))

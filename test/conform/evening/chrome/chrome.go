@@ -157,7 +157,9 @@ func (t *Tab) Promised(expression string) (string, error) {
 func (t *Tab) Until(expression string) error {
 	const pause = 50 * time.Millisecond
 	last := ""
-	for end := time.Now().Add(waits); time.Now().Before(end); time.Sleep(pause) {
+	again := time.NewTicker(pause)
+	defer again.Stop()
+	for end := time.Now().Add(waits); time.Now().Before(end); <-again.C {
 		is, err := t.Text(expression)
 		if err == nil && is == "true" {
 			return nil

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { err = errors.Join(err, w.Close(ctx)) }()
 	if err := w.Challenge(ctx, "web", bergv1.PublicHTTPRoute); err != nil {
 		return err
 	}

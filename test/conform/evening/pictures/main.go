@@ -45,14 +45,14 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	folder := filepath.Join(root, *out)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
 	w, err := wall.Open(ctx, "ctf")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { err = errors.Join(err, w.Close(ctx)) }()
 	browser, err := chrome.New(ctx)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(folder, name), picture, 0o644) //nolint:gosec // a picture for everyone
+		return os.WriteFile(filepath.Join(folder, name), picture, 0o600)
 	}
 	e := evening{w: w}
 	if err := e.begin(ctx); err != nil {

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,14 +86,14 @@ func Open(ctx context.Context, name string) (w *Wall, err error) {
 		return nil, err
 	}
 	if err := w.start(ctx); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, errors.Join(err, w.Close(ctx))
 	}
 	return w, nil
 }
 
 // start builds and starts berg-api, and waits until it serves.
 func (w *Wall) start(ctx context.Context) error {
-	root, err := repository()
+	root, err := Root()
 	if err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (w *Wall) start(ctx context.Context) error {
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build berg-api: %w: %s", err, text)
 	}
-	w.command = exec.Command(program) //nolint:gosec // it was built here
+	w.command = exec.Command(program)
 	w.command.Env = append(os.Environ(),
 		"BIND_ADDRESS=127.0.0.1:0", "METRICS_BIND_ADDRESS=127.0.0.1:0", "POD_NAMESPACE="+w.Namespace, "PLATFORM_NAMESPACE="+w.Namespace,
 		"RECORD_NAMESPACE="+w.Namespace, "RATE=10000")
@@ -149,8 +148,8 @@ func read(log io.Reader, address chan<- string) {
 	}
 }
 
-// repository is the folder of the product, above the present one.
-func repository() (string, error) {
+// Root is the folder of the product, above the present one.
+func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -165,11 +164,8 @@ func repository() (string, error) {
 	}
 }
 
-// Root is repository for files that who uses the package writes.
-func Root() (string, error) { return repository() }
-
-// Close ends berg-api, and deletes the namespace.
-func (w *Wall) Close() error {
+// Close ends berg-api, and deletes the namespace, also after the end of ctx.
+func (w *Wall) Close(ctx context.Context) error {
 	var err error
 	if w.command != nil && w.command.Process != nil {
 		err = w.command.Process.Signal(syscall.SIGTERM)
@@ -177,7 +173,7 @@ func (w *Wall) Close() error {
 			err = ended
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTime)
 	defer cancel()
 	gone := w.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})
 	return errors.Join(err, client.IgnoreNotFound(gone), os.RemoveAll(w.folder))
@@ -290,11 +286,4 @@ func Waiting(phase bergv1.Phase, cause bergv1.Cause, kind, message string) bergv
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}
-}
-
-// UIDOf is the UID of an instance.
-func (w *Wall) UIDOf(ctx context.Context, name string) (types.UID, error) {
-	i := &bergv1.ChallengeInstance{}
-	err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, i)
-	return i.UID, err
 }
