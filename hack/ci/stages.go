@@ -182,8 +182,8 @@ func stages(suites []string, isBare bool) []stage {
 	page.root, page.after = true, append(page.after, "packages of nodes") // the browser is one of them
 	page.scope = &scope{programs: []string{cluster, "cmd/berg-api"}, paths: []string{"test/conform/evening"}}
 	return append(list,
-		measured,
 		page,
+		measured,
 		stage{
 			name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
 			scope: &scope{tests: []string{"test/e2e/kafka"}},

@@ -100,7 +100,7 @@ spec:
 		spoil func(map[string]any)
 		says  string
 	}{
-		"a field that does not exist": {func(c map[string]any) { container(c)["imagePullPolicy"] = "Always" }, "imagePullPolicy"},
+		"a field that does not exist": {func(c map[string]any) { container(c)["hostNetwork"] = true }, "hostNetwork"},
 		"a misspelt field":            {func(c map[string]any) { container(c)["enviroment"] = map[string]any{} }, "enviroment"},
 		"a port out of range":         {func(c map[string]any) { port(c)["port"] = 70000 }, "/spec/containers/0/ports/0/port"},
 		"a text for a number":         {func(c map[string]any) { port(c)["port"] = "80" }, "/spec/containers/0/ports/0/port"},
