@@ -151,6 +151,9 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 	}
 	if e := v.livenessKill(container, t); e != nil {
 		f.addEvent(e)
+		if strings.Contains(e.Message, startupProbe) {
+			return " (killed because its port accepted no connection in the time that its liveness probe allows)"
+		}
 		return " (killed because its liveness probe failed)"
 	}
 	if v.wrongArchitecture(container, t) {
@@ -162,12 +165,16 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 	return ""
 }
 
+// startupProbe names that of the operator in events of the kubelet. It kills a container that has a liveness probe, too.
+const startupProbe = "failed startup probe"
+
 // livenessKill returns the event with which the kubelet killed a container for its liveness probe, nil if
 // something else ended it. The exit code does not tell: a program may end with any code when it is asked to.
 func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated) *corev1.Event {
 	for n := range v.Events {
 		e := &v.Events[n]
-		if e.Reason == "Killing" && strings.Contains(e.Message, "Container "+container+" failed liveness probe") &&
+		of := "Container " + container + " "
+		if e.Reason == "Killing" && (strings.Contains(e.Message, of+"failed liveness probe") || strings.Contains(e.Message, of+startupProbe)) &&
 			!eventTime(*e).Before(t.StartedAt.Time) {
 			return e
 		}

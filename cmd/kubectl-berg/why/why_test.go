@@ -128,6 +128,13 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 			Problem,
 			[]string{"exit code 2 (killed because its liveness probe failed)", "livenessProbe", "event Killing"},
 		},
+		"liveness, before the port is open": {
+			view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 137, time.Minute)), killed(noon), func(v *View) {
+				v.Events[0].Message = "Container web failed startup probe, will be restarted"
+			}),
+			Problem,
+			[]string{"exit code 137 (killed because its port accepted no connection", "livenessProbe", "event Killing"},
+		},
 		"liveness, once": {
 			view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(startedAgain), killed(noon.Add(-10*time.Minute))),
 			Problem,
