@@ -44,3 +44,28 @@ func TestProgramsThatServeOneConnection(t *testing.T) {
 		}
 	}
 }
+
+func TestImagePullPolicy(t *testing.T) {
+	for _, tc := range []struct {
+		image, policy string
+		warns         bool
+		errors        int
+	}{
+		{"example.com/web:latest", "", true, 0},
+		{"example.com/web:latest", "IfNotPresent", true, 0},
+		{"example.com/web:latest", "Always", false, 0},
+		{"example.com/web:1", "IfNotPresent", false, 0},
+		{"example.com/web:1", "Never", false, 1},
+	} {
+		c := &bergv1.Challenge{}
+		c.Spec.Containers = []bergv1.Container{{
+			Hostname: "web", Image: tc.image, ImagePullPolicy: bergv1.ImagePullPolicy(tc.policy), Ports: []bergv1.Port{{Port: 80, Type: bergv1.PublicPort}},
+		}}
+		if got := len(Warnings(c)) > 0; got != tc.warns {
+			t.Errorf("%+v: warnings %v", tc, Warnings(c))
+		}
+		if errs := Errors(c, Settings{}); len(errs) != tc.errors || tc.errors > 0 && !strings.Contains(errs[0].Error(), "spec.containers[0].imagePullPolicy") {
+			t.Errorf("%+v: %v", tc, errs)
+		}
+	}
+}

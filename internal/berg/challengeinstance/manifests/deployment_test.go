@@ -133,6 +133,25 @@ func TestTheFirstPublicTCPPortMustAcceptAConnection(t *testing.T) {
 	}
 }
 
+// Nodes of an administrator who lets them pull nothing run what is on them.
+func TestAuthorsChooseWhenImagesArePulled(t *testing.T) {
+	for _, tc := range []struct {
+		configured corev1.PullPolicy
+		container  string
+		want       corev1.PullPolicy
+	}{
+		{corev1.PullIfNotPresent, `{}`, corev1.PullIfNotPresent},
+		{corev1.PullIfNotPresent, `{imagePullPolicy: Always}`, corev1.PullAlways},
+		{corev1.PullAlways, `{imagePullPolicy: IfNotPresent}`, corev1.PullIfNotPresent},
+		{corev1.PullNever, `{imagePullPolicy: Always}`, corev1.PullNever},
+	} {
+		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_IMAGE_PULL_POLICY": string(tc.configured)}), Snapshot{})
+		if got := podSpec(in, parseContainer(t, tc.container), nil).Containers[0].ImagePullPolicy; got != tc.want {
+			t.Errorf("%s with %s: %s, want %s", tc.container, tc.configured, got, tc.want)
+		}
+	}
+}
+
 // Kubernetes gives a group to all volumes of a pod, and lets it read their files.
 func TestFlagOfAGroup(t *testing.T) {
 	for container, want := range map[string]struct {
