@@ -113,7 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 
-	if r.connecting(req, out, now) {
+	if r.connecting(req, out, now) { //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 		return 0, nil
 	}
 	before := instance.DeepCopy()

@@ -308,20 +308,25 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 			t.Errorf("%s: variable %q", name, e.Name)
 		}
 	}
-	if p := c.StartupProbe; p != nil && (p.TCPSocket == nil || p.FailureThreshold < 1) {
-		t.Errorf("%s: a startup probe of something else than a port: %+v", name, p)
-	}
-	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
-		if p != nil && (p.HTTPGet != nil && p.HTTPGet.Host != "" || p.TCPSocket != nil && p.TCPSocket.Host != "") {
-			t.Errorf("%s: a probe of another host: %+v", name, p)
-		}
-	}
+	checkProbes(t, name, c)
 	if len(c.Resources.Requests) != 3 || len(c.Resources.Limits) != 3 {
 		t.Errorf("%s: not every resource is bounded: %+v", name, c.Resources)
 	}
 	for resource, request := range c.Resources.Requests {
 		if limit := c.Resources.Limits[resource]; request.Cmp(limit) > 0 || request.Sign() <= 0 {
 			t.Errorf("%s: request %s of %s, limit %s", name, request.String(), resource, limit.String())
+		}
+	}
+}
+
+func checkProbes(t *testing.T, name string, c corev1.Container) {
+	t.Helper()
+	if p := c.StartupProbe; p != nil && (p.TCPSocket == nil || p.FailureThreshold < 1) {
+		t.Errorf("%s: a startup probe of something else than a port: %+v", name, p)
+	}
+	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
+		if p != nil && (p.HTTPGet != nil && p.HTTPGet.Host != "" || p.TCPSocket != nil && p.TCPSocket.Host != "") {
+			t.Errorf("%s: a probe of another host: %+v", name, p)
 		}
 	}
 }
