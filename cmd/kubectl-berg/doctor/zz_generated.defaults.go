@@ -17,6 +17,7 @@ var Defaults = map[string]string{
 	"CHALLENGE_MAX_INSTANCES":               "0",
 	"CHALLENGE_MEMORY_LIMIT":                "512Mi",
 	"CHALLENGE_MEMORY_REQUEST":              "128Mi",
+	"CHALLENGE_NAMESPACE":                   "berg",
 	"CHALLENGE_NESTED_SECCOMP_PROFILE":      "",
 	"CHALLENGE_START_DEADLINE":              "",
 	"CHALLENGE_TLS_LISTENER_NAME":           "tls",

@@ -294,10 +294,11 @@ func headroom(s doctor.Survey, settings plan.Settings, o Overview) []Headroom {
 		}
 	}
 	started, ofChallenge := 0, map[string]int{}
+	home, _ := s.Setting("CHALLENGE_NAMESPACE")
 	for n := range s.Instances {
 		if i := &s.Instances[n]; i.Status.InstanceID != "" {
 			started++
-			ofChallenge[cmp.Or(i.Spec.ChallengeRef.Namespace, i.Namespace)+"/"+i.Spec.ChallengeRef.Name]++
+			ofChallenge[cmp.Or(i.Spec.ChallengeRef.Namespace, home)+"/"+i.Spec.ChallengeRef.Name]++
 		}
 	}
 	var all []Headroom
