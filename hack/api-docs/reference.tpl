@@ -62,6 +62,7 @@ In:{{ range . }} {{ markdownRenderTypeLink . }}{{ end }}
 {{- $shown := list }}
 {{- range . }}
 {{- if eq . "Required: {}" }}{{ $shown = append $shown "**required**" }}
+{{- else if hasPrefix "items:XValidation" . }}{{- /* like those of fields, which crd-ref-docs leaves out: the text tells them */ -}}
 {{- else if not (has . (list "Optional: {}" "Schemaless: {}" "XIntOrString: {}" "Type: object")) }}{{ $shown = append $shown (. | replace "|" "\\|" | trim) }}
 {{- end }}
 {{- end }}
