@@ -106,7 +106,7 @@ func TestCachesOfNodes(t *testing.T) {
 		supported := true
 		n := &corev1.Node{Status: corev1.NodeStatus{
 			Images:          []corev1.ContainerImage{{Names: []string{"a"}}},
-			RuntimeHandlers: []corev1.NodeRuntimeHandler{{Name: "runc", Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &supported}}},
+			RuntimeHandlers: []corev1.NodeRuntimeHandler{{Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &supported}}},
 		}}
 		options.Trim(n)
 		if (len(n.Status.Images) > 0) != tc.images || !nodes.SupportOf([]corev1.Node{*n}).All {

@@ -243,7 +243,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_LIMIT", "1Gi", settings.Bytes(&b.Challenge.EphemeralStorageLimit), "How much a container may write to the disk of its node, including its log. A pod that writes more is evicted. 0: no limit."),
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&b.Challenge.EphemeralStorageRequest), "Ephemeral storage request of a container. 0: none, for nodes that do not report the size of their disk."),
 			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.OneOf(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged."),
-			settings.New("CHALLENGE_USER_NAMESPACES", "false", settings.OneOf(&b.Challenge.UserNamespaces, UserNamespacesAuto, UserNamespacesTrue, UserNamespacesFalse), "Whether pods run in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. true: always; the kernel and the container runtime of every node must support it. auto: while every node that takes pods supports it with each of its runtimes, and the operator may watch nodes (config/berg/nodes)."),
+			settings.New("CHALLENGE_USER_NAMESPACES", "false", settings.OneOf(&b.Challenge.UserNamespaces, UserNamespacesAuto, UserNamespacesTrue, UserNamespacesFalse), "Whether pods run in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. true: always; the kernel and the container runtime of every node must support it. auto: pods without a RuntimeClass, while every node that takes pods supports it; the operator must be permitted to watch nodes (config/berg/nodes)."),
 			settings.New("CHALLENGE_NESTED_SECCOMP_PROFILE", "", settings.Optional(nestedProfile(&b.Challenge.NestedSeccompProfile)), "Which system calls containers with sandbox: nested may make: a file below the kubelet's folder seccomp on every node, such as berg-nested.json, or Unconfined for all. Their pods run in a user namespace, which a node must support, and the operator must be permitted to watch nodes (config/berg/nodes). Empty: Challenges with sandbox: nested are refused."),
 			settings.New("CHALLENGE_EGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.EgressBandwidth), "Bits per second that a pod may send if its Challenge does not set a limit."),
 			settings.New("CHALLENGE_INGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.IngressBandwidth), "Bits per second that a pod may receive if its Challenge does not set a limit."),
@@ -307,27 +307,30 @@ const (
 // UserNamespaces says which pods run in a user namespace.
 type UserNamespaces string
 
-// The values of UserNamespaces. UserNamespacesAuto is that of UserNamespacesTrue while every node supports it.
+// The values of UserNamespaces. UserNamespacesAuto becomes UserNamespacesPlain while every node supports it, and else
+// UserNamespacesFalse. UserNamespacesPlain is not to be set: pods without a RuntimeClass, whose runtime may be one without support.
 const (
 	UserNamespacesAuto  UserNamespaces = "auto"
 	UserNamespacesTrue  UserNamespaces = "true"
 	UserNamespacesFalse UserNamespaces = "false"
+	UserNamespacesPlain UserNamespaces = "plain"
 )
-
-// UserNamespacesOf returns the setting that does not depend on nodes.
-func UserNamespacesOf(used bool) UserNamespaces {
-	if used {
-		return UserNamespacesTrue
-	}
-	return UserNamespacesFalse
-}
 
 // On returns the setting for a cluster of which all nodes support user namespaces, or not all.
 func (u UserNamespaces) On(supported bool) UserNamespaces {
-	if u == UserNamespacesAuto {
-		return UserNamespacesOf(supported)
+	switch {
+	case u != UserNamespacesAuto:
+		return u
+	case supported:
+		return UserNamespacesPlain
+	default:
+		return UserNamespacesFalse
 	}
-	return u
+}
+
+// Use reports whether a pod runs in a user namespace. class is its RuntimeClass.
+func (u UserNamespaces) Use(class string) bool {
+	return u == UserNamespacesTrue || u == UserNamespacesPlain && class == ""
 }
 
 // HTTPTLSOf returns the setting that does not depend on the port.

@@ -23,7 +23,7 @@ import (
 type Support struct {
 	// None: no node supports them.
 	None bool
-	// All nodes support them, with each of their runtimes. There is at least one.
+	// All nodes support them for pods without a RuntimeClass. There is at least one.
 	All bool
 }
 
@@ -35,7 +35,7 @@ func SupportOf(list []corev1.Node) Support {
 		if !of.takesPods {
 			continue
 		}
-		there, none, all = true, none && !of.some, all && of.every
+		there, none, all = true, none && !of.some, all && of.plain
 	}
 	return Support{None: there && none, All: there && all}
 }
@@ -43,8 +43,8 @@ func SupportOf(list []corev1.Node) Support {
 // ability is what one node can do.
 type ability struct {
 	takesPods bool
-	// some of its runtimes support user namespaces, or every one.
-	some, every bool
+	// some of its runtimes support user namespaces, or that of pods without a RuntimeClass.
+	some, plain bool
 }
 
 func abilityOf(n *corev1.Node) ability {
@@ -52,7 +52,7 @@ func abilityOf(n *corev1.Node) ability {
 	return ability{
 		takesPods: takesPods(n),
 		some:      slices.ContainsFunc(handlers, supports),
-		every:     len(handlers) > 0 && !slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return !supports(h) }),
+		plain:     slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return h.Name == "" && supports(h) }),
 	}
 }
 
@@ -85,7 +85,7 @@ func Observe(ctx context.Context, reader client.Reader, cfg config.Challenge) (S
 	return SupportOf(list.Items), nil
 }
 
-// Apply returns the configuration for a cluster whose nodes support so much: auto becomes true or false.
+// Apply returns the configuration for a cluster whose nodes support so much: auto becomes what that means.
 func (s Support) Apply(cfg config.Challenge) config.Challenge {
 	cfg.UserNamespaces = cfg.UserNamespaces.On(s.All)
 	return cfg
@@ -146,12 +146,12 @@ func Trim(n *corev1.Node) {
 	n.Status = corev1.NodeStatus{RuntimeHandlers: Handlers(n)}
 }
 
-// Handlers returns the runtimes of a node, each with whether it supports user namespaces and nothing else.
+// Handlers returns the runtimes of a node, each with its name and whether it supports user namespaces.
 func Handlers(n *corev1.Node) []corev1.NodeRuntimeHandler {
 	var kept []corev1.NodeRuntimeHandler
 	for _, h := range n.Status.RuntimeHandlers {
 		can := supports(h)
-		kept = append(kept, corev1.NodeRuntimeHandler{Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &can}})
+		kept = append(kept, corev1.NodeRuntimeHandler{Name: h.Name, Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &can}})
 	}
 	return kept
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// node returns one whose runtimes support user namespaces or not.
+// node returns one whose runtimes support user namespaces or not. The first is that of pods without a RuntimeClass.
 func node(runtimes ...bool) corev1.Node {
 	n := corev1.Node{}
-	for _, can := range runtimes {
-		n.Status.RuntimeHandlers = append(n.Status.RuntimeHandlers, corev1.NodeRuntimeHandler{Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: ptr.To(can)}})
+	for i, can := range runtimes {
+		n.Status.RuntimeHandlers = append(n.Status.RuntimeHandlers, corev1.NodeRuntimeHandler{Name: []string{"", "runc", "gvisor"}[i], Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: ptr.To(can)}})
 	}
 	return n
 }
@@ -45,7 +45,8 @@ func TestSupport(t *testing.T) {
 		"one that says nothing":       {[]corev1.Node{node()}, Support{None: true}},
 		"a runtime without features":  {[]corev1.Node{{Status: corev1.NodeStatus{RuntimeHandlers: []corev1.NodeRuntimeHandler{{}}}}}, Support{None: true}},
 		"one that cannot":             {[]corev1.Node{node(false)}, Support{None: true}},
-		"one of its runtimes can":     {[]corev1.Node{node(true, false)}, Support{}},
+		"another runtime cannot":      {[]corev1.Node{node(true, false)}, Support{All: true}},
+		"only another runtime can":    {[]corev1.Node{node(false, true)}, Support{}},
 		"one of two":                  {[]corev1.Node{node(true), node()}, Support{}},
 		"the other is cordoned":       {[]corev1.Node{node(true), with(node(), cordoned)}, Support{All: true}},
 		"the only one is cordoned":    {[]corev1.Node{with(node(), cordoned)}, Support{}},
@@ -73,10 +74,10 @@ func TestTrimKeepsLittle(t *testing.T) {
 	n := with(node(true), func(n *corev1.Node) {
 		n.Labels, n.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 		n.Status.Images = []corev1.ContainerImage{{Names: []string{"a"}}}
-		n.Status.RuntimeHandlers[0].Name = "runc"
+		n.Status.RuntimeHandlers[0].Features.RecursiveReadOnlyMounts = ptr.To(true)
 	})
 	Trim(&n)
-	if want := node(true); n.Labels != nil || n.Annotations != nil || n.Status.Images != nil || n.Status.RuntimeHandlers[0].Name != "" || SupportOf([]corev1.Node{n}) != SupportOf([]corev1.Node{want}) {
+	if want := node(true); n.Labels != nil || n.Annotations != nil || n.Status.Images != nil || n.Status.RuntimeHandlers[0].Features.RecursiveReadOnlyMounts != nil || SupportOf([]corev1.Node{n}) != SupportOf([]corev1.Node{want}) {
 		t.Errorf("%+v", n)
 	}
 }
@@ -109,7 +110,7 @@ func TestApply(t *testing.T) {
 		support Support
 		want    config.UserNamespaces
 	}{
-		"auto, all":   {config.UserNamespacesAuto, Support{All: true}, config.UserNamespacesTrue},
+		"auto, all":   {config.UserNamespacesAuto, Support{All: true}, config.UserNamespacesPlain},
 		"auto, some":  {config.UserNamespacesAuto, Support{}, config.UserNamespacesFalse},
 		"true, none":  {config.UserNamespacesTrue, Support{None: true}, config.UserNamespacesTrue},
 		"false, all":  {config.UserNamespacesFalse, Support{All: true}, config.UserNamespacesFalse},
@@ -146,8 +147,8 @@ func TestChanged(t *testing.T) {
 	}{
 		"a heartbeat":              {node(true), with(node(true), func(n *corev1.Node) { n.ResourceVersion = "2" }), false},
 		"an update":                {node(), node(true), true},
-		"one runtime of two":       {node(true, true), node(true, false), true},
-		"one of two is cordoned":   {node(true, false), with(node(true, false), cordoned), true},
+		"one runtime of two":       {node(true, true), node(false, true), true},
+		"some, then cordoned":      {node(false, true), with(node(false, true), cordoned), true},
 		"cordoned":                 {node(), with(node(), cordoned), true},
 		"the node does not answer": {node(true), with(node(true), tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)), false},
 	} {

@@ -99,7 +99,7 @@ func podSpec(in Inputs) corev1.PodSpec {
 			},
 		}},
 	}
-	if in.Config.UserNamespaces == config.UserNamespacesTrue {
+	if in.Config.UserNamespaces.Use(in.Target.RuntimeClass) {
 		spec.HostUsers = ptr.To(false)
 	}
 	if class := in.Target.RuntimeClass; class != "" {

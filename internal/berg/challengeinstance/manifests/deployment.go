@@ -71,7 +71,8 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	if profile := in.Config.SeccompProfile; profile != "" {
 		spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: profile}}
 	}
-	userNamespace := in.Config.UserNamespaces == config.UserNamespacesTrue || c.Sandbox == bergv1.SandboxNested
+	class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName)
+	userNamespace := in.Config.UserNamespaces.Use(class) || c.Sandbox == bergv1.SandboxNested
 	if userNamespace {
 		spec.HostUsers = ptr.To(false)
 	}
@@ -93,7 +94,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		}})
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedMemoryName, MountPath: "/dev/shm"})
 	}
-	if class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName); class != "" {
+	if class != "" {
 		spec.RuntimeClassName = ptr.To(class)
 	}
 	if name := in.pullSecretOf(c.Hostname).Name; name != "" {

@@ -177,7 +177,9 @@ func TestFlagOfAGroup(t *testing.T) {
 func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
 	started := func(userNamespaces bool, engine bool) Inputs {
 		in := testInputs(testConfig(t, nil), Snapshot{})
-		in.Config.UserNamespaces = config.UserNamespacesOf(userNamespaces)
+		if userNamespaces {
+			in.Config.UserNamespaces = config.UserNamespacesTrue
+		}
 		in.Challenge.Defaults = DefaultsOf(in.Config)
 		in.Challenge.Defaults.EngineDefaults = engine
 		return in
@@ -279,6 +281,37 @@ func TestUserNamespaces(t *testing.T) {
 		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": text}), Snapshot{})
 		if got := podSpec(in, parseContainer(t, `{}`), nil).HostUsers; !cmp.Equal(got, want) {
 			t.Errorf("%q: hostUsers %v, want %v", text, got, want)
+		}
+	}
+}
+
+// With auto, the runtime of a RuntimeClass may be one that does not support user namespaces. An instance keeps what it was started with.
+func TestUserNamespacesByAuto(t *testing.T) {
+	auto := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "auto"}).Challenge
+	sandboxed := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "auto", "CHALLENGE_RUNTIME_CLASS_NAME": "gvisor"}).Challenge
+	for name, tc := range map[string]struct {
+		cfg       config.Challenge
+		supported bool
+		container string
+		want      *bool
+	}{
+		"all nodes":                      {auto, true, `{}`, ptr.To(false)},
+		"not all nodes":                  {auto, false, `{}`, nil},
+		"a RuntimeClass":                 {auto, true, `{runtimeClassName: gvisor}`, nil},
+		"a RuntimeClass of all":          {sandboxed, true, `{}`, nil},
+		"a jail on some nodes":           {auto, false, `{sandbox: nested}`, ptr.To(false)},
+		"a jail with a RuntimeClass too": {auto, true, `{sandbox: nested, runtimeClassName: kata}`, ptr.To(false)},
+	} {
+		tc.cfg.UserNamespaces = tc.cfg.UserNamespaces.On(tc.supported)
+		d := DefaultsOf(tc.cfg)
+		later := tc.cfg
+		later.UserNamespaces = config.UserNamespacesTrue
+		spec := podSpec(Inputs{Config: d.ApplyTo(later), Challenge: Snapshot{Defaults: d}}, parseContainer(t, tc.container), nil)
+		if !cmp.Equal(spec.HostUsers, tc.want) {
+			t.Errorf("%s: hostUsers %v, want %v", name, spec.HostUsers, tc.want)
+		}
+		if again := DefaultsOf(d.ApplyTo(later)); again.UserNamespaces != d.UserNamespaces || again.PlainUserNamespaces != d.PlainUserNamespaces {
+			t.Errorf("%s: %+v became %+v", name, d, again)
 		}
 	}
 }

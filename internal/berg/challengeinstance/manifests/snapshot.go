@@ -51,7 +51,9 @@ type Defaults struct {
 	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
 	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
 	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
-	NestedSeccompProfile    string                    `json:"nestedSeccompProfile,omitempty"`
+	// PlainUserNamespaces: pods without a RuntimeClass run in a user namespace.
+	PlainUserNamespaces  bool   `json:"plainUserNamespaces,omitempty"`
+	NestedSeccompProfile string `json:"nestedSeccompProfile,omitempty"`
 	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
 	// objects do: secrets are derived from the UID, and players control the pods.
 	MarkedPods bool `json:"markedPods,omitempty"`
@@ -109,7 +111,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
-		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces == config.UserNamespacesTrue, NestedSeccompProfile: cfg.NestedSeccompProfile,
+		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces == config.UserNamespacesTrue, PlainUserNamespaces: cfg.UserNamespaces == config.UserNamespacesPlain, NestedSeccompProfile: cfg.NestedSeccompProfile,
 		MarkedPods: true, LiteralVariables: true, EngineDefaults: true, StartupProbes: true,
 		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
@@ -126,8 +128,19 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
 	cfg.ImagePullPolicy, cfg.RuntimeClassName, cfg.PullSecretName = d.ImagePullPolicy, d.RuntimeClassName, d.PullSecretName
 	cfg.EphemeralStorageLimit, cfg.EphemeralStorageRequest = d.EphemeralStorageLimit, d.EphemeralStorageRequest
-	cfg.SeccompProfile, cfg.UserNamespaces, cfg.NestedSeccompProfile = d.SeccompProfile, config.UserNamespacesOf(d.UserNamespaces), d.NestedSeccompProfile
+	cfg.SeccompProfile, cfg.UserNamespaces, cfg.NestedSeccompProfile = d.SeccompProfile, d.userNamespaces(), d.NestedSeccompProfile
 	return cfg
+}
+
+func (d *Defaults) userNamespaces() config.UserNamespaces {
+	switch {
+	case d.UserNamespaces:
+		return config.UserNamespacesTrue
+	case d.PlainUserNamespaces:
+		return config.UserNamespacesPlain
+	default:
+		return config.UserNamespacesFalse
+	}
 }
 
 // HasExpansions reports whether Kubernetes would change the value of a variable, which is a string in every snapshot.
