@@ -28,8 +28,4 @@ var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: limitranges":                                                        see,
 	"cluster: networkpolicies.networking.k8s.io":                                  see,
 	"cluster: customresourcedefinitions.apiextensions.k8s.io":                     see,
-	// The certificate of the webhooks.
-	"cluster: validatingwebhookconfigurations.admissionregistration.k8s.io/berg-operator-webhooks": {"get", "list", "patch", "watch"},
-	"namespace: secrets":                       {"create"},
-	"namespace: secrets/berg-operator-webhook": {"list", "update", "watch"},
 })
