@@ -37,8 +37,8 @@ func main() {
 
 const examples = "alm-examples"
 
-// secret is what a console knows the name of a Secret by.
-const secret = "urn:alm:descriptor:io.kubernetes:Secret"
+// choice is what a console knows the name of a Secret by.
+const choice = "urn:alm:descriptor:io.kubernetes:Secret"
 
 // finished returns a ClusterServiceVersion with its kinds and examples in the order of kinds, which must name each owned kind,
 // and with its Secrets marked.
@@ -57,7 +57,7 @@ func finished(text []byte, kinds []string) ([]byte, error) {
 		for _, d := range descriptors {
 			descriptor, _ := d.(map[string]any)
 			if path, _ := descriptor["path"].(string); strings.HasSuffix(path, "ecretRef.name") {
-				descriptor["x-descriptors"] = []any{secret}
+				descriptor["x-descriptors"] = []any{choice}
 			}
 		}
 	}

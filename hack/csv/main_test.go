@@ -39,7 +39,7 @@ func TestFinished(t *testing.T) {
 			}
 			rest = after
 		}
-		if n := strings.Count(string(got), secret); n != 1 || !strings.Contains(string(got), "path: git.secretRef.name\n        x-descriptors:\n        - "+secret) {
+		if n := strings.Count(string(got), choice); n != 1 || !strings.Contains(string(got), "path: git.secretRef.name\n        x-descriptors:\n        - "+choice) {
 			t.Errorf("%d fields are marked as Secrets, want git.secretRef.name:\n%s", n, got)
 		}
 	}
