@@ -158,6 +158,18 @@ func stages(suites []string, isBare bool) []stage {
 		list, used = append(list, s), append(used, s.name)
 	}
 
+	page := simulated("the page of the evening", "", 3*time.Minute)
+	page.command, page.clusters = []string{"make", "test-evening"}, []string{clusterName("TEST_CLUSTER") + "-evening"}
+	page.root, page.after = true, append(page.after, "packages of nodes") // the browser is one of them
+	page.scope = &scope{programs: []string{cluster, "cmd/berg-api"}, paths: []string{"test/conform/evening"}}
+	list = append(list, page,
+		// It skips what is not built.
+		stage{
+			name: "clusters", command: []string{"make", "test-cluster"}, after: []string{"build: simulated"}, usual: 3 * time.Minute,
+			scope: &scope{tests: []string{cluster}, paths: []string{cluster}},
+		},
+	)
+
 	for _, family := range []string{"berg", "hexactf", "tunnel", "kibaship"} {
 		dir := map[bool]string{true: "test/measure/chaos", false: "test/integration/" + family}[family == "berg"]
 		s := simulated("storm: "+family, dir, 2*time.Minute)
@@ -177,21 +189,11 @@ func stages(suites []string, isBare bool) []stage {
 	measured.command, measured.clusters = []string{"make", "-o", "build", "load-smoke"}, []string{clusterName("TEST_CLUSTER") + "-load"}
 	measured.after = append(measured.after, images)
 	measured.scope.programs = append(measured.scope.programs, operator)
-	page := simulated("the page of the evening", "", 3*time.Minute)
-	page.command, page.clusters = []string{"make", "test-evening"}, []string{clusterName("TEST_CLUSTER") + "-evening"}
-	page.root, page.after = true, append(page.after, "packages of nodes") // the browser is one of them
-	page.scope = &scope{programs: []string{cluster, "cmd/berg-api"}, paths: []string{"test/conform/evening"}}
 	return append(list,
-		page,
 		measured,
 		stage{
 			name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
 			scope: &scope{tests: []string{"test/e2e/kafka"}},
-		},
-		// It skips what is not built.
-		stage{
-			name: "clusters", command: []string{"make", "test-cluster"}, after: []string{"build: simulated"}, usual: 3 * time.Minute,
-			scope: &scope{tests: []string{cluster}, paths: []string{cluster}},
 		},
 		stage{
 			name: "a full tunnel", command: []string{"make", "stress-tunnel"}, after: []string{verified}, usual: 30 * time.Second,
