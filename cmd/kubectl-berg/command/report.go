@@ -59,7 +59,7 @@ Read it before you send it. It changes nothing, and is at most 17 MiB before it 
 	f.StringVarP(&o.file, "file", "f", "", "file to write, which must not exist; - for standard output (default: berg-report-TIME.tar.gz)")
 	f.DurationVar(&o.since, "since", 2*time.Hour, "age up to which logs and events are included")
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "", "namespace of the operator (default: search all)")
-	f.StringVar(&o.Options.Records, "records", "", "namespace of the records (default: the operator's RECORD_NAMESPACE)")
+	f.StringVar(&o.Records, "records", "", "namespace of the records (default: the operator's RECORD_NAMESPACE)")
 	_ = c.RegisterFlagCompletionFunc("operator-namespace", r.completeNamespaces)
 	_ = c.RegisterFlagCompletionFunc("records", r.completeNamespaces)
 	return c
@@ -85,7 +85,7 @@ func (r *root) writeReport(ctx context.Context, o reportOptions, oneNamespace bo
 	records, _ := survey.Setting("RECORD_NAMESPACE")
 	g := gatherer{Cluster: to, survey: survey, since: o.since}
 	events := g.events(ctx)
-	bundle := report.Of(survey, overview.Of(survey, settings, cmp.Or(o.Options.Records, records)), events)
+	bundle := report.Of(survey, overview.Of(survey, settings, cmp.Or(o.Records, records)), events)
 	bundle.Logs = g.logs(ctx)
 	bundle.Missing = append(bundle.Missing, g.missing...)
 	if err := ctx.Err(); err != nil {

@@ -47,7 +47,7 @@ func (s *surveyor) eventInstances(ctx context.Context) error {
 func (s *surveyor) checks(ctx context.Context) {
 	var all bergv1.ChallengeCheckList
 	if s.readable("checks", "ChallengeChecks", s.listInScope(ctx, &all)) {
-		s.set(func() { s.Survey.Checks = append([]bergv1.ChallengeCheck{}, all.Items...) })
+		s.set(func() { s.Checks = append([]bergv1.ChallengeCheck{}, all.Items...) })
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *surveyor) records(ctx context.Context) {
 	all.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecordList"))
 	from := cmp.Or(s.options.Records, s.setting("RECORD_NAMESPACE"))
 	if s.readable("records", "the records in namespace "+from, s.List(ctx, &all, client.InNamespace(from))) {
-		s.set(func() { s.Survey.Records = append([]metav1.PartialObjectMetadata{}, all.Items...) })
+		s.set(func() { s.Records = append([]metav1.PartialObjectMetadata{}, all.Items...) })
 	}
 }
 

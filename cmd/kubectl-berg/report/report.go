@@ -12,14 +12,21 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/overview"
 )
 
-// The sizes of a bundle. Together they are its maximum, about 16 MiB before it is compressed.
+// The sizes of a bundle. Together they are its maximum, about 17 MiB before it is compressed. Of what is listed, what has a problem
+// and the latest come first.
 const (
-	// MaxLogBytes is the size of a log, from its end; MaxLogs is their number.
-	MaxLogBytes, MaxLogs = 1 << 20, 6
+	// MaxLogBytes is the size of a log, from its end.
+	MaxLogBytes = 1 << 20
+	// MaxLogs is the number of logs.
+	MaxLogs = 6
 	// maxFileBytes is the size of each other file; what does not fit is cut off.
 	maxFileBytes = 1 << 20
-	// MaxEvents, MaxInstances and MaxPods are how many of them are listed, those with problems and the latest first.
-	MaxEvents, MaxInstances, MaxPods = 2000, 1000, 500
+	// MaxEvents is how many events are listed.
+	MaxEvents = 2000
+	// MaxInstances is how many instances are listed.
+	MaxInstances = 1000
+	// MaxPods is how many pods of instances are listed.
+	MaxPods = 500
 )
 
 // Bundle is what a report contains.
