@@ -55,7 +55,7 @@ func run(config, output string) error {
 				return err
 			}
 			path = filepath.Join(output, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 				return err
 			}
 			if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil { //nolint:gosec // a file of the repository

@@ -101,7 +101,7 @@ spec:
 		says  string
 	}{
 		"a field that does not exist": {func(c map[string]any) { container(c)["hostNetwork"] = true }, "hostNetwork"},
-		"a misspelt field":            {func(c map[string]any) { container(c)["enviroment"] = map[string]any{} }, "enviroment"},
+		"a field of another name":     {func(c map[string]any) { container(c)["envs"] = map[string]any{} }, "envs"},
 		"a port out of range":         {func(c map[string]any) { port(c)["port"] = 70000 }, "/spec/containers/0/ports/0/port"},
 		"a text for a number":         {func(c map[string]any) { port(c)["port"] = "80" }, "/spec/containers/0/ports/0/port"},
 		"no image":                    {func(c map[string]any) { delete(container(c), "image") }, "image"},

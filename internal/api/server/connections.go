@@ -27,12 +27,13 @@ func (l *fairListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
-		if err != nil { // not TCP
+		peer, ok := c.RemoteAddr().(*net.TCPAddr)
+		if !ok {
 			return c, nil
 		}
-		if l.take(from.Addr()) {
-			return &fairConn{Conn: c, closed: sync.OnceFunc(func() { l.giveBack(from.Addr()) })}, nil
+		from := peer.AddrPort().Addr()
+		if l.take(from) {
+			return &fairConn{Conn: c, closed: sync.OnceFunc(func() { l.giveBack(from) })}, nil
 		}
 		_ = c.Close() // its peer sees the end
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -301,12 +302,12 @@ func crowd(ctx context.Context, b *bench) ([]figure, error) {
 	reads := b.rate * b.seconds
 	took := make([]time.Duration, reads)
 	var failed atomic.Int64
-	began := time.Now()
+	began, pace := time.Now(), rate.NewLimiter(rate.Limit(b.rate), 64)
 	slots := make(chan struct{}, 128)
 	var wait sync.WaitGroup
 	for n := range reads {
-		if ahead := time.Duration(n)*time.Second/time.Duration(b.rate) - time.Since(began); ahead > 0 {
-			time.Sleep(ahead) // the rate
+		if err := pace.Wait(ctx); err != nil {
+			return nil, err
 		}
 		slots <- struct{}{}
 		wait.Go(func() {
