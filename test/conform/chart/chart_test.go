@@ -632,8 +632,14 @@ func TestTheTestOfTheChart(t *testing.T) {
 	pod := all[0]
 	operator := field(must(t, values)["Deployment/"+namespace+"/arena-controller-manager"], "spec", "template", "spec")
 	for _, part := range [][]any{
-		{"serviceAccountName"}, {"securityContext"}, {"affinity"}, {"tolerations"}, {"imagePullSecrets"},
-		{"containers", 0, "image"}, {"containers", 0, "imagePullPolicy"}, {"containers", 0, "securityContext"},
+		{"serviceAccountName"},
+		{"securityContext"},
+		{"affinity"},
+		{"tolerations"},
+		{"imagePullSecrets"},
+		{"containers", 0, "image"},
+		{"containers", 0, "imagePullPolicy"},
+		{"containers", 0, "securityContext"},
 	} {
 		if have, want := field(field(pod, "spec"), part...), field(operator, part...); !reflect.DeepEqual(have, want) {
 			t.Errorf("%v of the test is %v, that of the operator %v", part, have, want)
