@@ -88,7 +88,7 @@ func (all *sources) insertIntoAPI() (defaults, error) {
 func nameTokens(role map[string]any) {
 	rules, _ := role["rules"].([]any)
 	for _, item := range rules {
-		if rule, _ := item.(map[string]any); rule["resourceNames"] != nil {
+		if rule, _ := item.(map[string]any); fmt.Sprint(rule["resources"]) == "[secrets]" {
 			rule["resourceNames"] = []any{exprPlaceholder(`include "berg-operator.apiSetting" (list . "TOKEN_SECRET")`)}
 		}
 	}
