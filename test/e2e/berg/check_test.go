@@ -52,6 +52,10 @@ var faults = []fault{
 	{"the port is wrong", func(c *bergv1.Challenge) {
 		c.Spec.Containers[0].Ports[0].Port = 1338
 		c.Spec.Containers[0].ReadinessProbe = nil
+	}, bergv1.CheckNeverStarted, "port 1338 of kiosk accepts no connection yet", "", ""},
+	{"the port is wrong, and is not tried at the start", func(c *bergv1.Challenge) {
+		c.Spec.Containers[0].Ports[0].Port, c.Spec.Containers[0].Ports[0].ConnectAtStart = 1338, ptr.To(false)
+		c.Spec.Containers[0].ReadinessProbe = nil
 	}, bergv1.CheckUnreachable, "69", "connection refused", ""},
 	{"the probe is wrong", func(c *bergv1.Challenge) { c.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntVal = 1338 }, bergv1.CheckNeverStarted, "container kiosk runs, and its readiness probe fails", "", ""},
 	{"the mode of the flag is wrong", func(c *bergv1.Challenge) {
