@@ -65,6 +65,7 @@ containers:
 		Eventually(accepted).Should(HaveValue(And(HaveField("Status", metav1.ConditionFalse),
 			HaveField("Message", And(ContainSubstring("containers[0].sandbox"), ContainSubstring("CHALLENGE_NESTED_SECCOMP_PROFILE"))))))
 
+		bergtest.CapableNode(ctx)
 		inprocess.Restart(map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": "berg-nested.json"}, nil)
 		Eventually(accepted).Should(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 		i := bergtest.Instance(ctx, ns, "jail")

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -56,7 +55,7 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 		}).WithTimeout(3 * time.Second).Should(Succeed())
 
 		By("starting it when a node comes that can")
-		node := capableNode(ctx)
+		node := bergtest.CapableNode(ctx)
 		expect.Shows(ctx, c, bergv1.ChallengeConditionAccepted, metav1.ConditionTrue, bergv1.ChallengeAccepted)
 		expect.Event(ctx, c, corev1.EventTypeNormal, bergv1.ChallengeAccepted)
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
@@ -82,8 +81,8 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 		var all corev1.NodeList
 		Expect(k8s.List(ctx, &all)).To(Succeed())
 		for n := range all.Items {
-			support(ctx, &all.Items[n], true)
-			DeferCleanup(func(ctx context.Context) { support(ctx, &all.Items[n], false) })
+			bergtest.SupportUserNamespaces(ctx, &all.Items[n], true)
+			DeferCleanup(func(ctx context.Context) { bergtest.SupportUserNamespaces(ctx, &all.Items[n], false) })
 		}
 		expect.Shows(ctx, before, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
 		Expect(deploymentOf(ctx, before, "web").Spec.Template.Spec.HostUsers).To(BeNil(), "a running instance was changed")
@@ -92,7 +91,7 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 		Expect(deploymentOf(ctx, after, "web").Spec.Template.Spec.HostUsers).To(HaveValue(BeFalse()))
 
 		By("using them no longer when one does not")
-		support(ctx, &all.Items[0], false)
+		bergtest.SupportUserNamespaces(ctx, &all.Items[0], false)
 		expect.Shows(ctx, before, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		expect.Shows(ctx, after, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
 	})
@@ -121,24 +120,6 @@ func allowNodes(ctx context.Context) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: nodesBinding}}))).To(Succeed())
 	})
 	Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, may("watch", "", "nodes")) }).Should(BeTrue())
-}
-
-// capableNode creates a node that supports user namespaces until the spec ends. It runs no pods.
-func capableNode(ctx context.Context) *corev1.Node {
-	GinkgoHelper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "capable-"}}
-	Expect(k8s.Create(ctx, node)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, node))).To(Succeed()) })
-	support(ctx, node, true)
-	return node
-}
-
-// support writes what the kubelet of a node would say of its runtime.
-func support(ctx context.Context, node *corev1.Node, supported bool) {
-	GinkgoHelper()
-	before := node.DeepCopy()
-	node.Status.RuntimeHandlers = []corev1.NodeRuntimeHandler{{Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: ptr.To(supported)}}}
-	Expect(k8s.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 }
 
 func deploymentOf(ctx context.Context, i *bergv1.ChallengeInstance, hostname string) *appsv1.Deployment {
