@@ -215,6 +215,17 @@ var _ = Describe("The packages side by side", Ordered, func() {
 	}, SpecTimeout(3*installLimit))
 
 	It("leave nothing when they are removed with their definitions", func(ctx SpecContext) {
+		By("waiting until the isolation is tested: OLM takes away the right to remove its namespace with the operator")
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
+			var all corev1.NamespaceList
+			err := world.List(ctx, &all)
+			for i := range all.Items {
+				if strings.HasPrefix(all.Items[i].Name, "berg-isolation-check-") {
+					err = fmt.Errorf("namespace %s is there", all.Items[i].Name)
+				}
+			}
+			return err
+		})
 		Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.Subscription{}, client.InNamespace(shared))).To(Succeed())
 		Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.ClusterServiceVersion{}, client.InNamespace(shared))).To(Succeed())
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {

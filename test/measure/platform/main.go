@@ -101,6 +101,7 @@ func run(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
+		fmt.Fprint(os.Stderr, table(figures)) // an interruption costs no result
 		all = append(all, figures...)
 	}
 	fmt.Print(table(all))
