@@ -194,7 +194,8 @@ func (d *Door) isReady(w http.ResponseWriter) bool {
 		return true
 	}
 	w.Header().Set("Retry-After", "1")
-	d.Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: "the page reads the instances: load it again in a second"})
+	w.Header().Set("Refresh", "1") // a browser loads the page again
+	d.Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: "the page reads the instances, and loads again in a second"})
 	return false
 }
 
