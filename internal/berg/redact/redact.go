@@ -19,14 +19,24 @@ func Of(flag string) func(string) string {
 
 // Remove removes the flags of patterns from a text. Where two begin at the same byte, the longer one goes.
 func Remove(text string, patterns ...Pattern) string {
+	return remove(text, func(rest string) int { return lengthAt(rest, patterns) })
+}
+
+// lengthAt returns the length of the flag with which a text begins, in bytes, and of several that of the one with most.
+func lengthAt(text string, patterns []Pattern) (length int) {
+	for _, p := range patterns {
+		n, _ := p.At(text)
+		length = max(length, n)
+	}
+	return length
+}
+
+// remove removes from a text what begins at each byte; at returns its length, 0 for nothing.
+func remove(text string, at func(rest string) int) string {
 	var out strings.Builder
 	kept := 0
 	for i := 0; i < len(text); {
-		length := 0
-		for _, p := range patterns {
-			n, _ := p.At(text[i:])
-			length = max(length, n)
-		}
+		length := at(text[i:])
 		if length == 0 {
 			i++
 			continue

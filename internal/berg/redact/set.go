@@ -1,7 +1,6 @@
 package redact
 
 import (
-	"strings"
 	"unicode/utf8"
 )
 
@@ -54,32 +53,14 @@ func beginningOf(flag string) string {
 
 // Remove removes the flags from a text, as Remove does with their patterns.
 func (s *Set) Remove(text string) string {
-	var out strings.Builder
-	kept := 0
-	for i := 0; i < len(text); {
-		length := 0
-		for _, g := range s.groups[text[i]] {
-			if begun, _ := g.beginning.At(text[i:]); begun == 0 {
-				continue
-			}
-			for _, p := range g.flags {
-				n, _ := p.At(text[i:])
-				length = max(length, n)
+	return remove(text, func(rest string) (length int) {
+		for _, g := range s.groups[rest[0]] {
+			if begun, _ := g.beginning.At(rest); begun > 0 {
+				length = max(length, lengthAt(rest, g.flags))
 			}
 		}
-		if length == 0 {
-			i++
-			continue
-		}
-		out.WriteString(text[kept:i])
-		out.WriteString(Mark)
-		i += length
-		kept = i
-	}
-	if kept == 0 {
-		return text
-	}
-	return out.String() + text[kept:]
+		return length
+	})
 }
 
 // RemoveCut removes the flags from a text of which the end may be cut off, and from its end what may be the beginning of a
