@@ -125,7 +125,7 @@ func seizeMemory() error {
 	return openDevice(unix.S_IFCHR, 1, 1)
 }
 
-// seizeFileSystem mounts file systems that are the node's, whoever mounts them.
+// seizeFileSystem mounts file systems that are the node's in every mount namespace.
 func seizeFileSystem() error {
 	folder, err := os.MkdirTemp("", "seize-")
 	if err != nil {
