@@ -39,6 +39,22 @@ func (b *bench) direct(ctx context.Context) (*bergv1.ChallengeInstance, error) {
 	return i, b.client.Create(ctx, i)
 }
 
+// inTurns runs the two of a round, which take turns in being first, each on an empty cluster.
+func (b *bench) inTurns(ctx context.Context, round int, turns []func() error) error {
+	if round%2 == 1 {
+		slices.Reverse(turns)
+	}
+	for _, turn := range turns {
+		if err := turn(); err != nil {
+			return err
+		}
+		if err := b.live.empty(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // boot starts instances by turns, one at a time, through berg-api and directly.
 func boot(ctx context.Context, b *bench) ([]figure, error) {
 	r, err := b.startReplica(ctx)
@@ -70,24 +86,11 @@ func boot(ctx context.Context, b *bench) ([]figure, error) {
 				return errors.Join(err, b.client.Delete(ctx, i))
 			},
 		}
-		if n%2 == 1 {
-			slices.Reverse(turns)
-		}
-		for _, turn := range turns {
-			if err := turn(); err != nil {
-				return nil, err
-			}
-			if err := b.live.empty(ctx); err != nil {
-				return nil, err
-			}
+		if err := b.inTurns(ctx, n, turns); err != nil {
+			return nil, err
 		}
 	}
 	through, direct = through[2:], direct[2:]
-	ratios := make([]float64, len(through))
-	for i := range through {
-		ratios[i] = float64(through[i]) / float64(direct[i])
-	}
-	slices.Sort(ratios)
 	return []figure{
 		{What: "boot to Running, p50", Unit: "ms", API: rank(through, 50), Direct: rank(direct, 50), Ratio: rank(through, 50) / rank(direct, 50), Limit: 1.15},
 		{What: "boot to Running, p90", Unit: "ms", API: rank(through, 90), Direct: rank(direct, 90), Ratio: rank(through, 90) / rank(direct, 90)},
@@ -146,16 +149,8 @@ func eight(ctx context.Context, b *bench) ([]figure, error) {
 				return err
 			},
 		}
-		if round%2 == 1 {
-			slices.Reverse(turns)
-		}
-		for _, turn := range turns {
-			if err := turn(); err != nil {
-				return nil, err
-			}
-			if err := b.live.empty(ctx); err != nil {
-				return nil, err
-			}
+		if err := b.inTurns(ctx, round, turns); err != nil {
+			return nil, err
 		}
 	}
 	return []figure{{
