@@ -27,7 +27,10 @@ var (
 
 // compose imports a compose file, with those that override it.
 func (out *Result) compose(file string, more []string, content []byte, o Options) error {
-	root := nodeOf(content)
+	root, err := nodeOf(content)
+	if err != nil {
+		return fmt.Errorf("%s: must be YAML: %s", file, strings.TrimPrefix(oneLine(err.Error()), "yaml: "))
+	}
 	if root == nil || root.Kind != yamlv3.MappingNode {
 		return fmt.Errorf("%s: must be a compose file: it is no YAML mapping", file)
 	}

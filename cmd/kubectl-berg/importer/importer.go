@@ -212,13 +212,13 @@ func folderName(file string) string {
 	return filepath.Base(at)
 }
 
-// nodeOf reads a file for the places and words in it; nil if it is no YAML.
-func nodeOf(content []byte) *yamlv3.Node {
+// nodeOf reads a file for the places and words in it; nil if it is empty.
+func nodeOf(content []byte) (*yamlv3.Node, error) {
 	var root yamlv3.Node
-	if yamlv3.Unmarshal(content, &root) != nil || len(root.Content) == 0 {
-		return nil
+	if err := yamlv3.Unmarshal(content, &root); err != nil || len(root.Content) == 0 {
+		return nil, err
 	}
-	return root.Content[0]
+	return root.Content[0], nil
 }
 
 // child is the value of a key, also behind an alias or in a merged mapping.

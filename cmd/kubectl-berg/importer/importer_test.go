@@ -68,3 +68,14 @@ func TestImport(t *testing.T) {
 		})
 	}
 }
+
+func TestImportOfNoYAMLNamesALine(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "compose.yaml"), []byte("services:\n  bot:\n    environment: [FLAG=flag{x}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := importer.Import(folder, importer.Options{Registry: "registry.example.com", Tag: "1", Allowed: allowed})
+	if err == nil || !strings.Contains(err.Error(), "compose.yaml: must be YAML: line ") {
+		t.Errorf("got %v", err)
+	}
+}

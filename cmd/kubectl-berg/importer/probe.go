@@ -37,12 +37,16 @@ func (c check) probe(listens func(port int32) bool) *corev1.Probe {
 	if handler == nil {
 		handler = &corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: literal(command)}}
 	}
-	p := &corev1.Probe{ProbeHandler: *handler, PeriodSeconds: seconds(c.interval), TimeoutSeconds: seconds(c.timeout), FailureThreshold: int32(min(c.retries, 1<<20))}
+	p := &corev1.Probe{ProbeHandler: *handler, PeriodSeconds: min(seconds(c.interval), maxPeriod), TimeoutSeconds: seconds(c.timeout), FailureThreshold: int32(min(c.retries, 1<<20))}
 	if p.TimeoutSeconds == 0 {
 		p.TimeoutSeconds = 10 // one second, the default of Kubernetes, is short for a command; 30 is that of engines
 	}
 	return p
 }
+
+// maxPeriod is Kubernetes' default. A player waits for an instance until the next probe, and engines check every 30
+// seconds.
+const maxPeriod = 10
 
 func seconds(d time.Duration) int32 {
 	if d <= 0 {

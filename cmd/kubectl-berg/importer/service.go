@@ -94,11 +94,24 @@ func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLo
 		case c.GetScale() == 0:
 			d.lost(s, "deploy", "replicas: 0", "docker compose up does not start it")
 			continue
+		case runsOnce(project, name):
+			d.lost(s, "depends_on", types.ServiceConditionCompletedSuccessfully, "it ends before others start, and containers of a Challenge do not end: let the image or the entrypoint of the others do its work")
+			continue
 		}
 		d.service(s, project, c, l)
 		d.services = append(d.services, s)
 	}
 	d.networks(project)
+}
+
+// runsOnce reports whether a service prepares others: they start when it has ended.
+func runsOnce(project *types.Project, name string) bool {
+	for _, c := range project.Services {
+		if c.DependsOn[name].Condition == types.ServiceConditionCompletedSuccessfully {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *draft) service(s *service, project *types.Project, c types.ServiceConfig, l *composeLoader) {
@@ -252,7 +265,8 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	}
 	if c.Build.DockerfileInline != "" {
 		s.image = parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
-		s.build.Dockerfile = "(dockerfile_inline of the service)"
+		s.build.Dockerfile = shorten(l.folder, filepath.Join(context, "Dockerfile."+s.name))
+		d.chosen(s, "build", "dockerfile_inline", "save it as "+s.build.Dockerfile+" before the image is built")
 		return
 	}
 	file := c.Build.Dockerfile
