@@ -27,7 +27,12 @@ type image struct {
 }
 
 // copied is one file that a Dockerfile copies from its context, and its path in the image.
-type copied struct{ from, to string }
+type copied struct {
+	from, to string
+	// text is the content of a file that the Dockerfile writes itself. Its from is "".
+	text string
+	owned
+}
 
 type stage struct {
 	name, base string
@@ -109,6 +114,8 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 			setEnv(s.env, values, expand(rest))
 		case "COPY", "ADD":
 			s.copy(expand(rest))
+		case "RUN":
+			s.run(rest, values)
 		}
 	}
 	if len(stages) == 0 {
@@ -185,8 +192,15 @@ func (s *stage) copy(text string) {
 	if strings.Contains(text, "--from") {
 		return
 	}
+	var by owned
 	for _, word := range strings.Fields(text) {
-		if !strings.HasPrefix(word, "--") {
+		option, value, _ := strings.Cut(word, "=")
+		switch {
+		case option == "--chmod":
+			by.mode = changedMode(0, value)
+		case option == "--chown":
+			by.chown(value)
+		case !strings.HasPrefix(word, "--"):
 			words = append(words, word)
 		}
 	}
@@ -205,7 +219,7 @@ func (s *stage) copy(text string) {
 		if strings.HasSuffix(to, "/") || to == "." || len(words) > 2 {
 			into = path.Join(into, path.Base(from))
 		}
-		s.copies = append(s.copies, copied{from: path.Clean(strings.TrimPrefix(from, "/")), to: into})
+		s.copies = append(s.copies, copied{from: path.Clean(strings.TrimPrefix(from, "/")), to: path.Clean(into), owned: by})
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
@@ -51,7 +54,7 @@ func (d *draft) addFlag(s *service) {
 	}
 	for _, m := range s.mounts {
 		if isFlagFile(m.from) || isFlagFile(m.to) {
-			d.flagAt(s, m.to, m.from, "mounted")
+			d.flagAt(s, copied{to: m.to}, m.from, "mounted")
 		}
 	}
 	if s.image.file != "" && c.DynamicFlag == nil {
@@ -61,19 +64,20 @@ func (d *draft) addFlag(s *service) {
 				c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
 			}
 		}
-		for _, copied := range s.image.copies {
+		for _, file := range s.image.copies {
 			switch {
-			case isFlagFile(copied.from):
-				d.flagAt(s, copied.to, filepath.Join(s.image.context, filepath.FromSlash(copied.from)), "copied")
-			case copied.from == ".":
+			case file.from == "":
+				d.flag(file.text)
+				d.flagAt(s, file, "", "written")
+			case isFlagFile(file.from):
+				d.flagAt(s, file, filepath.Join(s.image.context, filepath.FromSlash(file.from)), "copied")
+			case file.from == ".":
+				into := file.to
 				for _, name := range []string{"flag.txt", "flag"} {
-					file := filepath.Join(s.image.context, name)
-					if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && c.DynamicFlag == nil {
-						at := copied.to
-						if path.Base(at) == "." {
-							at = path.Dir(at)
-						}
-						d.flagAt(s, path.Join(at, name), file, "copied")
+					from := filepath.Join(s.image.context, name)
+					if info, err := os.Stat(from); err == nil && info.Mode().IsRegular() && c.DynamicFlag == nil {
+						file.to = path.Join(into, name)
+						d.flagAt(s, file, from, "copied")
 					}
 				}
 			}
@@ -81,10 +85,10 @@ func (d *draft) addFlag(s *service) {
 	}
 }
 
-// flagAt puts the flag of the instance in place of a file.
-func (d *draft) flagAt(s *service, at, file, how string) {
-	at = path.Clean(at)
-	if content, err := os.ReadFile(file); err == nil && len(content) < 4096 {
+// flagAt puts the flag of the instance in place of a file of the image. source is where the author has it.
+func (d *draft) flagAt(s *service, file copied, source, how string) {
+	at := path.Clean(file.to)
+	if content, err := os.ReadFile(source); err == nil && len(content) < 4096 {
 		d.flag(strings.TrimSpace(string(content)))
 	}
 	if s.container.DynamicFlag != nil {
@@ -93,17 +97,44 @@ func (d *draft) flagAt(s *service, at, file, how string) {
 		}
 		return
 	}
-	flag := &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: at}}
+	content := bergv1.FlagFile{Path: at}
+	readers := d.readers(s, &content, file.owned)
 	trial := s.container
-	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", flag
+	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", &bergv1.DynamicFlag{Content: &content}
 	for _, err := range rules.Validate([]bergv1.Container{trial}, d.options.Allowed) {
 		if strings.Contains(err.Field, "dynamicFlag") {
 			d.lost(s, "flag", at, "no flag can be put there: "+err.Detail)
 			return
 		}
 	}
-	s.container.DynamicFlag = flag
-	d.chosen(s, "dynamicFlag", at, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by all users")
+	s.container.DynamicFlag = trial.DynamicFlag
+	d.chosen(s, "dynamicFlag", at, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by "+readers)
+}
+
+// othersRead and groupReads are bits of a mode.
+const (
+	othersRead int32 = 0o004
+	groupReads int32 = 0o040
+)
+
+// readers gives the file of a flag the readers that the image gives it, and names them. The owner of a flag is always
+// root: what another user owns all can read.
+func (d *draft) readers(s *service, file *bergv1.FlagFile, by owned) string {
+	isRoot := func(name string) bool { return slices.Contains([]string{"", "root", "0"}, name) }
+	switch {
+	case by.mode == 0 || by.mode&othersRead != 0 || !isRoot(by.user):
+		return "all users"
+	case isRoot(by.group) || by.mode&groupReads == 0:
+		file.Mode = ptr.To(by.mode)
+		return "root"
+	}
+	number, err := strconv.ParseInt(by.group, 10, 64)
+	if err != nil {
+		d.lost(s, "flag", file.Path, "group "+by.group+": write its number in /etc/group of the image as dynamicFlag.content.group, so that its members alone can read the flag")
+		return "all users"
+	}
+	file.Group = &number
+	return "root and group " + by.group
 }
 
 // flag keeps the flag of the author, and its shape.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 
@@ -35,10 +36,18 @@ func Write(all []bergv1.Challenge) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// block removes the style of JSON. The encoder quotes strings that YAML would read as something else.
+// block removes the style of JSON, and writes modes as authors do. The encoder quotes strings that YAML would read as
+// something else.
 func block(node *yamlv3.Node) {
 	node.Style = 0
 	for _, n := range node.Content {
 		block(n)
+	}
+	if flag := child(node, "dynamicFlag"); flag != nil {
+		if mode := child(child(flag, "content"), "mode"); mode != nil {
+			if bits, err := strconv.Atoi(mode.Value); err == nil {
+				mode.Value = fmt.Sprintf("0%03o", bits)
+			}
+		}
 	}
 }
