@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -22,10 +23,12 @@ const indexQueued = "deploymentQueued"
 // overtime is how long after its timeout a run counts that Tekton has not ended: Tekton may not run.
 const overtime = 5 * time.Minute
 
-// build is a run under way, or one that waits for its turn.
-type build struct {
+// queued is a Deployment that waits for its turn.
+type queued struct {
 	Deployment types.NamespacedName
 	Since      time.Time
+	// Message is what its status says of its place.
+	Message string
 }
 
 // checkQueue returns why a run cannot start yet: as many as may run at the same time do so, or others go first. The caller holds
@@ -35,31 +38,63 @@ func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (
 	if err != nil {
 		return nil, err
 	}
-	own := build{Deployment: client.ObjectKeyFromObject(d), Since: r.Clock.Now()}
-	if slices.Contains(running, own.Deployment) {
+	own := client.ObjectKeyFromObject(d)
+	if slices.Contains(running, own) {
 		return nil, nil // another run of this Deployment is being cancelled
 	}
-	var queued kibashipv1.DeploymentList
-	if err := r.Client.List(ctx, &queued, client.MatchingFields{indexQueued: indexQueued}, client.UnsafeDisableDeepCopy); err != nil {
+	waiting, err := r.waiting(ctx, running)
+	if err != nil {
 		return nil, err
 	}
-	var waiting []build
-	for i := range queued.Items {
-		other := &queued.Items[i]
-		if key := client.ObjectKeyFromObject(other); key != own.Deployment && other.DeletionTimestamp == nil {
-			waiting = append(waiting, build{Deployment: key, Since: queuedSince(other)})
-		} else if key == own.Deployment {
-			own.Since = queuedSince(other)
-		}
+	isOwn := func(q queued) bool { return q.Deployment == own }
+	if !slices.ContainsFunc(waiting, isOwn) {
+		waiting = append(waiting, queued{Deployment: own, Since: r.Clock.Now()})
 	}
-	ahead := goFirst(own, waiting, running)
-	limit := r.Config.Builds.Concurrency
+	ahead, limit := slices.IndexFunc(inOrder(waiting, running), isOwn), r.Config.Builds.Concurrency
 	if len(running)+ahead < limit {
 		return nil, nil
 	}
 	return &outcome.Problem{
 		Condition: kibashipv1.ConditionSucceeded, Reason: kibashipv1.ReasonQueued, Class: outcome.Waiting, Message: queueMessage(limit, ahead),
 	}, nil
+}
+
+// waiting returns the Deployments whose status says that they wait for their turn, without those that have started.
+func (r *Reconciler) waiting(ctx context.Context, running []types.NamespacedName, opts ...client.ListOption) ([]queued, error) {
+	var list kibashipv1.DeploymentList
+	if err := r.Client.List(ctx, &list, append(opts, client.MatchingFields{indexQueued: indexQueued}, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, err
+	}
+	var all []queued
+	for i := range list.Items {
+		d := &list.Items[i]
+		if c := queuedCondition(d); c != nil && d.DeletionTimestamp == nil && !slices.Contains(running, client.ObjectKeyFromObject(d)) {
+			all = append(all, queued{client.ObjectKeyFromObject(d), c.LastTransitionTime.Time, c.Message})
+		}
+	}
+	return all, nil
+}
+
+// ofQueue maps what changes the queue to the Deployments in it that can start, and those whose status says another place than they have.
+func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Request {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	running, err := r.running(ctx)
+	if err != nil {
+		return nil // only a cache that is shutting down fails
+	}
+	waiting, err := r.waiting(ctx, running, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil // as above
+	}
+	var requests []ctrl.Request
+	limit := r.Config.Builds.Concurrency
+	for ahead, q := range inOrder(waiting, running) {
+		if len(running)+ahead < limit || q.Message != queueMessage(limit, ahead) {
+			requests = append(requests, ctrl.Request{NamespacedName: q.Deployment})
+		}
+	}
+	return requests
 }
 
 // maxPlace is the last place in the queue that a status tells by its number. Each end of a build changes all these statuses.
@@ -73,31 +108,29 @@ func queueMessage(limit, ahead int) string {
 	return fmt.Sprintf("Waits for another build to end: BUILD_CONCURRENCY allows %d at the same time, and %s", limit, place)
 }
 
-// goFirst returns how many of those that wait go before one: of the Project with the fewest builds first, then the one that has waited
+// inOrder sorts those that wait as they get their turn: that of the Project with the fewest builds first, then the one that has waited
 // longest.
-func goFirst(own build, waiting []build, running []types.NamespacedName) (ahead int) {
-	all := append(slices.Clone(waiting), own)
-	slices.SortFunc(all, byTime)
+func inOrder(waiting []queued, running []types.NamespacedName) []queued {
+	all := slices.SortedFunc(slices.Values(waiting), byTime)
 	of := map[string]int{}
 	for _, key := range running {
 		of[key.Namespace]++
 	}
 	turn := map[types.NamespacedName]int{}
-	for _, b := range all {
-		turn[b.Deployment] = of[b.Deployment.Namespace]
-		of[b.Deployment.Namespace]++
+	for _, q := range all {
+		turn[q.Deployment] = of[q.Deployment.Namespace]
+		of[q.Deployment.Namespace]++
 	}
-	for _, b := range waiting {
-		if cmp.Or(cmp.Compare(turn[b.Deployment], turn[own.Deployment]), byTime(b, own)) < 0 {
-			ahead++
-		}
-	}
-	return ahead
+	slices.SortStableFunc(all, func(a, b queued) int { return cmp.Compare(turn[a.Deployment], turn[b.Deployment]) })
+	return all
 }
 
 // byTime orders by the second in which they began to wait, which is what a condition knows, and then by the name.
-func byTime(a, b build) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Deployment.String(), b.Deployment.String()))
+func byTime(a, b queued) int {
+	if byTime := a.Since.Truncate(time.Second).Compare(b.Since.Truncate(time.Second)); byTime != 0 {
+		return byTime
+	}
+	return cmp.Or(cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace), cmp.Compare(a.Deployment.Name, b.Deployment.Name))
 }
 
 // startedRun is a run that this process has made.
@@ -109,10 +142,7 @@ type startedRun struct {
 // running returns the Deployments that have a run under way, with those that this process has started and whose run the cache does not show
 // yet. A run that another client made takes no place. The caller holds r.starting.
 func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error) {
-	all, err := r.withRuns(ctx)
-	if err != nil {
-		return nil, err
-	}
+	// Before the list, which then has each run that is shown here.
 	for key, run := range r.started {
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: run.Name}, runOf(key.Namespace, run.Name), client.DisableReadYourWritesConsistency)
 		switch {
@@ -120,17 +150,24 @@ func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error
 			return nil, err
 		case err == nil, r.Clock.Since(run.At) > overtime: // it is shown, or was deleted before
 			delete(r.started, key)
-		case !slices.Contains(all, key):
+		}
+	}
+	all, err := r.withRuns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for key := range r.started {
+		if !slices.Contains(all, key) {
 			all = append(all, key)
 		}
 	}
 	return all, nil
 }
 
-// withRuns returns the Deployments that own a run which is not over.
+// withRuns returns the Deployments that own a run which the cache shows and which is not over.
 func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, error) {
 	runs := emptyList(pipelineRunKind)
-	if err := r.Client.List(ctx, runs, client.HasLabels{kibashipv1.LabelDeployment}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, runs, client.HasLabels{kibashipv1.LabelDeployment}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
 	var all []types.NamespacedName
@@ -144,7 +181,7 @@ func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, erro
 		}
 		d := &kibashipv1.Deployment{}
 		key := client.ObjectKey{Namespace: run.GetNamespace(), Name: owner.Name}
-		if err := r.Client.Get(ctx, key, d); err != nil {
+		if err := r.Client.Get(ctx, key, d, client.DisableReadYourWritesConsistency); err != nil {
 			if client.IgnoreNotFound(err) != nil {
 				return nil, err
 			}
@@ -157,21 +194,15 @@ func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, erro
 	return all, nil
 }
 
-// isQueued reports whether a Deployment waits for its turn.
-func isQueued(d *kibashipv1.Deployment) bool {
-	c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
-	return c != nil && c.Reason == kibashipv1.ReasonQueued
+// queuedCondition is the condition that says that a Deployment waits for its turn, nil where it does not.
+func queuedCondition(d *kibashipv1.Deployment) *metav1.Condition {
+	if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded); c != nil && c.Reason == kibashipv1.ReasonQueued {
+		return c
+	}
+	return nil
 }
 
 // isBuilding reports whether the status of a Deployment says that its run is not over.
 func isBuilding(d *kibashipv1.Deployment) bool {
 	return d.Status.CurrentPipelineRun != nil && d.Status.CurrentPipelineRun.Phase == kibashipv1.DeploymentRunning
-}
-
-// queuedSince is when a Deployment began to wait.
-func queuedSince(d *kibashipv1.Deployment) time.Time {
-	if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
 }

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,13 +10,13 @@ import (
 )
 
 func TestTheQueueIsFairToProjects(t *testing.T) {
-	of := func(project, name string, minute int) build {
-		return build{Deployment: types.NamespacedName{Namespace: project, Name: name}, Since: now.Add(time.Duration(minute) * time.Minute)}
+	of := func(project, name string, minute int) queued {
+		return queued{Deployment: types.NamespacedName{Namespace: project, Name: name}, Since: now.Add(time.Duration(minute) * time.Minute)}
 	}
-	crowd := []build{of("a", "1", 1), of("a", "2", 2), of("a", "3", 3)}
+	crowd := []queued{of("a", "1", 1), of("a", "2", 2), of("a", "3", 3)}
 	for title, tc := range map[string]struct {
-		own     build
-		waiting []build
+		own     queued
+		waiting []queued
 		running []types.NamespacedName
 		want    int
 	}{
@@ -28,7 +29,8 @@ func TestTheQueueIsFairToProjects(t *testing.T) {
 		"of the same moment, by the name":  {of("a", "4", 1), crowd[:1], nil, 1},
 		"one that has waited the shortest": {crowd[0], crowd[1:], nil, 0},
 	} {
-		if got := goFirst(tc.own, tc.waiting, tc.running); got != tc.want {
+		order := inOrder(append(slices.Clone(tc.waiting), tc.own), tc.running)
+		if got := slices.Index(order, tc.own); got != tc.want {
 			t.Errorf("%s: %d go first, want %d", title, got, tc.want)
 		}
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexQueued, func(o client.Object) []string {
-		if isQueued(o.(*kibashipv1.Deployment)) {
+		if queuedCondition(o.(*kibashipv1.Deployment)) != nil {
 			return []string{indexQueued}
 		}
 		return nil
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Named("kibaship-deployment").
 		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced))).
 		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, reconcile.Replaced))).
-		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(leftQueue)).
+		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(queueChanged)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.showing))).
 		WithOptions(controller.Options{
@@ -106,11 +106,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil,
 		client.InNamespace(o.GetNamespace()), client.MatchingFields{indexApplication: o.GetName()})
-}
-
-// ofQueue maps what leaves a place to the Deployments that wait for one.
-func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Request {
-	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil, client.MatchingFields{indexQueued: indexQueued})
 }
 
 // ofSecret maps a Secret to the Deployments of its namespace that are not Ready: they may wait for it, or their run may
@@ -179,17 +174,18 @@ var runOver = predicate.Funcs{
 	},
 }
 
-// leftQueue accepts a Deployment that waits no longer for others to end their builds, or builds no longer.
-var leftQueue = predicate.Funcs{
+// queueChanged accepts a Deployment that begins or ceases to wait for its turn, or says another place than before, and one that builds no
+// longer.
+var queueChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*kibashipv1.Deployment), e.ObjectNew.(*kibashipv1.Deployment)
-		return isQueued(before) && !isQueued(after) || isBuilding(before) && !isBuilding(after) ||
+		return !equality.Semantic.DeepEqual(queuedCondition(before), queuedCondition(after)) || isBuilding(before) && !isBuilding(after) ||
 			before.DeletionTimestamp == nil && after.DeletionTimestamp != nil
 	},
 	DeleteFunc: func(e event.DeleteEvent) bool {
 		d := e.Object.(*kibashipv1.Deployment)
-		return isQueued(d) || isBuilding(d)
+		return queuedCondition(d) != nil || isBuilding(d)
 	},
 }
 

@@ -238,6 +238,49 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		third.running(ctx, last)
 	})
 
+	It("says its place as others come before it and are deleted", func(ctx SpecContext) {
+		first, second, third := newWorld(ctx, git()), newWorld(ctx, git()), newWorld(ctx, git())
+		inprocess.Restart(map[string]string{"BUILD_CONCURRENCY": "1"}, nil)
+		first.running(ctx, first.deploy(ctx, sha(1)))
+		place := func(d *kibashipv1.Deployment, number int) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+				g.Expect(d.Status.Message).To(ContainSubstring("number %d in the queue", number))
+			}).Should(Succeed())
+		}
+		// A condition knows seconds: of two that began to wait in the same one, the name decides.
+		later := func(d *kibashipv1.Deployment) {
+			GinkgoHelper()
+			since := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded).LastTransitionTime
+			Eventually(time.Now).Should(BeTemporally(">", since.Add(time.Second)))
+		}
+		a := second.deploy(ctx, sha(1))
+		place(a, 1)
+		later(a)
+		b := a.DeepCopy()
+		b.ObjectMeta = metav1.ObjectMeta{Namespace: a.Namespace, Name: strings.Replace(a.Name, "-live-", "-other-", 1)}
+		Expect(k8s.Create(ctx, b)).To(Succeed())
+		place(b, 2)
+		later(b)
+
+		By("adding one of a Project that has none in the queue")
+		c := third.deploy(ctx, sha(1))
+		place(c, 2)
+		place(b, 3)
+		place(a, 1)
+
+		By("deleting the first, whose Project has its turn for the next one then")
+		Expect(k8s.Delete(ctx, a)).To(Succeed())
+		place(b, 1)
+		place(c, 2)
+
+		By("deleting that one too")
+		Expect(k8s.Delete(ctx, b)).To(Succeed())
+		place(c, 1)
+		Expect(third.runs(ctx)).To(BeEmpty())
+	})
+
 	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
 		w := newWorld(ctx, git())
 		d := w.deploy(ctx, sha(1))
