@@ -62,7 +62,10 @@ large() {
 		return 1
 	fi
 	git lfs install --local --skip-repo >&2
-	authenticated lfs pull
+	authenticated lfs pull || {
+		echo "A file of Git LFS cannot be fetched: its server, at $server unless .lfsconfig names another one, must have it, and let this build read it with the same login" >&2
+		return 1
+	}
 }
 large
 if [ -e .gitmodules ]; then

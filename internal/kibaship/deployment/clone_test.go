@@ -2,7 +2,9 @@ package deployment
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -71,10 +73,26 @@ func TestClone(t *testing.T) {
 	runGit(t, library, "add", ".")
 	runGit(t, library, "commit", "--quiet", "--message=x")
 	inDir(large, ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
-	inDir(large, "model.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:"+strings.Repeat("0", 64)+"\nsize 9\n")
+	const model = "what the file says"
+	id := fmt.Sprintf("%x", sha256.Sum256([]byte(model)))
 	inDir(large, "Dockerfile", "FROM one\n")
-	runGit(t, large, "-c", "filter.lfs.clean=cat", "add", ".")
-	runGit(t, large, "commit", "--quiet", "--message=x")
+	point := func(id string) {
+		t.Helper()
+		inDir(large, "model.bin", fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", id, len(model)))
+		runGit(t, large, "-c", "filter.lfs.clean=cat", "-c", "filter.lfs.process=", "add", ".")
+		runGit(t, large, "commit", "--quiet", "--message=x")
+	}
+	point(id)
+	stored := runGit(t, large, "rev-parse", "HEAD")
+	if err := os.MkdirAll(filepath.Join(large, ".git/lfs/objects", id[:2], id[2:4]), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inDir(large, filepath.Join(".git/lfs/objects", id[:2], id[2:4], id), model)
+	runGit(t, large, "checkout", "--quiet", "-b", "lost")
+	point(strings.Repeat("0", 64))
+	runGit(t, large, "checkout", "--quiet", "-b", "away")
+	inDir(large, ".lfsconfig", "[lfs]\n\turl = http://127.0.0.1:1/none\n")
+	point(id)
 	runGit(t, origin, "checkout", "--quiet", "-b", "modules")
 	runGit(t, origin, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "file://"+library, "app/library")
 	modules := commit()
@@ -89,6 +107,7 @@ func TestClone(t *testing.T) {
 		tag, path, origin                   string
 		want, file, text                    string
 		problem                             string
+		withLarge, withoutLarge             bool // with git-lfs, and without it
 	}{
 		"the default branch":        {context: "app", want: second, file: "app/Dockerfile", text: "FROM two\n"},
 		"a branch":                  {branch: "old", context: "app", want: first, file: "app/Dockerfile", text: "FROM one\n"},
@@ -97,7 +116,10 @@ func TestClone(t *testing.T) {
 		"a tag that is not":         {tag: "v2.0", context: "app", problem: "v2.0"},
 		"a submodule":               {branch: "modules", context: "app", want: modules, file: "app/library/code", text: "the library\n"},
 		"a submodule that is not":   {branch: "no-module", context: "app", problem: "A submodule cannot be fetched"},
-		"files of Git LFS":          {origin: large, context: ".", problem: "Git LFS"},
+		"a file of Git LFS":         {origin: large, branch: "main", context: ".", withLarge: true, want: stored, file: "model.bin", text: model},
+		"one that is lost":          {origin: large, branch: "lost", context: ".", withLarge: true, problem: "A file of Git LFS cannot be fetched"},
+		"one whose server is away":  {origin: large, branch: "away", context: ".", withLarge: true, problem: "A file of Git LFS cannot be fetched"},
+		"one without git-lfs":       {origin: large, branch: "main", context: ".", withoutLarge: true, problem: "BUILD_GIT_IMAGE has no git-lfs"},
 		"another Dockerfile":        {context: "app", path: "none.Dockerfile", problem: "dockerfilePath"},
 		"a Dockerfile by its path":  {context: ".", path: "bare/text", dockerfile: "FROM made\n", want: second, file: "bare/text", text: "x"},
 		"a branch that is not":      {branch: "gone", context: "app", problem: "gone"},
@@ -107,14 +129,23 @@ func TestClone(t *testing.T) {
 		"one that is there stays":   {context: "app", dockerfile: "FROM made\n", want: second, file: "app/Dockerfile", text: "FROM two\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			search := os.Getenv("PATH")
+			if tc.withoutLarge {
+				search = programs(t, "base64", "cat", "git", "grep", "mkdir", "tail")
+			}
+			if tc.withLarge {
+				if _, err := exec.LookPath("git-lfs"); err != nil {
+					t.Skip("git-lfs is not installed")
+				}
+			}
 			source, results := t.TempDir(), t.TempDir()
 			url := "file://" + cmp.Or(tc.origin, origin)
 			cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(results, "stderr")))
 			cmd.Env = []string{
-				"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + filepath.Join(source, "repository", tc.context), "URL=" + url,
+				"PATH=" + search, "SOURCE=" + source, "CONTEXT=" + filepath.Join(source, "repository", tc.context), "URL=" + url,
 				"COMMIT=" + tc.commit, "TAG=" + tc.tag, "BRANCH=" + tc.branch, "TOKEN_FILE=", "GIT_USER=x",
 				"DOCKERFILE=" + base64.StdEncoding.EncodeToString([]byte(tc.dockerfile)), "DOCKERFILE_PATH=" + tc.path,
-				"GIT_ALLOW_PROTOCOL=file",
+				"GIT_ALLOW_PROTOCOL=file:http",
 				"RESULT=" + filepath.Join(results, "commit"), "PROBLEM=" + filepath.Join(results, "problem"),
 			}
 			out, err := cmd.CombinedOutput()
@@ -137,6 +168,22 @@ func TestClone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// programs returns a folder that has these alone.
+func programs(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // TestTheTokenIsForItsServerAlone has a git server send on to another one, which asks for a login.

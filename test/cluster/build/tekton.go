@@ -2,8 +2,8 @@ package build
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,7 +41,7 @@ var (
 	BuildImages = &Part{
 		Name:    "build-images",
 		sources: []string{"kaniko", "image"},
-		recipe:  strings.Join([]string{KanikoImage, GitImage, BaseImage, baseTools}, " "),
+		recipe:  strings.Join([]string{KanikoImage, GitImage, BaseImage, baseTools, largeFiles}, " "),
 		needs:   []*Part{ImageTool, Kaniko},
 		build:   (*builder).buildImages,
 	}
@@ -71,12 +71,14 @@ const (
 )
 
 // GitPackages are those of Debian whose files the image of git is made of.
-var GitPackages = host.Packages{"git": {"git", gitFolder + "/git-remote-http", GitBackend}}
+var GitPackages = host.Packages{"git": {"git", gitFolder + "/git-remote-http", GitBackend}, largeFiles: {largeFiles}}
 
 const (
 	gitFolder = "/usr/lib/git-core"
 	// GitBackend serves repositories over HTTP.
 	GitBackend = gitFolder + "/git-http-backend"
+	// largeFiles is the program of Git LFS, and the package of it.
+	largeFiles = "git-lfs"
 )
 
 // kanikoWithout are packages that call services of clouds, and are half of what there is to compile.
@@ -236,12 +238,16 @@ func (b *builder) buildImages(out string) error {
 
 // gitFiles are the distribution's git and the libraries that it loads, as arguments of the tool for images.
 func (b *builder) gitFiles() ([]string, error) {
-	git := host.Find("git")
-	if git == "" {
-		return nil, errors.New("there is no git: install the Debian package git, or its like")
+	programs := map[string]string{gitFolder + "/git-remote-http": gitFolder + "/git-remote-http"}
+	for _, name := range []string{"git", largeFiles} {
+		path := host.Find(name)
+		if path == "" {
+			return nil, fmt.Errorf("there is no %[1]s: install the Debian package %[1]s, or its like", name)
+		}
+		programs[path] = "/usr/bin/" + name
 	}
-	files := map[string]string{git: "/usr/bin/git", gitFolder + "/git-remote-http": gitFolder + "/git-remote-http"}
-	for _, program := range []string{git, gitFolder + "/git-remote-http"} {
+	files := maps.Clone(programs)
+	for program := range programs {
 		out, err := exec.CommandContext(b.ctx, "ldd", program).Output()
 		if err != nil {
 			return nil, fmt.Errorf("ldd %s: %w", program, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func tektonProfile() profile {
 	return profile{
 		name:       ProfileTekton,
 		parts:      []*build.Part{build.Tekton, build.TektonImages, build.Kaniko, build.BuildImages, build.GitServer},
-		packages:   host.Packages{build.BusyboxPackage: {build.Busybox}, "git": build.GitPackages["git"]},
+		packages:   tektonPackages(),
 		components: []string{gitName, buildsName},
 		identities: func(c *Cluster) []pki.Identity {
 			return []pki.Identity{
@@ -59,6 +60,13 @@ func tektonProfile() profile {
 		},
 		ready: "Tekton ready", suspect: "kubelet",
 	}
+}
+
+// tektonPackages are those of the images that builds need.
+func tektonPackages() host.Packages {
+	all := maps.Clone(build.GitPackages)
+	all[build.BusyboxPackage] = []string{build.Busybox}
+	return all
 }
 
 // prepareTekton starts the git server, which has no repositories yet.

@@ -134,8 +134,8 @@ func (p platform) run(ctx context.Context, image string, command ...string) stri
 	return string(text)
 }
 
-// newRepository makes a bare one of some files, organization/name, and returns its commit.
-func newRepository(ctx context.Context, name string, files map[string]string) (commit string) {
+// newRepository makes a bare one of some files, organization/name, and returns its commit. What else it holds is added in its work tree.
+func newRepository(ctx context.Context, name string, files map[string]string, add ...func(work string)) (commit string) {
 	GinkgoHelper()
 	work := GinkgoT().TempDir()
 	for file, content := range files {
@@ -147,6 +147,9 @@ func newRepository(ctx context.Context, name string, files map[string]string) (c
 	Expect(os.RemoveAll(bare)).To(Succeed())
 	git(ctx, work, "init", "--quiet", "--initial-branch=main")
 	git(ctx, work, "add", ".")
+	for _, a := range add {
+		a(work)
+	}
 	git(ctx, work, "commit", "--quiet", "--message=first")
 	git(ctx, work, "clone", "--quiet", "--bare", ".", bare)
 	return strings.TrimSpace(git(ctx, work, "rev-parse", "HEAD"))
@@ -169,7 +172,7 @@ func succeeds(ctx context.Context, d *kibashipv1.Deployment) {
 	ends(ctx, d, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
 }
 
-// ends waits until the last run of a Deployment has come to an end, for a reason.
+// ends waits until the run that a Deployment asks for has come to an end, for a reason.
 func ends(ctx context.Context, d *kibashipv1.Deployment, status metav1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -181,7 +184,9 @@ func ends(ctx context.Context, d *kibashipv1.Deployment, status metav1.Condition
 			}
 		}
 		g.Expect(found).NotTo(BeNil())
-		if found.Status != status && found.Status != metav1.ConditionUnknown && found.ObservedGeneration == d.Generation {
+		g.Expect(found.ObservedGeneration).To(Equal(d.Generation))
+		g.Expect(d.Status.RunAgain).To(Equal(d.Annotations[kibashipv1.AnnotationRunAgain]))
+		if found.Status != status && found.Status != metav1.ConditionUnknown {
 			StopTrying("it came to another end: " + found.Reason + ": " + found.Message).Now()
 		}
 		g.Expect(found.Status).To(Equal(status), "%s: %s", found.Reason, found.Message)
