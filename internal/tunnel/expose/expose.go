@@ -52,6 +52,8 @@ const (
 	validity = 30 * 24 * time.Hour
 	// cleanUpTimeout is how long the removal of the objects may take.
 	cleanUpTimeout = 15 * time.Second
+	// createTimeout is how long the API server may take to make the pod.
+	createTimeout = 15 * time.Second
 	// drain is how long open connections may continue.
 	drain = time.Second
 )
@@ -288,7 +290,10 @@ func (s *session) ensurePod(ctx context.Context) (*corev1.Pod, error) {
 		}
 	}
 	pod := clientPod(s.Options)
-	if err := s.cluster.create(ctx, pod); err != nil {
+	// A request that is broken off may have made a pod that nothing would remove.
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+	defer cancel()
+	if err := s.cluster.create(making, pod); err != nil {
 		return nil, err
 	}
 	s.pod = pod

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/internal/tunnel/expose"
@@ -47,8 +51,39 @@ func (t *transcript) text() string {
 	return t.String()
 }
 
-var _ = Describe("berg-tunnel expose", func() {
-	It("lets a pod reach this machine, connects again when its pod is lost, and leaves nothing", func(ctx SpecContext) {
+// brokenOff ends a program as soon as the API server has made a pod, before its answer arrives.
+type brokenOff struct {
+	http.RoundTripper
+	end func()
+}
+
+func (b brokenOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/pods") || err != nil {
+		return response, err
+	}
+	b.end()
+	select {
+	case <-r.Context().Done():
+		_ = response.Body.Close()
+		return nil, r.Context().Err()
+	case <-time.After(time.Second): // it waits for the answer
+		return response, nil
+	}
+}
+
+// restartKubelet ends the kubelet of the node, and starts it again.
+func restartKubelet(ctx context.Context) {
+	GinkgoHelper()
+	state := filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))
+	restart := exec.CommandContext(ctx, "go", "run", "./test/cluster", "restart", "--name", filepath.Base(state), "kubelet")
+	restart.Dir = "../../.."
+	out, err := restart.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+}
+
+var _ = Describe("berg-tunnel expose", Serial, func() {
+	It("lets a pod reach this machine, connects again when kubelet or pod are lost, and leaves nothing", func(ctx SpecContext) {
 		const name = "exposed"
 		namespace := &corev1.Namespace{}
 		namespace.GenerateName, namespace.Labels = "expose-", map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}
@@ -92,20 +127,44 @@ var _ = Describe("berg-tunnel expose", func() {
 		Expect(expose.Run(ctx, options)).To(MatchError(And(ContainSubstring("--as"), ContainSubstring("--replace"))))
 		reaches()
 
-		By("deleting the pod")
+		By("restarting the kubelet")
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = namespace.Name, name
+		Expect(world.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		before, uid := strings.Count(shown.text(), "Connected again"), pod.UID
+		restartKubelet(ctx)
+		Eventually(ctx, func() int { return strings.Count(shown.text(), "Connected again") }).Should(BeNumerically(">", before), "%s", shown.text())
+		reaches()
+		Expect(world.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		Expect(pod.UID).To(Equal(uid), "the pod is another one")
+
+		By("deleting the pod")
+		before = strings.Count(shown.text(), "Connected again")
 		Expect(world.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
-		Eventually(ctx, shown.text).Should(ContainSubstring("Connected again"), "%s", shown.text())
+		Eventually(ctx, func() int { return strings.Count(shown.text(), "Connected again") }).Should(BeNumerically(">", before), "%s", shown.text())
 		reaches()
 
 		By("ending it")
-		Expect(end()).To(Succeed(), "%s", shown.text())
-		for _, left := range []client.Object{&corev1.Pod{}, &corev1.Secret{}, &corev1.Service{}} {
-			left.SetNamespace(namespace.Name)
-			left.SetName(name)
-			expect.Gone(ctx, left)
+		nothingLeft := func() {
+			GinkgoHelper()
+			for _, left := range []client.Object{&corev1.Pod{}, &corev1.Secret{}, &corev1.Service{}} {
+				left.SetNamespace(namespace.Name)
+				left.SetName(name)
+				expect.Gone(ctx, left)
+			}
 		}
+		Expect(end()).To(Succeed(), "%s", shown.text())
+		nothingLeft()
+
+		By("ending it while its pod is made")
+		early := options
+		early.Config = rest.CopyConfig(options.Config)
+		running, cancel := context.WithCancel(ctx)
+		defer cancel()
+		early.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return brokenOff{next, cancel} })
+		Expect(expose.Run(running, early)).To(Succeed())
+		Expect(running.Err()).To(HaveOccurred(), "no pod was made")
+		nothingLeft()
 
 		By("a pod of that name that it did not make")
 		foreign := &corev1.Pod{}
