@@ -67,11 +67,27 @@ var _ = Describe("From a Project to an image that runs", func() {
 		p := newPlatform(ctx)
 		newRepository(ctx, "public/"+p.project, map[string]string{"text": "made"})
 		a := p.application(ctx, "public/"+p.project, func(g *kibashipv1.GitRepository) {
-			g.BuildCommand, g.StartCommand = `cp text "/it's"`, `cat "/it's"`
+			// Tekton replaces what looks like this, where it finds it.
+			g.BuildCommand, g.StartCommand = `cp text "/it's" && echo '$(params.git-branch) $(params.none) $HOME' >>"/it's"`, `cat "/it's"`
 		})
 		d := p.deploy(ctx, a, "")
 		succeeds(ctx, d)
-		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("made"))
+		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("made$(params.git-branch) $(params.none) $HOME\n"))
+	}, SpecTimeout(2*buildLimit))
+
+	It("takes another Dockerfile below a rooted path, with arguments of the build", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		newRepository(ctx, "public/"+p.project, map[string]string{
+			"Dockerfile":         "FROM registry.berg.test/base:1\nRUN exit 7\n",
+			"backend/docker/web": "FROM registry.berg.test/base:1\nARG WORD=none\nRUN echo \"$WORD\" >/said\nCMD [\"cat\",\"/said\"]\n",
+		})
+		const word = `a word, it's $HOME`
+		a := p.application(ctx, "public/"+p.project, func(g *kibashipv1.GitRepository) {
+			g.Path, g.DockerfilePath, g.BuildArgs = "/backend", "docker/web", []kibashipv1.BuildArg{{Name: "WORD", Value: word}}
+		})
+		d := p.deploy(ctx, a, "")
+		succeeds(ctx, d)
+		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal(word + "\n"))
 	}, SpecTimeout(2*buildLimit))
 
 	It("tells a broken build, and a push that is refused", func(ctx SpecContext) {
