@@ -54,3 +54,19 @@ func TestImageRegistries(t *testing.T) {
 		}
 	}
 }
+
+func TestBuilderArgs(t *testing.T) {
+	cfg, err := loadKibaShip(map[string]string{"BUILD_ARGS": "--registry-mirror=mirror.example.org, --label=a=b c,--verbose"})
+	if want := []string{"--registry-mirror=mirror.example.org", "--label=a=b c", "--verbose"}; err != nil || !slices.Equal(cfg.Builds.BuilderArgs, want) {
+		t.Errorf("%v, %v", cfg.Builds.BuilderArgs, err)
+	}
+	for text, want := range map[string]string{
+		"--registry-mirror mirror.example.org":  "its value with =",
+		"--verbose --registry-mirror=a.example": "separate arguments with a comma",
+		"verbose":                               "begins with --",
+	} {
+		if _, err := loadKibaShip(map[string]string{"BUILD_ARGS": text}); err == nil || !strings.Contains(err.Error(), "BUILD_ARGS") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

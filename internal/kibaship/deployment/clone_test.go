@@ -28,6 +28,45 @@ func runGit(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// cloned is what the step has left: the source, its results, and what it printed.
+type cloned struct {
+	source string
+	out    []byte
+	err    error
+
+	results string
+}
+
+// result is what the step says under a name, "" for nothing.
+func (c cloned) result(name string) string {
+	text, _ := os.ReadFile(filepath.Join(c.results, name))
+	return string(text)
+}
+
+// clone runs the step for a directory of a repository, with further variables.
+func clone(t *testing.T, url, dir string, env ...string) cloned {
+	t.Helper()
+	c := cloned{source: t.TempDir(), results: t.TempDir()}
+	cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(c.results, "stderr")))
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "SOURCE=" + c.source, "CONTEXT=" + filepath.Join(c.source, "repository", dir), "URL=" + url,
+		"COMMIT=", "TAG=", "BRANCH=", "TOKEN_FILE=", "GIT_USER=x", "DOCKERFILE=", "DOCKERFILE_PATH=",
+		"RESULT=" + filepath.Join(c.results, "commit"), "PROBLEM=" + filepath.Join(c.results, "problem"),
+	}, env...)
+	c.out, c.err = cmd.CombinedOutput()
+	return c
+}
+
+// tokenFile holds a token, as the Secret of an Application does.
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // TestClone runs what the first step of a run does.
 func TestClone(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
@@ -138,32 +177,22 @@ func TestClone(t *testing.T) {
 					t.Skip("git-lfs is not installed")
 				}
 			}
-			source, results := t.TempDir(), t.TempDir()
-			url := "file://" + cmp.Or(tc.origin, origin)
-			cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(results, "stderr")))
-			cmd.Env = []string{
-				"PATH=" + search, "SOURCE=" + source, "CONTEXT=" + filepath.Join(source, "repository", tc.context), "URL=" + url,
-				"COMMIT=" + tc.commit, "TAG=" + tc.tag, "BRANCH=" + tc.branch, "TOKEN_FILE=", "GIT_USER=x",
-				"DOCKERFILE=" + base64.StdEncoding.EncodeToString([]byte(tc.dockerfile)), "DOCKERFILE_PATH=" + tc.path,
-				"GIT_ALLOW_PROTOCOL=file:http",
-				"RESULT=" + filepath.Join(results, "commit"), "PROBLEM=" + filepath.Join(results, "problem"),
+			c := clone(t, "file://"+cmp.Or(tc.origin, origin), tc.context, "PATH="+search, "GIT_ALLOW_PROTOCOL=file:http",
+				"COMMIT="+tc.commit, "TAG="+tc.tag, "BRANCH="+tc.branch,
+				"DOCKERFILE="+base64.StdEncoding.EncodeToString([]byte(tc.dockerfile)), "DOCKERFILE_PATH="+tc.path)
+			if (c.err != nil) != (tc.problem != "") {
+				t.Fatalf("%v: %s", c.err, c.out)
 			}
-			out, err := cmd.CombinedOutput()
-			if (err != nil) != (tc.problem != "") {
-				t.Fatalf("%v: %s", err, out)
-			}
-			got, _ := os.ReadFile(filepath.Join(results, "commit"))
-			if string(got) != tc.want {
+			if got := c.result("commit"); got != tc.want {
 				t.Errorf("commit %q, want %q", got, tc.want)
 			}
 			if tc.problem != "" {
-				reported, err := os.ReadFile(filepath.Join(results, "problem"))
-				if err != nil || !strings.Contains(string(reported), tc.problem) {
-					t.Errorf("problem %q, %v", reported, err)
+				if reported := c.result("problem"); !strings.Contains(reported, tc.problem) {
+					t.Errorf("problem %q", reported)
 				}
 				return
 			}
-			if text, err := os.ReadFile(filepath.Join(source, "repository", tc.file)); err != nil || string(text) != tc.text {
+			if text, err := os.ReadFile(filepath.Join(c.source, "repository", tc.file)); err != nil || string(text) != tc.text {
 				t.Errorf("%s: %q, %v", tc.file, text, err)
 			}
 		})
@@ -231,23 +260,40 @@ func TestTheTokenIsForItsServerAlone(t *testing.T) {
 	} {
 		given.Store(0)
 		taken.Store(0)
-		source, results := t.TempDir(), t.TempDir()
-		file := filepath.Join(results, "token")
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(results, "stderr")))
-		cmd.Env = []string{
-			"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + source, "URL=" + tc.url, "COMMIT=", "TAG=", "BRANCH=main",
-			"TOKEN_FILE=" + file, "GIT_USER=x", "DOCKERFILE=", "DOCKERFILE_PATH=",
-			"RESULT=" + filepath.Join(results, "commit"), "PROBLEM=" + filepath.Join(results, "problem"),
-		}
-		out, err := cmd.CombinedOutput()
-		if err == nil {
-			t.Errorf("%s: there is nothing to clone: %s", name, out)
+		c := clone(t, tc.url, ".", "BRANCH=main", "TOKEN_FILE="+tokenFile(t, token))
+		if c.err == nil {
+			t.Errorf("%s: there is nothing to clone: %s", name, c.out)
 		}
 		if given.Load() < tc.gets || taken.Load() != tc.leaks {
-			t.Errorf("%s: its server got the token %d times, another one %d times: %s", name, given.Load(), taken.Load(), out)
+			t.Errorf("%s: its server got the token %d times, another one %d times: %s", name, given.Load(), taken.Load(), c.out)
+		}
+	}
+}
+
+// TestALoginThatIsMissing has a git server that asks for one.
+func TestALoginThatIsMissing(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	for name, tc := range map[string]struct{ token, want string }{
+		"a private repository as a public one": {"", "asks for a login: the repository is private, or does not exist. Set spec.gitRepository.secretRef"},
+		"a token that is refused":              {"wrong", "refuses the token in the Secret of spec.gitRepository.secretRef"},
+	} {
+		file := ""
+		if tc.token != "" {
+			file = tokenFile(t, tc.token)
+		}
+		c := clone(t, server.URL+"/team/web.git", ".", "BRANCH=main", "TOKEN_FILE="+file)
+		if c.err == nil {
+			t.Errorf("%s: there is nothing to clone: %s", name, c.out)
+		}
+		if got := c.result("problem"); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
 }

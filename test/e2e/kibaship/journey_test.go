@@ -45,6 +45,21 @@ var _ = Describe("From a Project to an image that runs", func() {
 		Expect(d.Status.RunHistory[1].Name).To(Equal(first.Name))
 	}, SpecTimeout(2*buildLimit))
 
+	It("has the same digest for each build of a commit, and a tag for each", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		commit := newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "the same"})
+		live := p.deploy(ctx, p.application(ctx, "public/"+p.project), commit)
+		succeeds(ctx, live)
+		staging := live.DeepCopy()
+		staging.ObjectMeta = metav1.ObjectMeta{Namespace: live.Namespace, Name: strings.Replace(live.Name, "-live-", "-staging-", 1)}
+		Expect(world.Create(ctx, staging)).To(Succeed())
+		succeeds(ctx, staging)
+		Expect(staging.Status.BuiltImage.Digest).To(Equal(live.Status.BuiltImage.Digest))
+		for _, d := range []*kibashipv1.Deployment{live, staging} {
+			Expect(p.run(ctx, site.Registry+"/kibaship/"+p.project+"/web:"+d.Status.CurrentPipelineRun.Name)).To(Equal("the same"))
+		}
+	}, SpecTimeout(2*buildLimit))
+
 	It("builds a private repository with its token, and tells a wrong one", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		commit := newRepository(ctx, "private/"+p.project, map[string]string{"app/Dockerfile": hello, "app/text": "private"})

@@ -185,7 +185,6 @@ func ends(ctx context.Context, d *kibashipv1.Deployment, status metav1.Condition
 		}
 		g.Expect(found).NotTo(BeNil())
 		g.Expect(found.ObservedGeneration).To(Equal(d.Generation))
-		g.Expect(d.Status.RunAgain).To(Equal(d.Annotations[kibashipv1.AnnotationRunAgain]))
 		if found.Status != status && found.Status != metav1.ConditionUnknown {
 			StopTrying("it came to another end: " + found.Reason + ": " + found.Message).Now()
 		}

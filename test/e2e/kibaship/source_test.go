@@ -62,10 +62,12 @@ var _ = Describe("A repository that is not all there is to clone", func() {
 		Expect(d.Status.Message).To(And(ContainSubstring("A file of Git LFS cannot be fetched"), Not(ContainSubstring(site.Token))))
 
 		By("giving it to the server")
+		files["another"] = "file"
+		commit := newRepository(ctx, name, files)
 		dir := filepath.Join(site.Repositories, name+".git", "lfs", "objects", id[:2], id[2:4])
 		Expect(os.MkdirAll(dir, 0o755)).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(dir, id), []byte(content), 0o644)).To(Succeed())
-		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "1"} })
+		build(ctx, d, commit)
 		succeeds(ctx, d)
 		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal(content))
 
