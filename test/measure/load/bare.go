@@ -61,7 +61,7 @@ func newBareClient(ctx context.Context, account *rest.Config, scheme *runtime.Sc
 		client: c, instances: map[string]*bareInstance{},
 		build: newQueue(ctx, workers), expire: newQueue(ctx, workers),
 	}
-	t.podReady = func(namespace string) { b.later(namespace, b.build.addFirst, b.finishStart) }
+	t.podRuns = func(namespace string) { b.later(namespace, b.build.addFirst, b.finishStart) }
 	t.namespaceGone = func(namespace string) { b.later(namespace, b.build.add, b.finishEnd) }
 	return b, nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -125,13 +126,17 @@ func (b *bench) install(ctx context.Context) error {
 		return fmt.Errorf("there are %d instances in namespace %s already: use a new cluster", len(instances.Items), arena)
 	}
 	challenge := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: challengeName}}
-	challenge.Spec.Containers = []bergv1.Container{{
+	containers := []bergv1.Container{{
 		Hostname:    "web",
 		Image:       b.image,
-		Ports:       []bergv1.Port{{Name: "web", Port: 8080, Type: bergv1.PublicHTTPRoute}},
+		Ports:       []bergv1.Port{{Name: "web", Port: 8080, Type: bergv1.PortType(b.port)}},
 		DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}},
 	}}
-	return client.IgnoreAlreadyExists(b.client.Create(ctx, challenge))
+	_, err = controllerutil.CreateOrUpdate(ctx, b.client, challenge, func() error {
+		challenge.Spec.Containers = containers
+		return nil
+	})
+	return err
 }
 
 // learn lets the operator build one instance, and keeps what it wrote as a template

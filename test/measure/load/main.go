@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 // options are what the command line can say.
@@ -29,6 +31,7 @@ type options struct {
 	profiles  string        // folder for profiles of the operator; "" for none
 	program   string        // the operator's program
 	image     string        // of the Challenge's container, which serves HTTP at port 8080
+	port      string        // type of that port
 	workers   int           // of the operator and of the bare client, each
 	rounds    int           // how often the turns of a burst are repeated
 	rate      int           // instances per second in balance
@@ -61,6 +64,7 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU and allocation profiles of the operator, empty for none")
 	flags.StringVar(&o.program, "program", "bin/manager", "the operator's program")
 	flags.StringVar(&o.image, "image", "registry.example.com/load/web:1", "of the Challenge's container; real nodes must have it, and it must serve at port 8080")
+	flags.StringVar(&o.port, "port", string(bergv1.PublicHTTPRoute), "type of that port: "+string(bergv1.PublicHTTPRoute)+", or "+string(bergv1.PublicPort)+", to which the operator connects before the instance is Running")
 	flags.IntVar(&o.workers, "workers", 32, "workers of the operator, and of the bare client")
 	flags.IntVar(&o.rounds, "rounds", 9, "how often the turns of a burst are repeated; the median counts")
 	flags.IntVar(&o.rate, "rate", 10, "instances per second in balance")

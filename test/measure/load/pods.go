@@ -18,7 +18,7 @@ const (
 )
 
 // pods measures, on real pods, what remains of the time from creation to Running without
-// the time from a pod's creation until it is ready, which belongs to the scheduler and the
+// the time from a pod's creation until its containers run, which belongs to the scheduler and the
 // kubelet. The controllers of Kubernetes that make a pod of a Deployment are in it.
 func pods(ctx context.Context, b *bench) (Scenario, error) {
 	var s Scenario
@@ -63,7 +63,7 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 			figure("creation to Running", "all"),
 			figure("scheduler and kubelet", "pod"),
 			figure("creation until the pod is there", "before"),
-			figure("pod ready until Running", "after"),
+			figure("containers run until Running", "after"),
 			Figure{Name: in + "creation to Running without scheduler and kubelet, p50", Unit: "ms", Operator: operator["rest"].P50, Bare: &floor, Target: atMost(readyWithin)})
 	}
 	return s, nil
@@ -71,13 +71,13 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 
 // shares tells what of the time from creation to Running was a pod's, and what the rest.
 func (b *bench) shares(lives []*life) map[string]Quantiles {
-	pod := func(l *life) time.Duration { return l.podReady.Sub(l.podSeen) }
+	pod := func(l *life) time.Duration { return l.podRuns.Sub(l.podSeen) }
 	shares := map[string]Quantiles{}
 	for name, of := range map[string]func(*life) time.Duration{
 		"all":    func(l *life) time.Duration { return l.running.Sub(l.created) },
 		"pod":    pod,
 		"before": func(l *life) time.Duration { return l.podSeen.Sub(l.created) },
-		"after":  func(l *life) time.Duration { return l.running.Sub(l.podReady) },
+		"after":  func(l *life) time.Duration { return l.running.Sub(l.podRuns) },
 		"rest":   func(l *life) time.Duration { return l.running.Sub(l.created) - pod(l) },
 	} {
 		var took []time.Duration

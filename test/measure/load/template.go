@@ -78,7 +78,8 @@ func learnTemplate(ctx context.Context, c client.Client, key types.NamespacedNam
 	return t, nil
 }
 
-// add keeps an object without what the API server has added to it.
+// add keeps an object without what the API server has added to it. Containers have no startup probe: what Running costs
+// because it waits for connections belongs to the operator's time.
 func (t *template) add(o client.Object) error {
 	o.SetUID("")
 	o.SetResourceVersion("")
@@ -104,8 +105,15 @@ func (t *template) add(o client.Object) error {
 		for _, allotted := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
 			delete(spec, allotted)
 		}
+		for _, port := range listOf(spec, "ports") {
+			delete(port.(map[string]any), "nodePort")
+		}
 	case *appsv1.Deployment:
 		delete(metadata["annotations"].(map[string]any), "deployment.kubernetes.io/revision")
+		pod := fields["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		for _, c := range listOf(pod, "containers") {
+			delete(c.(map[string]any), "startupProbe")
+		}
 	}
 	data, err = json.Marshal(fields)
 	if err != nil {
@@ -113,6 +121,12 @@ func (t *template) add(o client.Object) error {
 	}
 	t.objects = append(t.objects, templateObject{kind: o, text: string(data)})
 	return nil
+}
+
+// listOf returns a list in an object, none if it is absent.
+func listOf(object map[string]any, name string) []any {
+	list, _ := object[name].([]any)
+	return list
 }
 
 // written is what the bare client writes for one instance.

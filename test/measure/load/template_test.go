@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -51,6 +53,24 @@ func TestTemplateIsFilledForAnotherInstance(t *testing.T) {
 		}
 		if p.Status.Phase != phase || len(p.Status.Conditions) != 1 || strings.Contains(string(patch), "id-1") {
 			t.Errorf("%s: %s", phase, patch)
+		}
+	}
+}
+
+// The bare client shows what a start costs without waiting for connections.
+func TestTemplateHasNeitherProbesNorNodePorts(t *testing.T) {
+	learned := &template{}
+	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1, NodePort: 30001}}}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}
+	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", StartupProbe: &corev1.Probe{PeriodSeconds: 1}}}
+	for _, o := range []client.Object{service, deployment} {
+		if err := learned.add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range learned.objects {
+		if strings.Contains(o.text, "startupProbe") || strings.Contains(o.text, "nodePort") {
+			t.Errorf("%s", o.text)
 		}
 	}
 }

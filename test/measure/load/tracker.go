@@ -28,8 +28,8 @@ type life struct {
 	sent, created time.Time
 	starting      time.Time
 	running       time.Time
-	// podSeen is when its first pod was there, podReady when that was ready.
-	podSeen, podReady time.Time
+	// podSeen is when its first pod was there, podRuns when the containers of that ran.
+	podSeen, podRuns time.Time
 	// deleted is when the API server accepted a deletion that we asked for.
 	deleted time.Time
 	// ending is when the instance was seen to be deleted, namespaceEnding its
@@ -50,14 +50,14 @@ type tracker struct {
 	mu          sync.Mutex
 	lives       map[string]*life // by name
 	byNamespace map[string]*life
-	// podReady and namespaceGone are called once for each namespace; set before
+	// podRuns and namespaceGone are called once for each namespace; set before
 	// anything is created.
-	podReady, namespaceGone func(namespace string)
-	readied                 map[string]bool
+	podRuns, namespaceGone func(namespace string)
+	ran                    map[string]bool
 }
 
 func track(ctx context.Context, restConfig *rest.Config, scheme *runtime.Scheme) (*tracker, error) {
-	t := &tracker{lives: map[string]*life{}, byNamespace: map[string]*life{}, readied: map[string]bool{}}
+	t := &tracker{lives: map[string]*life{}, byNamespace: map[string]*life{}, ran: map[string]bool{}}
 	ours := labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy})
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -148,7 +148,7 @@ func (t *tracker) instanceGone(i *bergv1.ChallengeInstance) {
 		first(&l.gone, now)
 		delete(t.lives, i.Name)
 		delete(t.byNamespace, l.namespace)
-		delete(t.readied, l.namespace)
+		delete(t.ran, l.namespace)
 	}
 }
 
@@ -170,24 +170,24 @@ func (t *tracker) namespaceIsGone(ns *metav1.PartialObjectMetadata) {
 }
 
 func (t *tracker) pod(p *corev1.Pod) {
-	now, ready := time.Now(), false
-	for _, c := range p.Status.Conditions {
-		ready = ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	now, runs := time.Now(), len(p.Status.ContainerStatuses) > 0
+	for _, s := range p.Status.ContainerStatuses {
+		runs = runs && s.State.Running != nil
 	}
 	t.mu.Lock()
 	if l := t.byNamespace[p.Namespace]; l != nil {
 		first(&l.podSeen, now)
-		if ready {
-			first(&l.podReady, now)
+		if runs {
+			first(&l.podRuns, now)
 		}
 	}
-	known := t.readied[p.Namespace] || !ready
-	if ready {
-		t.readied[p.Namespace] = true
+	known := t.ran[p.Namespace] || !runs
+	if runs {
+		t.ran[p.Namespace] = true
 	}
 	t.mu.Unlock()
 	if !known {
-		t.podReady(p.Namespace)
+		t.podRuns(p.Namespace)
 	}
 }
 
@@ -212,7 +212,7 @@ func stripPod(o any) (any, error) {
 	if p, ok := o.(*corev1.Pod); ok {
 		p.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion}
 		p.Spec = corev1.PodSpec{}
-		p.Status = corev1.PodStatus{Conditions: p.Status.Conditions}
+		p.Status = corev1.PodStatus{ContainerStatuses: p.Status.ContainerStatuses}
 	}
 	return o, nil
 }
