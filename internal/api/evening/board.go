@@ -41,6 +41,8 @@ type Options struct {
 	Plan plan.Settings
 	// NodePorts is how many the API server has, MaxInstances is CHALLENGE_MAX_INSTANCES. 0: no limit.
 	NodePorts, MaxInstances int
+	// NodeReserve is what pods that are not of instances reserve of each node, in percent.
+	NodeReserve int
 }
 
 // Board has all instances of the platforms' namespaces as they are now.

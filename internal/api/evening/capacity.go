@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -55,6 +56,15 @@ func nodeStateOf(n *corev1.Node) nodeState {
 	return s
 }
 
+// less returns the size without a part, in percent, that is for other pods.
+func (n nodeState) less(percent int) plan.Node {
+	part := func(of resource.Quantity) resource.Quantity {
+		all := of.MilliValue()
+		return *resource.NewMilliQuantity(all-all/100*int64(percent), of.Format)
+	}
+	return plan.Node{CPU: part(n.size.CPU), Memory: part(n.size.Memory), Disk: part(n.size.Disk), Pods: n.size.Pods * (100 - percent) / 100}
+}
+
 func (b *Board) seeNode(object any) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
@@ -86,9 +96,9 @@ func (b *Board) forgetNode(object any) {
 
 // Capacity is what the cluster has for instances, and what they take, of all namespaces of the page.
 type Capacity struct {
-	// Nodes is how many take instances; 0: none does, or they cannot be read.
-	Nodes    int
-	Measures []Measure
+	// Nodes is how many take instances; 0: none does, or they cannot be read. Reserve of each, in percent, is for other pods.
+	Nodes, Reserve int
+	Measures       []Measure
 	// Growth is by how many instances a minute they became more lately.
 	Growth float64
 	// Limits are those that more instances would reach, the first one first.
@@ -134,10 +144,10 @@ func (b *Board) capacityNow(namespace string) Capacity {
 	c := Capacity{stock: plan.Stock{NodePorts: b.options.NodePorts, Instances: b.options.MaxInstances}}
 	for _, n := range b.nodes {
 		if n.open {
-			c.stock.Nodes = append(c.stock.Nodes, n.size)
+			c.stock.Nodes = append(c.stock.Nodes, n.less(b.options.NodeReserve))
 		}
 	}
-	c.Nodes = len(c.stock.Nodes)
+	c.Nodes, c.Reserve = len(c.stock.Nodes), b.options.NodeReserve
 	mix := map[types.NamespacedName]int{}
 	for _, r := range b.rows {
 		key := types.NamespacedName{Namespace: r.Namespace, Name: r.Challenge}

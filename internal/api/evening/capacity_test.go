@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -86,7 +87,7 @@ func TestCapacityAndForecast(t *testing.T) {
 		t.Errorf("growth %v, %+v", c.Growth, c.Limits[0])
 	}
 	_, _, page := get(t, server.URL+"/evening/")
-	for _, want := range []string{"10 (CPU)", "on 1 node;", "nodes (CPU", "kubectl berg plan --players 100"} {
+	for _, want := range []string{"10 (CPU)", "on 1 node</caption>", "kubectl berg status", "nodes (CPU", "kubectl berg plan --players 100"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -94,8 +95,39 @@ func TestCapacityAndForecast(t *testing.T) {
 	b.forgetNode(aNode("a", "2", nil))
 	web.Annotations = map[string]string{bergv1.AnnotationFrozen: "now"}
 	store(t, b.seeOther, web)
-	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "none: frozen") || strings.Contains(page, "on 1 node;") {
+	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "none: frozen") || strings.Contains(page, "on 1 node") {
 		t.Error("a node that is gone, or a Challenge that is frozen, is not seen")
+	}
+}
+
+// On which nodes pods are is not known, nor what other pods reserve: the page says what is certain, and what it leaves for them.
+func TestRoomIsARange(t *testing.T) {
+	b, server := served(t, clocktesting.NewFakeClock(begin))
+	b.options.NodeReserve = 10
+	web := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "web", Generation: 1}}
+	request := bergv1.Resources{CPU: ptr.To(bergv1.Amount("800m"))}
+	web.Spec.Containers = []bergv1.Container{{Hostname: "web", ResourceRequests: &request}}
+	store(t, b.seeOther, web)
+	for _, name := range []string{"a", "b", "c"} {
+		store(t, b.seeNode, aNode(name, "2", nil))
+	}
+	small := web.DeepCopy()
+	small.Name, small.Spec.Containers[0].ResourceRequests = "small", nil
+	store(t, b.seeOther, small)
+	for n := range 12 {
+		i := anInstance(fmt.Sprint("i", n), bergv1.PhaseRunning, "")
+		i.Spec.ChallengeRef.Name = "small"
+		i.Status.StartedAt = &metav1.Time{Time: begin}
+		put(t, b, i)
+	}
+	_, _, page := get(t, server.URL+"/evening/")
+	for _, want := range []string{
+		"on 3 nodes, without 10 % of each for other pods", `<td class="number">5.4</td>`,
+		"3 to 5 (CPU)", // if 0.4 of each node is taken, one fits on each
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package evening
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,7 +35,7 @@ type ChallengeSummary struct {
 	Stages  []Stage
 	Slowest string
 	Problem bool
-	// Room is for how many more instances there is room, and what ends it.
+	// Room is for how many more instances there is room, from what is certain to what is possible, and what ends it.
 	Room string
 	// State is that of the Challenge itself, and Check the last result of a solver.
 	State  challengeState
@@ -132,9 +131,9 @@ func roomOf(c *ChallengeSummary, capacity Capacity) string {
 	case c.State.shape == nil:
 		return ""
 	}
-	room, by, limited := plan.Room(*c.State.shape, c.own, capacity.stock, capacity.taken)
+	room, limited := plan.RoomOf(*c.State.shape, c.own, capacity.stock, capacity.taken)
 	if !limited {
 		return ""
 	}
-	return fmt.Sprintf("%d (%s)", room, by)
+	return room.String()
 }

@@ -58,6 +58,7 @@ func (c *Config) Section() settings.Section {
 			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.OneOf(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
 			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.Evening.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the page of the evening shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
 			settings.New("NODE_PORTS", "2768", settings.Int(&c.Evening.NodePorts, 1, 65535), "Number of node ports of the API server, for the page of the evening."),
+			settings.New("NODE_RESERVE", "10", settings.Int(&c.Evening.NodeReserve, 0, 90), "What pods that are not of instances reserve of each node, in percent: the page of the evening does not count it as room."),
 			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.Evening.MaxInstances, 0, 100000), "That of the operator, as those below: the page of the evening calculates with them what there is room for."),
 			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Amount(&c.Evening.Plan.CPULimit), "That of the operator."),
 			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Amount(&c.Evening.Plan.CPURequest), "That of the operator."),

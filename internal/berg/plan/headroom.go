@@ -55,7 +55,6 @@ func Headroom(s Shape, nodes []Free, limit int) (instances int, by string) {
 
 // lacks returns what a node has too little of for a pod, "" if the pod fits.
 func (f Free) lacks(p load) string {
-	const margin = 1e-9
 	switch {
 	case f.pods < 1:
 		return "pods"

@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"sort"
 )
 
 // Stock is what a cluster has for instances. A field that is 0, and no node, is not known or has no limit.
@@ -12,10 +15,12 @@ type Stock struct {
 	NodePorts, Instances int
 }
 
-// Use is an amount of what a cluster has: what instances take of it, or all of it. CPU is in CPUs, Memory in bytes.
+// Use is an amount of what a cluster has: what instances take of it, or all of it. CPU is in CPUs, Memory and Disk in bytes.
 type Use struct {
 	Instances, Pods, NodePorts int
-	CPU, Memory                float64
+	CPU, Memory, Disk          float64
+	// loads are the pods by what they request.
+	loads map[load]int
 }
 
 // Add adds n instances of a shape.
@@ -25,6 +30,13 @@ func (u *Use) Add(s Shape, n int) {
 	u.NodePorts += n * s.NodePorts
 	u.CPU += float64(n) * s.CPU.AsApproximateFloat64()
 	u.Memory += float64(n) * s.Memory.AsApproximateFloat64()
+	u.Disk += float64(n) * s.Disk.AsApproximateFloat64()
+	if u.loads == nil {
+		u.loads = map[load]int{}
+	}
+	for _, p := range s.pods {
+		u.loads[p] += n
+	}
 }
 
 // Total is all that a cluster has, as if its nodes were one.
@@ -34,6 +46,7 @@ func (s Stock) Total() (all Use) {
 		all.Pods += max(0, n.Pods-n.Overhead)
 		all.CPU += n.CPU.AsApproximateFloat64()
 		all.Memory += n.Memory.AsApproximateFloat64()
+		all.Disk += n.Disk.AsApproximateFloat64()
 	}
 	return all
 }
@@ -43,17 +56,35 @@ func (s Stock) Smallest() Node {
 	return slices.MinFunc(s.Nodes, func(a, b Node) int { return a.CPU.Cmp(b.CPU) })
 }
 
-// Room returns how many more instances of a shape there is room for, and what ends it. own is how many there are of it, taken
-// what all take. limited is false if nothing that is known limits them. What remains on each node is not known: nodes count as
-// one, so that fewer than this number may find a place.
-func Room(s Shape, own int, has Stock, taken Use) (room int, by string, limited bool) {
+// Room is for how many more instances there is room.
+type Room struct {
+	// Least find a place however the scheduler has spread the pods that there are; more than Most do not.
+	Least, Most int
+	// By is what ends it.
+	By string
+}
+
+func (r Room) String() string {
+	if r.Least == r.Most {
+		return fmt.Sprintf("%d (%s)", r.Most, r.By)
+	}
+	return fmt.Sprintf("%d to %d (%s)", r.Least, r.Most, r.By)
+}
+
+// noNode says that a pod is larger than each node.
+const noNode = "the size of a node"
+
+// RoomOf returns for how many more instances of a shape there is room. own is how many there are of it, taken what all take, in
+// the sizes of which Add has been called. It is not known on which nodes they are. limited is false if nothing that is known
+// limits them.
+func RoomOf(s Shape, own int, has Stock, taken Use) (room Room, limited bool) {
 	left := math.Inf(1)
 	limit := func(what string, all, used, each float64) {
 		if all <= 0 || each <= 0 {
 			return
 		}
-		if n := max(0, math.Floor((all-used)/each+1e-9)); n < left {
-			left, by = n, what
+		if n := max(0, math.Floor((all-used)/each+margin)); n < left {
+			left, room.By = n, what
 		}
 	}
 	limit("CHALLENGE_MAX_INSTANCES", float64(has.Instances), float64(taken.Instances), 1)
@@ -64,12 +95,150 @@ func Room(s Shape, own int, has Stock, taken Use) (room int, by string, limited 
 		limit("pods", float64(all.Pods), float64(taken.Pods), float64(s.Containers))
 		limit("CPU", all.CPU, taken.CPU, s.CPU.AsApproximateFloat64())
 		limit("memory", all.Memory, taken.Memory, s.Memory.AsApproximateFloat64())
-		if !slices.ContainsFunc(has.Nodes, func(n Node) bool { return impossible([]Shape{s}, n) == "" }) && s.Weight > 0 {
-			left, by = 0, "the size of a node"
+		limit("disk", all.Disk, taken.Disk, s.Disk.AsApproximateFloat64())
+		for _, p := range s.pods {
+			if n := float64(onEmpty(p, has.Nodes)); n < left {
+				left, room.By = n, noNode
+			}
 		}
 	}
 	if math.IsInf(left, 1) {
-		return 0, "", false
+		return Room{}, false
 	}
-	return int(left), by, true
+	room.Most = int(left)
+	room.Least = room.Most
+	if len(has.Nodes) > 0 {
+		for _, p := range s.pods {
+			room.Least = min(room.Least, certain(s, p, has.Nodes, taken.loads, room.Most))
+		}
+	}
+	return room, true
+}
+
+// margin is what sums of fractions may be wrong by.
+const margin = 1e-9
+
+// dimensions are what a pod takes of a node: CPU, memory, disk, and a pod.
+type dimensions [4]float64
+
+func (p load) dimensions() dimensions { return dimensions{p.cpu, p.memory, p.disk, 1} }
+
+// leaving returns what a node may have taken so that a pod still fits. A field that is below 0 is not known. fits is false if the
+// node is too small.
+func (n Node) leaving(p load) (left dimensions, fits bool) {
+	size := capacityOf(n)
+	for d, has := range (dimensions{size.cpu, size.memory, size.disk, float64(max(0, n.Pods-n.Overhead))}) {
+		needs := p.dimensions()[d]
+		switch {
+		case has <= 0 && d != 3:
+			left[d] = -1
+		case needs > has*(1+margin):
+			return left, false
+		default:
+			left[d] = max(0, has-needs)
+		}
+	}
+	return left, true
+}
+
+// onEmpty returns how many pods fit on nodes that have no others.
+func onEmpty(p load, nodes []Node) (n int) {
+	for _, node := range nodes {
+		left, fits := node.leaving(p)
+		if !fits {
+			continue
+		}
+		more := math.Inf(1)
+		for d, needs := range p.dimensions() {
+			if left[d] >= 0 && needs > 0 {
+				more = min(more, math.Floor(left[d]/needs+margin))
+			}
+		}
+		n += 1 + int(more)
+	}
+	return n
+}
+
+// certain returns how many instances of a shape, most at most, find a place for this pod of theirs, however all others are spread.
+func certain(s Shape, p load, nodes []Node, taken map[load]int, most int) int {
+	var each []dimensions
+	for _, node := range nodes {
+		if left, fits := node.leaving(p); fits {
+			each = append(each, left)
+		}
+	}
+	return sort.Search(most, func(n int) bool {
+		// All other pods when the last of n+1 instances looks for a place.
+		others := maps.Clone(taken)
+		if others == nil {
+			others = map[load]int{}
+		}
+		for _, q := range s.pods {
+			others[q] += n + 1
+		}
+		others[p]--
+		return closedByWeight(each, others) && closedByDimension(each, others)
+	})
+}
+
+// closedByWeight reports whether pods could leave no room on any node, by their weight. Each of nodes is what it may have taken.
+//
+// A node has no room when more is taken of it. So weigh a node by the smallest part of what the largest ones have, and a pod
+// by the largest part of that which it takes: what it takes of any node never weighs more than it does itself. While all pods
+// weigh no more than all nodes, one node has room.
+func closedByWeight(nodes []dimensions, pods map[load]int) bool {
+	var largest dimensions
+	for d := range largest {
+		largest[d] = -1
+		for _, left := range nodes {
+			largest[d] = max(largest[d], left[d])
+		}
+	}
+	var room, used float64
+	for _, left := range nodes {
+		weight := 1.0
+		for d := range left {
+			if left[d] >= 0 && largest[d] > 0 {
+				weight = min(weight, left[d]/largest[d])
+			}
+		}
+		room += weight
+	}
+	for p, n := range pods {
+		const one = 1 + 1e-6 // a pod alone closes one node at most
+		weight := 0.0
+		for d, takes := range p.dimensions() {
+			if takes > 0 && largest[d] >= 0 {
+				weight = max(weight, min(one, takes/largest[d]))
+			}
+		}
+		used += float64(n) * weight
+	}
+	return used > room*(1+margin)
+}
+
+// closedByDimension is closedByWeight, by how many nodes have no room if all that pods take of one dimension is on them.
+func closedByDimension(nodes []dimensions, pods map[load]int) bool {
+	closed := 0
+	for d := range (dimensions{}) {
+		var used float64
+		for p, n := range pods {
+			used += float64(n) * p.dimensions()[d]
+		}
+		var needs []float64
+		for _, left := range nodes {
+			if left[d] >= 0 {
+				needs = append(needs, left[d])
+			}
+		}
+		slices.Sort(needs)
+		for _, need := range needs {
+			if used <= need*(1+margin) {
+				break
+			}
+			used -= need
+			closed++
+		}
+	}
+	return closed >= len(nodes)
 }
