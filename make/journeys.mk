@@ -80,11 +80,11 @@ attack: e2e-network ## Try every line of the attack matrix with packets, and pri
 # Cilium's agent is a process there, and no DaemonSet that NETWORK_POLICY=auto sees.
 .PHONY: e2e-network
 e2e-network: E2E = berg hexactf tunnel
-e2e-network: image images tunnel-image jail-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
+e2e-network: image images tunnel-image api-image jail-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
 	hack/packages node network browser kafka
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='$(E2E)' E2E_LABELS='$(NETWORK_LABELS)' \
-		E2E_IMAGES='$(E2E_IMAGES) resolvers' TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS) NETWORK_POLICY=cilium'
+		E2E_IMAGES='$(E2E_IMAGES) berg-api resolvers' TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS) NETWORK_POLICY=cilium'
 
 .PHONY: e2e-kibaship
 e2e-kibaship: image ## Build images from repositories with a real Tekton, and attack the builds; needs root.

@@ -134,7 +134,7 @@ func stages(suites []string, isBare bool) []stage {
 		s.command = append(slices.Clone(withImages), "e2e", "E2E="+journey.name)
 		list, used = append(list, s), append(used, s.name)
 	}
-	network := onNode("attacks on a data plane", "network", "test/e2e/berg", 10*time.Minute, scope{programs: []string{"cmd/berg-tunnel"}})
+	network := onNode("attacks on a data plane", "network", "test/e2e/berg", 10*time.Minute, scope{paths: []string{"config/berg/api"}, programs: []string{"cmd/berg-tunnel", "cmd/berg-api"}})
 	network.scope.tests = append(network.scope.tests, "test/e2e/hexactf", "test/e2e/tunnel")
 	network.command = append(slices.Clone(withImages), "e2e-network")
 	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 10*time.Minute, scope{

@@ -8,15 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,8 +25,7 @@ import (
 )
 
 const (
-	namespace = "berg"
-	system    = "berg-operator-system"
+	namespace = deployed.PlatformNamespace
 	ctfdToken = "e2e-token-of-ctfd-0123456789"
 	rctfToken = "e2e-token-of-rctf-0123456789"
 )
@@ -37,39 +33,13 @@ const (
 // address is where the API is reached from this machine: a replica.
 var address string
 
-// install installs the API as docs/platforms.md says, until the suite ends.
+// install installs the API until the suite ends.
 func install(ctx SpecContext) {
 	GinkgoHelper()
-	Expect(world.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{deployed.StageLabel: "api"}}})).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
-	}, NodeTimeout(limits.Scaled(time.Minute)))
-	tokens := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "berg-api-tokens"},
-		StringData: map[string]string{
-			"ctfd": "door: chall-manager\ntoken: " + ctfdToken + "\n",
-			"rctf": "door: rctf\ntoken: " + rctfToken + "\n",
-		},
-	}
-	Expect(world.Create(ctx, tokens)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, tokens)).To(Succeed()) }, NodeTimeout(limits.Scaled(time.Minute)))
-
-	kubectl := func(ctx context.Context, args ...string) {
-		GinkgoHelper()
-		output, err := exec.CommandContext(ctx, "kubectl", args...).CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(output))
-	}
-	kubectl(ctx, "apply", "--server-side", "-k", "../../../config/berg/api")
-	DeferCleanup(func(ctx SpecContext) {
-		kubectl(ctx, "delete", "--ignore-not-found", "-k", "../../../config/berg/api")
-	}, NodeTimeout(limits.Scaled(2*time.Minute)))
-	deployment := &appsv1.Deployment{}
-	Eventually(func(g Gomega) {
-		g.Expect(world.Get(ctx, client.ObjectKey{Namespace: system, Name: "berg-api"}, deployment)).To(Succeed())
-		g.Expect(deployment.Status.ReadyReplicas).To(Equal(*deployment.Spec.Replicas))
-	}).WithContext(ctx).WithTimeout(limits.Scaled(3 * time.Minute)).Should(Succeed())
-	pods, err := world.Pods(ctx, system, client.MatchingLabels{"app.kubernetes.io/name": "berg-api"})
-	Expect(err).NotTo(HaveOccurred())
+	pods := world.InstallPlatformAPI(ctx, map[string]string{
+		"ctfd": "door: chall-manager\ntoken: " + ctfdToken + "\n",
+		"rctf": "door: rctf\ntoken: " + rctfToken + "\n",
+	})
 	address = "http://" + world.Forward(client.ObjectKeyFromObject(&pods[0]), 8080)
 }
 
@@ -217,7 +187,7 @@ var _ = Describe("A player", func() {
 
 	It("does not reach the API: only namespaces of platforms may", func(ctx SpecContext) {
 		policy := &networkingv1.NetworkPolicy{}
-		Expect(world.Get(ctx, client.ObjectKey{Namespace: system, Name: "berg-api"}, policy)).To(Succeed())
+		Expect(world.Get(ctx, client.ObjectKey{Namespace: world.Operator.Namespace, Name: deployed.PlatformAPI}, policy)).To(Succeed())
 		Expect(policy.Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress))
 		for _, rule := range policy.Spec.Ingress {
 			for _, from := range rule.From {

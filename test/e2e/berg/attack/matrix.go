@@ -24,6 +24,8 @@ type Places struct {
 	OtherNodePort, OtherDatagramPort string
 	// Operator, Visitor and DNSPod are addresses of pods outside of instances.
 	Operator, Visitor, DNSPod string
+	// Platform and PlatformService are addresses of the platform API.
+	Platform, PlatformService string
 	// Outside, Metadata and Private are hosts outside the cluster's network.
 	Outside, Metadata, Private string
 	// Domain holds the names of instances.
@@ -111,6 +113,9 @@ func Matrix() []Row {
 
 		same("operator: metrics", tcp(func(p Places) string { return p.Operator }, "8443"), NoOne),
 		same("operator: health", tcp(func(p Places) string { return p.Operator }, "8081"), NoOne),
+		same("platform API: a pod", tcp(func(p Places) string { return p.Platform }, "8080"), NoOne),
+		same("platform API: its metrics", tcp(func(p Places) string { return p.Platform }, "8081"), NoOne),
+		same("platform API: its Service", tcp(func(p Places) string { return p.PlatformService }, "80"), NoOne),
 		same("any other pod of the cluster", tcp(func(p Places) string { return p.Visitor }, http), NoOne),
 		same("DNS server: its metrics and health", tcp(func(p Places) string { return p.DNSPod }, "8181"), NoOne),
 

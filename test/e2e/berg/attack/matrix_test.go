@@ -53,6 +53,7 @@ func TestEachRowIsOnce(t *testing.T) {
 	places := Places{
 		Node: "node", DNS: "dns", API: "api", Own: "own", Other: "other", OwnPod: "own-pod", OwnService: "own-service",
 		OtherPod: "other-pod", OtherService: "other-service", OtherNodePort: "30000", OtherDatagramPort: "30001", Operator: "operator",
+		Platform: "platform", PlatformService: "platform-service",
 		Visitor: "visitor", DNSPod: "dns-pod", Outside: "outside", Metadata: "metadata", Private: "private",
 	}
 	targets, probes := map[string]bool{}, map[string]bool{}
