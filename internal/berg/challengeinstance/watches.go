@@ -62,6 +62,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	var reader client.Reader = mgr.GetCache()
 	queueLength.watch(reader, mgr.Elected())
 	headAge.Watch(observeHeadAge(reader, r.Clock), mgr.Elected())
+	room.Watch(observeRoom(reader, r.Config.Challenge.MaxInstances), mgr.Elected())
+	nodePortsInUse.Watch(observeNodePorts(reader), mgr.Elected())
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
 	overdue.Watch(observeOverdue(reader, r.Clock), mgr.Elected())

@@ -111,6 +111,7 @@ var _ = Describe("The life of an instance", func() {
 			Expect(e.Protocol).To(Equal(string(p.Protocol)))
 			Expect(e.Hostname).To(Equal("challenges.example.com"))
 		}
+		Expect(inprocess.Metric("berg_challengeinstance_node_ports")).To(BeNumerically(">", 0))
 		for _, container := range []string{"web", "pwn", "db"} {
 			Expect(bergtest.VariablesOf(ctx, s.Namespace, container)).To(And(
 				HaveKeyWithValue("DB_ENDPOINT", "db:5432"),

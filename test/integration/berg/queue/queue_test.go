@@ -197,6 +197,7 @@ var _ = Describe("The queue of instances", func() {
 
 	It("is left immediately by an instance that is deleted or terminated, and continues when one is gone with its namespace", func(ctx context.Context) {
 		begin(ctx, 1)
+		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstance_room") }).Should(BeEquivalentTo(1))
 		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "full")
 		expect.Reaches(ctx, first, bergv1.PhaseRunning)
@@ -206,6 +207,7 @@ var _ = Describe("The queue of instances", func() {
 		}
 		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstance_queue_length") }).Should(BeEquivalentTo(3))
 		Expect(inprocess.Metric("berg_challengeinstance_queue_head_seconds")).To(BeNumerically(">", 0))
+		Expect(inprocess.Metric("berg_challengeinstance_room")).To(BeEquivalentTo(0))
 
 		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
 		bergtest.Gone(ctx, deleted)
