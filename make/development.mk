@@ -22,7 +22,7 @@ SEPARATE_ROLES := $(patsubst config/%/rbac/,%,$(wildcard config/*/*/rbac/))
 # allowDangerousTypes: staticValue is a number with a fraction in existing Challenges, so the field
 # must stay, against the advice of controller-gen.
 .PHONY: manifests
-manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, set the image names, and generate deploy/.
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and dashboards, set the image names, and generate deploy/.
 	for family in $(FAMILIES); do \
 		$(BIN)/controller-gen \
 			crd:allowDangerousTypes=true rbac:roleName=$$family \
@@ -31,7 +31,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
 		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
 			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
-		for part in samples prometheus; do \
+		for part in samples prometheus grafana; do \
 			[[ ! -e config/$$family/$$part ]] || grep -qx -- "- ../$$family/$$part" config/$$part/kustomization.yaml || \
 				(cd config/$$part && $(BIN)/kustomize edit add resource ../$$family/$$part); \
 		done; \
@@ -41,6 +41,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 	done
 	hack/project
 	hack/scorecard-role
+	go run ./hack/dashboards config
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/nested && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/api && $(BIN)/kustomize edit set image berg-api=$(API_IMG)

@@ -85,7 +85,13 @@ func chart(all sources, version string) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		files["templates/dashboard.yaml"] += guard([]string{".Values.dashboard.enabled"}, text)
+		conditions := []string{".Values.dashboard.enabled"}
+		for _, f := range all.families {
+			if strings.HasSuffix(id, "-dashboard-"+f.name) {
+				conditions = append(conditions, ".Values.families."+f.name)
+			}
+		}
+		files["templates/dashboards.yaml"] += guard(conditions, text)
 	}
 	for _, f := range all.families {
 		for kind, rights := range f.optionalRights {
@@ -300,6 +306,9 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 					return d, err
 				}
 				d = found // all variants are equal in these fields
+			case "ConfigMap": // a dashboard
+				child(object, "metadata", "labels")[morePlaceholder("dashboard.labels")] = ""
+				child(object, "metadata", "annotations")[morePlaceholder("dashboard.annotations")] = ""
 			case "ServiceMonitor", "PrometheusRule":
 				child(object, "metadata", "labels")[morePlaceholder("prometheus.labels")] = ""
 				if kind == "ServiceMonitor" {

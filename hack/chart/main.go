@@ -146,7 +146,7 @@ type sources struct {
 	base objects
 	// families are the families of config/default, in the order of the program.
 	families []familySource
-	// prometheus are the objects for clusters with the Prometheus operator, dashboard the one for Grafana.
+	// prometheus are the objects for clusters with the Prometheus operator, dashboard the ones for Grafana.
 	prometheus, dashboard objects
 	// process are the settings of the operator process.
 	process settings.Section

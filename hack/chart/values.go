@@ -182,8 +182,12 @@ prometheus:
   metricRelabelings: []
 
 dashboard:
-  # A ConfigMap with the dashboard for Grafana, with the label by which the sidecar of Grafana's chart finds it.
+  # ConfigMaps with dashboards for Grafana, one for the operator and one for each enabled API group, with the label
+  # grafana_dashboard by which the sidecar of Grafana's chart finds them.
   enabled: false
+  # Further labels, and annotations such as {grafana_folder: CTF}.
+  labels: {}
+  annotations: {}
 
 quix:
   # Whether the platform may execute commands in the containers of its environments.
@@ -300,7 +304,7 @@ func schemaOf(all sources) (string, error) {
 			"podDisruptionBudget":       closed(object{"enabled": boolean}),
 			"aggregateRoles":            boolean,
 			"extraObjects":              list(object{"type": []string{"object", "string"}}),
-			"dashboard":                 closed(object{"enabled": boolean}),
+			"dashboard":                 closed(object{"enabled": boolean, "labels": texts, "annotations": texts}),
 			"extraEnv":                  list(anything),
 			"extraVolumes":              list(anything),
 			"extraVolumeMounts":         list(anything),

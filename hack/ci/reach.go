@@ -22,7 +22,7 @@ var reachesAll = []string{"go.mod", "go.sum", "Makefile", "make", "versions.mk",
 // On these only stages depend that always run, such as unit tests and generated files, and those that name them.
 var checkedAlways = []string{
 	"docs", "LICENSE", ".github", ".gitignore", ".dockerignore", ".golangci.yml", "*Dockerfile", "PROJECT", "test/conform", "bundle", "packages", "catalog", "deploy",
-	"config/grafana", "config/prometheus", "config/*/prometheus", "config/manifests", "config/packages", "config/olm", "config/operatorhub", "config/scorecard", "hack",
+	"config/grafana", "config/*/grafana", "config/prometheus", "config/*/prometheus", "config/manifests", "config/packages", "config/olm", "config/operatorhub", "config/scorecard", "hack",
 }
 
 // runs are the programs that packages build and run, which go list does not know.

@@ -517,7 +517,7 @@ prometheus:
   scrapeTimeout: 5s
   relabelings: [{targetLabel: cluster, replacement: main}]
   metricRelabelings: [{action: labeldrop, regex: pod}]
-dashboard: {enabled: true}
+dashboard: {enabled: true, labels: {release: main}, annotations: {grafana_folder: CTF}}
 settings: {CHALLENGE_HTTP_PORT: "443", CHALLENGE_HTTP_TLS: "false"}
 `)
 	for id, object := range objects {
@@ -556,19 +556,14 @@ settings: {CHALLENGE_HTTP_PORT: "443", CHALLENGE_HTTP_TLS: "false"}
 		"relabelings":               {field(endpoint, "relabelings", 0, "replacement"), "main"},
 		"relabelings of metrics":    {field(endpoint, "metricRelabelings", 0, "action"), "labeldrop"},
 		"dashboard":                 {field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "metadata", "labels", "grafana_dashboard"), "1"},
+		"label of the dashboard":    {field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "metadata", "labels", "release"), "main"},
+		"folder of the dashboard":   {field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "metadata", "annotations", "grafana_folder"), "CTF"},
 		"quoted number":             {port, "443"},
 		"quoted boolean":            {encrypted, "false"},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s is %v instead of %v", what, pair[0], pair[1])
 		}
-	}
-	want, err := os.ReadFile("../../../config/grafana/berg-operator.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "data", "berg-operator.json"); got != string(want) {
-		t.Error("the dashboard is not that of config/grafana")
 	}
 	if labels := fmt.Sprint(field(must(t, "")["ClusterRole/<nil>/berg-operator-challenge-viewer"], "metadata", "labels")); strings.Contains(labels, "aggregate") {
 		t.Errorf("by default a role is added to others: %s", labels)
@@ -697,6 +692,26 @@ func TestAlertsFollowFamilies(t *testing.T) {
 	}
 	if summary := fmt.Sprint(whole["PrometheusRule/"+namespace+"/berg-operator-alerts"]); !strings.Contains(summary, "{{ $") {
 		t.Error("the templates of alerts are gone")
+	}
+}
+
+// The dashboards are those of config, and each comes with its family.
+func TestDashboardsFollowFamilies(t *testing.T) {
+	want := built(t, "../../../config/grafana")
+	if len(want) != len(families(t))+1 {
+		t.Errorf("config/grafana has %d dashboards for %d families", len(want), len(families(t)))
+	}
+	dashboards := func(values string) map[string]map[string]any {
+		objects := must(t, values+"\ndashboard: {enabled: true}")
+		maps.DeleteFunc(objects, func(id string, _ map[string]any) bool { return !strings.HasPrefix(id, "ConfigMap/") })
+		return objects
+	}
+	compare(t, bared(dashboards(everything(t))), bared(want))
+	for _, name := range families(t) {
+		alone := dashboards(only(t, name))
+		if len(alone) != 2 || alone["ConfigMap/"+namespace+"/berg-operator-dashboard"] == nil || alone["ConfigMap/"+namespace+"/berg-operator-dashboard-"+name] == nil {
+			t.Errorf("%s alone has the dashboards %v", name, slices.Sorted(maps.Keys(alone)))
+		}
 	}
 }
 

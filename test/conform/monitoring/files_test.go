@@ -3,7 +3,6 @@ package monitoring
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,149 +129,20 @@ func TestEveryAlertTellsAndHasARunbook(t *testing.T) {
 	}
 }
 
-// panel is what the tests look at in a panel of a Grafana dashboard.
-type panel struct {
-	ID          int    `json:"id"`
-	Type        string `json:"type"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	Datasource  struct {
-		UID string `json:"uid"`
-	} `json:"datasource"`
-	FieldConfig struct {
-		Defaults struct {
-			Unit string `json:"unit"`
-		} `json:"defaults"`
-	} `json:"fieldConfig"`
-	GridPos struct{ X, Y, W, H int } `json:"gridPos"`
-	Targets []struct {
-		Expr       string `json:"expr"`
-		Datasource struct {
-			UID string `json:"uid"`
-		} `json:"datasource"`
-	} `json:"targets"`
-}
-
-type dashboard struct {
-	UID        string `json:"uid"`
-	Title      string `json:"title"`
-	Templating struct {
-		List []struct {
-			Name       string `json:"name"`
-			Type       string `json:"type"`
-			Definition string `json:"definition"`
-		} `json:"list"`
-	} `json:"templating"`
-	Panels []panel `json:"panels"`
-}
-
-func readDashboard(t *testing.T) dashboard {
-	t.Helper()
-	var d dashboard
-	if err := json.Unmarshal(read(t, "config/grafana/berg-operator.json"), &d); err != nil {
-		t.Fatal(err)
-	}
-	if len(d.Panels) < 10 {
-		t.Fatalf("only %d panels", len(d.Panels))
-	}
-	return d
-}
-
-func TestDashboard(t *testing.T) {
-	d := readDashboard(t)
-	if d.UID == "" || d.Title == "" {
-		t.Error("needs a uid and a title")
-	}
-	variables := map[string]string{}
-	for _, v := range d.Templating.List {
-		variables[v.Name] = v.Type
-	}
-	if variables["datasource"] != "datasource" {
-		t.Error("the data source must be a variable: it has another uid in every Grafana")
-	}
-	ids := map[int]bool{}
-	for i, p := range d.Panels {
-		if ids[p.ID] {
-			t.Errorf("%s: id %d is taken", p.Title, p.ID)
-		}
-		ids[p.ID] = true
-		if p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("%s: wider than the grid", p.Title)
-		}
-		for _, q := range d.Panels[:i] {
-			if p.GridPos.X < q.GridPos.X+q.GridPos.W && q.GridPos.X < p.GridPos.X+p.GridPos.W &&
-				p.GridPos.Y < q.GridPos.Y+q.GridPos.H && q.GridPos.Y < p.GridPos.Y+p.GridPos.H {
-				t.Errorf("%s lies on %s", p.Title, q.Title)
-			}
-		}
-		if p.Type == "row" {
-			continue
-		}
-		if p.Title == "" || p.Description == "" || p.FieldConfig.Defaults.Unit == "" {
-			t.Errorf("panel %d %q: needs a title, a description and a unit", p.ID, p.Title)
-		}
-		if len(p.Targets) == 0 {
-			t.Errorf("%s: shows nothing", p.Title)
-		}
-		for _, target := range p.Targets {
-			if p.Datasource.UID != "${datasource}" || target.Datasource.UID != "${datasource}" {
-				t.Errorf("%s: the data source is not the variable", p.Title)
-			}
-			if _, err := promQL.ParseExpr(expand(target.Expr)); err != nil {
-				t.Errorf("%s: %s: %v", p.Title, target.Expr, err)
-			}
-		}
-	}
-}
-
-// TestDashboardShowsData asks the queries of the dashboard on a healthy day: one
-// that joins on a label that is not there finds nothing.
-func TestDashboardShowsData(t *testing.T) {
-	series := append(healthy(),
-		`berg_challengeinstance_total{`+job+`,instance="a",challenge="web"} 0+3x90`,
-		`berg_challengeinstance_timeouts_total{`+job+`,instance="a"} 0+3x90`,
-		`controller_runtime_active_workers{`+job+`,instance="a",controller="challengeinstance"} 3x90`,
-		`controller_runtime_max_concurrent_reconciles{`+job+`,instance="a",controller="challengeinstance"} 32x90`,
-		`process_resident_memory_bytes{`+job+`,instance="a",pod="a"} 1e8x90`,
-		`process_cpu_seconds_total{`+job+`,instance="a",pod="a"} 0+3x90`,
-		`quix_environment_active{`+job+`,instance="a",phase="Ready"} 3x90`,
-	)
-	series = append(series, histogram("quix_environment_time_to_ready_seconds", "", "0.5", 3)...)
-	series = append(series, histogram("berg_challengeinstance_duration_seconds", "", "600", 3)...)
-	series = with(series, histogram("berg_challengeinstance_reconcile_duration_seconds", "", "0.1", 100)...)
-	for _, p := range readDashboard(t).Panels {
-		for _, target := range p.Targets {
-			if len(query(t, series, expand(target.Expr))) == 0 {
-				t.Errorf("%s: %s finds nothing", p.Title, target.Expr)
-			}
-		}
-	}
-}
-
-// expand puts values in for the dashboard's variables, as Grafana does.
-func expand(expr string) string {
-	return strings.ReplaceAll(expr, "$job", "berg-operator-controller-manager-metrics")
-}
-
 func TestEveryMetricIsDocumented(t *testing.T) {
 	known := documented(t)
 	used := map[string]string{}
 	for _, r := range rules(t) {
 		collect(t, used, "alert "+r.Alert, r.Expr)
 	}
-	d := readDashboard(t)
-	for _, p := range d.Panels {
-		for _, target := range p.Targets {
-			collect(t, used, "panel "+p.Title, expand(target.Expr))
-		}
-	}
-	for _, v := range d.Templating.List {
-		if name, ok := strings.CutPrefix(v.Definition, "label_values("); ok {
-			used[strings.Split(name, ",")[0]] = "variable " + v.Name
+	for _, d := range dashboards(t) {
+		for name, where := range d.metrics(t) {
+			used[name] = where
 		}
 	}
 	for name, where := range used {
-		if name != "up" && !known[name] { // up is made by Prometheus itself
+		// up is made by Prometheus itself, the others by kube-state-metrics.
+		if name != "up" && !strings.HasPrefix(name, "kube_") && !known[name] {
 			t.Errorf("%s: no metrics.md lists %s", where, name)
 		}
 	}
@@ -288,12 +158,7 @@ func collect(t *testing.T, used map[string]string, where, expr string) {
 	}
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
 		if selector, ok := node.(*parser.VectorSelector); ok {
-			name := selector.Name
-			for _, m := range selector.LabelMatchers {
-				if m.Name == model.MetricNameLabel && m.Type == labels.MatchEqual {
-					name = m.Value
-				}
-			}
+			name := nameOf(selector)
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 				name = strings.TrimSuffix(name, suffix)
 			}
@@ -301,6 +166,15 @@ func collect(t *testing.T, used map[string]string, where, expr string) {
 		}
 		return nil
 	})
+}
+
+func nameOf(selector *parser.VectorSelector) string {
+	for _, m := range selector.LabelMatchers {
+		if m.Name == model.MetricNameLabel && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return selector.Name
 }
 
 var row = regexp.MustCompile("^\\| `([a-z_]+)` \\|")
