@@ -12,6 +12,7 @@ WORKDIR /src
 
 # Modules in a layer of their own: they change less often than the sources.
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 COPY api/ api/

@@ -11,6 +11,7 @@ ARG TARGETARCH
 WORKDIR /src
 
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 COPY api/ api/

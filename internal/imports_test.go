@@ -22,6 +22,8 @@ func allowed(dir string, test bool) []string {
 	floor, rest, _ := strings.Cut(dir, "/")
 	name, _, _ := strings.Cut(rest, "/")
 	switch {
+	case dir == "api/client" || strings.HasPrefix(dir, "api/client/"): // generated for all families
+		return []string{"api"}
 	case floor == "api":
 		return []string{"api/" + name}
 	case floor == "cmd" && strings.HasPrefix(dir, "cmd/berg-operator"):

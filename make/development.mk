@@ -1,7 +1,7 @@
 ##@ Development
 
 # Modules with hand-written Go. The others only pin versions.
-GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart test/conform/evening tools/proto tools/sbom
+GO_MODULES := . api test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart test/conform/evening tools/proto tools/sbom
 
 # Protobuf files. Their generated Go is in the same folders.
 PROTOS := $(wildcard internal/*/*/*.proto)
@@ -12,8 +12,8 @@ generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, Go from
 	go run -C tools/proto . --root $(CURDIR) $(PROTOS)
 	defaults="$$(go run ./hack/plugin-defaults)" && printf '%s\n' "$$defaults" >cmd/kubectl-berg/doctor/zz_generated.defaults.go
 
-# A family is a folder of api/, of internal/ and of config/.
-FAMILIES := $(notdir $(wildcard api/*))
+# A family is a folder of api/ that holds versions, of internal/ and of config/.
+FAMILIES := $(sort $(patsubst api/%/,%,$(dir $(wildcard api/*/v[0-9]*))))
 
 # Packages with a folder config/<family>/<package>/rbac have a separate role, which administrators bind
 # only if they use the feature.

@@ -33,6 +33,15 @@ release: $(BIN)/helm ## Make everything that is published, without Docker and wi
 	cd $(RELEASE) && sha256sum * >../SHA256SUMS && mv ../SHA256SUMS .
 	@echo "make: $$(ls $(RELEASE) | wc -l) files are in $(RELEASE)"
 
+# Go finds the module in api by a tag of its own.
+TAGS := v$(VERSION) api/v$(VERSION)
+
+.PHONY: release-tags
+release-tags: ## Tag the present commit with VERSION, for this module and the one in api, and print how to push both.
+	@git diff --quiet HEAD || { echo "make: commit your changes first: the tags name a commit" >&2; exit 1; }
+	for tag in $(TAGS); do git tag --annotate --message="$$tag" "$$tag"; done
+	@echo "make: publish them together: git push --atomic origin $(TAGS)"
+
 # Where charts are published: an OCI registry.
 CHART_REGISTRY ?= $(PACKAGE_REGISTRY)/charts
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -17,7 +18,7 @@ import (
 const module = "github.com/bergctf/berg-operator/"
 
 // On these every stage depends.
-var reachesAll = []string{"go.mod", "go.sum", "Makefile", "make", "versions.mk", ".ci", "hack/ci", "hack/packages", "hack/with-cluster", "tools"}
+var reachesAll = []string{"go.mod", "go.sum", "api/go.mod", "api/go.sum", "Makefile", "make", "versions.mk", ".ci", "hack/ci", "hack/packages", "hack/with-cluster", "tools"}
 
 // On these only stages depend that always run, such as unit tests and generated files, and those that name them.
 var checkedAlways = []string{
@@ -122,13 +123,13 @@ func unreached(packages graph, list []stage, paths []string) map[string]string {
 	return why
 }
 
-// graph has what each package of the module imports of it, by folder: itself, and its tests.
+// graph has what each package of this module and of the one in api imports of the two, by folder: itself, and its tests.
 type graph map[string]*imports
 
 type imports struct{ own, tests []string }
 
 func load(ctx context.Context) (graph, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...", module+"api/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -224,7 +225,7 @@ func groupOf(name string) string {
 	if len(parts) < 2 || !slices.Contains([]string{"api", "internal", "config"}, parts[0]) {
 		return ""
 	}
-	if _, err := os.Stat(path.Join("api", parts[1])); err != nil {
+	if versions, err := filepath.Glob(filepath.Join("api", parts[1], "v[0-9]*")); err != nil || len(versions) == 0 {
 		return ""
 	}
 	return parts[1]

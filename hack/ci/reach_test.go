@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,13 +60,16 @@ func TestReach(t *testing.T) {
 		{changed: "test/cluster/components/image/main.go", runs: append([]string{"integration: quix"}, berg...)},
 		{changed: "test/conform/docs/docs_test.go", not: append([]string{"build: simulated"}, berg...)},
 		{changed: "cmd/berg-operator/families/families.go", runs: append([]string{"integration: quix", "journeys: helm"}, berg...)},
+		{changed: "api/quix/v1/environment_types.go", runs: []string{"integration: quix", "journeys: quix", "integration: operator"}, not: berg[:6]},
+		{changed: "api/berg/v1/port.go", runs: append([]string{"journeys: api", "integration: api"}, berg...), not: []string{"integration: quix", "journeys: tunnel"}},
 		{changed: "go.mod", all: true},
+		{changed: "api/go.mod", all: true},
 		{changed: "make/tests.mk", all: true},
 		{changed: "hack/ci/stages.go", all: true},
 		{changed: "something/new.yaml", all: true},
 	} {
 		why := unreached(packages, list, []string{test.changed})
-		for _, name := range append(test.runs, always...) {
+		for _, name := range slices.Concat(test.runs, always) {
 			if why[name] != "" {
 				t.Errorf("%s: %q does not run", test.changed, name)
 			}

@@ -1,9 +1,9 @@
 // Command release prepares the tree for the next version: "make next-version
 // VERSION=0.2.0", after the present version was published.
 //
-// It sets the version, adds it to the catalog as an upgrade from every earlier
-// one, and stores the published CRDs, with which later ones are compared. make
-// then generates the rest.
+// It sets the version, also where a module requires the module in api, adds it to
+// the catalog as an upgrade from every earlier one, and stores the published CRDs,
+// with which later ones are compared. make then generates the rest.
 package main
 
 import (
@@ -36,6 +36,12 @@ func main() {
 
 var versionLine = regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`)
 
+// apiLine is where a module requires the module in api, which has the version of the tree.
+var apiLine = regexp.MustCompile(`(?m)^(\s+github\.com/bergctf/berg-operator/api) v\S+`)
+
+// modules are the files that may have an apiLine.
+var modules = []string{"go.mod", "test/*/*/go.mod"}
+
 // release changes the tree in root from its version to next. It validates
 // everything before it writes.
 func release(root, next string) error {
@@ -59,6 +65,13 @@ func release(root, next string) error {
 	if version.LE(current) {
 		return fmt.Errorf("%s must be higher than the present version %s", version, current)
 	}
+	if version.Major > 1 {
+		return fmt.Errorf("%s: Go wants modules of that version to end in /v%d: rename this module and the one in api first", version, version.Major)
+	}
+	changed, err := requireAPI(root, version)
+	if err != nil {
+		return err
+	}
 
 	files, err := filepath.Glob(filepath.Join(root, templates, "*.yaml"))
 	if err != nil {
@@ -67,13 +80,12 @@ func release(root, next string) error {
 	if len(files) == 0 {
 		return fmt.Errorf("%s has no files", templates)
 	}
-	offered := map[string]string{}
 	for _, file := range files {
 		template, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		if offered[file], err = offer(string(template), strings.TrimSuffix(filepath.Base(file), ".yaml"), version); err != nil {
+		if changed[file], err = offer(string(template), strings.TrimSuffix(filepath.Base(file), ".yaml"), version); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
@@ -81,13 +93,37 @@ func release(root, next string) error {
 	if err := storeCRDs(root, current.String()); err != nil {
 		return err
 	}
-	for file, text := range offered {
+	for file, text := range changed {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
 	versions = versionLine.ReplaceAll(versions, []byte("VERSION ?= "+version.String()))
 	return os.WriteFile(filepath.Join(root, versionsFile), versions, 0o600)
+}
+
+// requireAPI returns the go.mod files that require the module in api, with its next version, by path.
+func requireAPI(root string, next semver.Version) (map[string]string, error) {
+	changed := map[string]string{}
+	for _, pattern := range modules {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			if apiLine.Match(text) {
+				changed[file] = apiLine.ReplaceAllString(string(text), "${1} v"+next.String())
+			}
+		}
+	}
+	if len(changed) == 0 {
+		return nil, fmt.Errorf("no go.mod of %s requires the module in api", strings.Join(modules, ", "))
+	}
+	return changed, nil
 }
 
 // storeCRDs copies the CRDs of the published version. The first ones replace the

@@ -31,13 +31,25 @@ const (
 	otherFile    = templates + "/other-operator.yaml"
 )
 
+// program is a go.mod that requires the module in api.
+const program = `module github.com/bergctf/berg-operator
+
+require (
+	github.com/bergctf/berg-operator/api v0.1.0
+	k8s.io/api v0.37.1
+)
+
+replace github.com/bergctf/berg-operator/api => ./api
+`
+
 // tree creates the part of a working tree that a release changes.
 func tree(t *testing.T) (root string, read func(string) string) {
 	t.Helper()
 	root = t.TempDir()
 	for path, text := range map[string]string{
 		versionsFile: "# comment\nVERSION ?= 0.1.0\nOTHER_VERSION ?= 1\n", templateFile: template,
-		otherFile:                           strings.ReplaceAll(template, "berg-operator", "other-operator"),
+		otherFile: strings.ReplaceAll(template, "berg-operator", "other-operator"),
+		"go.mod":  program, "test/conform/other/go.mod": program, "test/conform/apart/go.mod": "module apart\n",
 		"config/family/crd/bases/kind.yaml": "kind: A\n", published + "/baseline/kind.yaml": "kind: older\n",
 	} {
 		path = filepath.Join(root, path)
@@ -66,6 +78,11 @@ func TestRelease(t *testing.T) {
 	}
 	if got, want := read(versionsFile), "# comment\nVERSION ?= 1.0.0\nOTHER_VERSION ?= 1\n"; got != want {
 		t.Errorf("versions:\n%s\nwant:\n%s", got, want)
+	}
+	for _, path := range []string{"go.mod", "test/conform/other/go.mod"} {
+		if got, want := read(path), strings.Replace(program, "/api v0.1.0\n", "/api v1.0.0\n", 1); got != want {
+			t.Errorf("%s:\n%s\nwant:\n%s", path, got, want)
+		}
 	}
 	want := strings.Replace(template, `  name: candidate
   entries:
@@ -106,13 +123,33 @@ func TestRelease(t *testing.T) {
 }
 
 func TestReleaseRefuses(t *testing.T) {
-	for _, next := range []string{"0.1.0", "0.0.9", "0.1.0-rc.1", "v0.2.0", "0.2", "next", "0.2.0+build"} {
+	for _, next := range []string{"0.1.0", "0.0.9", "0.1.0-rc.1", "v0.2.0", "0.2", "next", "0.2.0+build", "2.0.0"} {
 		root, read := tree(t)
 		if err := release(root, next); err == nil {
 			t.Errorf("%s: accepted", next)
 		}
-		if read(templateFile) != template || !strings.Contains(read(versionsFile), "VERSION ?= 0.1.0\n") || read(published+"/baseline/kind.yaml") == "" {
+		if read(templateFile) != template || read("go.mod") != program || !strings.Contains(read(versionsFile), "VERSION ?= 0.1.0\n") || read(published+"/baseline/kind.yaml") == "" {
 			t.Errorf("%s: something was changed", next)
+		}
+	}
+}
+
+// The modules of this repository require the module in api with the version of the tree.
+func TestRequireAPIReadsTheModules(t *testing.T) {
+	versions, err := os.ReadFile("../../" + versionsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	required, err := requireAPI("../..", semver.MustParse(string(versionLine.FindSubmatch(versions)[1])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(required) != 2 {
+		t.Errorf("%d modules require it, want two", len(required))
+	}
+	for path, want := range required {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s does not require the version of %s (%v)", path, versionsFile, err)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func bill(name, version string, info *debug.BuildInfo) *cdx.BOM {
 		BOMRef: "std", Type: cdx.ComponentTypeLibrary, Name: "std", Version: goVersion, PackageURL: packageURL("std", goVersion),
 	}}
 	for _, module := range info.Deps {
-		if module.Replace != nil {
+		if module.Replace != nil && module.Replace.Version != "" { // a folder has no version: it holds what is published as the module
 			module = module.Replace
 		}
 		components = append(components, cdx.Component{

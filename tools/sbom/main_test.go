@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -53,6 +54,20 @@ func TestBill(t *testing.T) {
 		if !slices.ContainsFunc(*bom.Components, func(c cdx.Component) bool { return c.Name == module.Path && c.Version == module.Version }) {
 			t.Errorf("%s is missing", module.Path)
 		}
+	}
+}
+
+func TestReplacedModules(t *testing.T) {
+	bom := bill("a", "v1", &debug.BuildInfo{Deps: []*debug.Module{
+		{Path: "example.com/a/api", Version: "v0.1.0", Replace: &debug.Module{Path: "./api"}},
+		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1", Sum: "h1:x"}},
+	}})
+	var got []string
+	for _, c := range *bom.Components {
+		got = append(got, c.PackageURL)
+	}
+	if want := []string{"pkg:golang/std@", "pkg:golang/example.com/a/api@v0.1.0", "pkg:golang/example.com/fork@v1.0.1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -138,6 +138,50 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
+// modulesWithout returns the modules of this tree that go.mod puts in the place of published ones, whose go.mod a Dockerfile
+// does not copy before it downloads the others: go would stop there.
+func modulesWithout(stages []instructions.Stage, gomod string) (all []string) {
+	for _, replaced := range regexp.MustCompile(`=> \./(\S+)`).FindAllStringSubmatch(gomod, -1) {
+		for _, stage := range stages {
+			copied := false
+			for _, command := range stage.Commands {
+				switch c := command.(type) {
+				case *instructions.CopyCommand:
+					copied = copied || slices.Contains(c.SourcePaths, replaced[1]+"/go.mod")
+				case *instructions.RunCommand:
+					if strings.Contains(strings.Join(c.CmdLine, " "), "go mod download") && !copied {
+						all = append(all, replaced[1])
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestModulesOfTheTreeAreThere(t *testing.T) {
+	gomod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Dockerfile", "scorecard.Dockerfile"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stages, _, err := lint(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, module := range modulesWithout(stages, string(gomod)) {
+			t.Errorf("%s: go mod download needs %s/go.mod", name, module)
+		}
+		if got := modulesWithout(stages, string(gomod)+"\nreplace example.com/other => ./other\n"); !slices.Contains(got, "other") {
+			t.Errorf("%s: a module that is not copied is not found: %q", name, got)
+		}
+	}
+}
+
 func TestTheLinterFindsWhatIsWrong(t *testing.T) {
 	for want, text := range map[string]string{
 		"MaintainerDeprecated": "FROM scratch\nMAINTAINER me\n",

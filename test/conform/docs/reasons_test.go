@@ -19,10 +19,10 @@ import (
 func folders(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, path := range glob(t, "api/*") {
-		all = append(all, filepath.Base(path))
+	for _, path := range glob(t, "api/*/v[0-9]*") {
+		all = append(all, filepath.Base(filepath.Dir(path)))
 	}
-	return all
+	return slices.Compact(all)
 }
 
 // constants returns the values of the string constants in the API of a family whose name

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/bergctf/berg-operator v0.0.0
+	github.com/bergctf/berg-operator/api v0.1.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/go-logr/logr v1.4.3
@@ -72,4 +73,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/bergctf/berg-operator => ../../..
+replace (
+	github.com/bergctf/berg-operator => ../../..
+	github.com/bergctf/berg-operator/api => ../../../api
+)
