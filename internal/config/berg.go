@@ -138,6 +138,10 @@ func (p NetworkPolicy) On(servesCilium, agentReady bool) NetworkPolicy {
 // Cilium reports whether a CiliumNetworkPolicy is wanted, or may be.
 func (p NetworkPolicy) Cilium() bool { return p != NetworkPolicyKubernetes }
 
+// OutlivesNamespace reports whether pods are confined also when the policies of their namespace are gone: Cilium's has a policy
+// for the whole cluster, deploy/default-deny-cilium.yaml.
+func (p NetworkPolicy) OutlivesNamespace() bool { return p == NetworkPolicyCilium }
+
 // Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted, or may be.
 func (p NetworkPolicy) Kubernetes() bool { return p != NetworkPolicyCilium }
 

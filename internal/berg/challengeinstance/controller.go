@@ -137,7 +137,7 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 	if o.Namespace == nil || o.Namespace.DeletionTimestamp == nil || !manifests.NamespaceOwner(o.Instance).Owns(o.Namespace) {
 		return stop.Remaining{}, nil
 	}
-	return stop.Pods(ctx, r.Client, o.Namespace.Name, now)
+	return stop.Pods(ctx, r.Client, o.Namespace.Name, r.policies(ctx).OutlivesNamespace(), now)
 }
 
 // connecting reports whether an instance, of which all but Running is written, waits for a connection to its node ports. It

@@ -53,7 +53,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 		}
 		var pods stop.Remaining
 		if err == nil {
-			pods, err = stop.Pods(ctx, r.Client, ns.Name, now)
+			pods, err = stop.Pods(ctx, r.Client, ns.Name, r.policies(ctx).OutlivesNamespace(), now)
 		}
 		status.ComputeTerminating(instance, ns, refused, pods, now)
 		return pods.Again, reconcile.Join(err, r.patchTerminating(ctx, before, instance, now)) // events of the namespace trigger the next

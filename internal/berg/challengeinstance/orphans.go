@@ -180,7 +180,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
 	}
-	if _, err := stop.Pods(ctx, o.client, live.Name, o.clock.Now()); err != nil {
+	if _, err := stop.Pods(ctx, o.client, live.Name, false, o.clock.Now()); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("deleted the namespace of an instance that no longer exists", "orphan", ns.Name, "uid", instance)

@@ -49,7 +49,7 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 		return false, 0, err
 	}
 	if o.Namespace != nil {
-		pods, err := stop.Pods(ctx, r.Client, o.Namespace.Name, now)
+		pods, err := stop.Pods(ctx, r.Client, o.Namespace.Name, r.Policies(ctx).OutlivesNamespace(), now)
 		return false, pods.Again, err
 	}
 	if o.Instance != nil {

@@ -24,8 +24,8 @@ const (
 	gracePeriodSeconds = 1
 	// Late is how long a pod may take to end before its node counts as one that does not answer.
 	Late = 10 * time.Second
-	// Limit is how long a pod of a node that does not answer keeps the namespace. Then it is deleted from the API, and its
-	// processes may still run.
+	// Limit is how long a pod of a node that does not answer keeps the namespace, where something else confines it. Then it is
+	// deleted from the API, and its processes may still run.
 	Limit = time.Minute
 )
 
@@ -41,8 +41,10 @@ type Remaining struct {
 }
 
 // Pods deletes the live pods that the cache shows in a namespace. The API server must have accepted the deletion of the
-// namespace: otherwise a controller replaces them. Each new pod and each end of a pod requires another call.
-func Pods(ctx context.Context, c client.Client, namespace string, now time.Time) (Remaining, error) {
+// namespace: otherwise a controller replaces them. Each new pod and each end of a pod requires another call. confined says that
+// a policy confines the pods which does not end with the namespace. Without one, pods stay until their node has ended them, or
+// the cluster has given the node up.
+func Pods(ctx context.Context, c client.Client, namespace string, confined bool, now time.Time) (Remaining, error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return Remaining{}, err
@@ -51,7 +53,7 @@ func Pods(ctx context.Context, c client.Client, namespace string, now time.Time)
 	var errs []error
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		wait, late, grace := due(pod, now)
+		wait, late, grace := due(pod, confined, now)
 		if grace != nil {
 			errs = append(errs, apply.Delete(ctx, c, pod.DeepCopy(), grace))
 		}
@@ -69,7 +71,7 @@ func Pods(ctx context.Context, c client.Client, namespace string, now time.Time)
 
 // due returns what to do with a pod: how long to wait for its end, whether it is late, and the grace period of a deletion, nil
 // for no deletion.
-func due(pod *corev1.Pod, now time.Time) (wait time.Duration, late bool, grace client.DeleteOption) {
+func due(pod *corev1.Pod, confined bool, now time.Time) (wait time.Duration, late bool, grace client.DeleteOption) {
 	if pod.DeletionTimestamp == nil {
 		return Late, false, client.GracePeriodSeconds(gracePeriodSeconds)
 	}
@@ -78,6 +80,8 @@ func due(pod *corev1.Pod, now time.Time) (wait time.Duration, late bool, grace c
 		return Late - since, false, nil
 	case len(pod.Finalizers) > 0:
 		return 0, false, nil
+	case !confined:
+		return 0, true, nil // the end of the pod leads to the next call
 	case since < Limit:
 		return Limit - since, true, nil
 	default:

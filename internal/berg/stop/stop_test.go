@@ -17,20 +17,24 @@ func TestDue(t *testing.T) {
 	const none = -1
 	for name, tc := range map[string]struct {
 		pod   *corev1.Pod
+		open  bool
 		wait  time.Duration
 		late  bool
 		grace int64
 	}{
-		"live":                      {&corev1.Pod{}, Late, false, gracePeriodSeconds},
-		"just deleted":              {pod(-time.Second), Late + time.Second, false, none},
-		"with a long grace period":  {pod(-30 * time.Second), Late + 30*time.Second, false, none},
-		"ends":                      {pod(3 * time.Second), Late - 3*time.Second, false, none},
-		"late":                      {pod(Late), Limit - Late, true, none},
-		"of a node that hangs":      {pod(Limit), Limit, true, 0},
-		"long ago":                  {pod(time.Hour), Limit, true, 0},
-		"held by another component": {pod(time.Hour, "example.org/holds"), 0, false, none},
+		"live":                                   {&corev1.Pod{}, false, Late, false, gracePeriodSeconds},
+		"just deleted":                           {pod(-time.Second), false, Late + time.Second, false, none},
+		"with a long grace period":               {pod(-30 * time.Second), false, Late + 30*time.Second, false, none},
+		"ends":                                   {pod(3 * time.Second), false, Late - 3*time.Second, false, none},
+		"late":                                   {pod(Late), false, Limit - Late, true, none},
+		"of a node that hangs":                   {pod(Limit), false, Limit, true, 0},
+		"late, and nothing else confines it":     {pod(Late), true, 0, true, none},
+		"long ago, and nothing else confines it": {pod(time.Hour), true, 0, true, none},
+		"live, and nothing else confines it":     {&corev1.Pod{}, true, Late, false, gracePeriodSeconds},
+		"long ago":                               {pod(time.Hour), false, Limit, true, 0},
+		"held by another component":              {pod(time.Hour, "example.org/holds"), false, 0, false, none},
 	} {
-		wait, late, grace := due(tc.pod, now)
+		wait, late, grace := due(tc.pod, !tc.open, now)
 		got := int64(none)
 		if grace != nil {
 			got = *(&client.DeleteOptions{}).ApplyOptions([]client.DeleteOption{grace}).GracePeriodSeconds

@@ -26,7 +26,7 @@ func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
 	case len(pods.Late) > 0:
 		c.Reason = bergv1.ReasonDeletionBlocked
-		c.Message = fmt.Sprintf("Namespace %s is being deleted. The node of pods %s has not ended them yet: see whether it is Ready",
+		c.Message = fmt.Sprintf("Namespace %s is being deleted. The node of pods %s has not ended them yet: repair it, or shut it down and delete its Node",
 			ns.Name, conditions.Enumerate(pods.Late))
 	case pods.Ending: // what the controller of namespaces says of them is no problem yet
 	case why != "":

@@ -182,7 +182,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(policies.Items).To(BeEmpty())
 	})
 
-	It("keeps the network policies until the last process has ended, and for a minute where a node hangs", func(ctx context.Context) {
+	It("keeps the network policies until the last process has ended, and where a node hangs as long as nothing else confines it", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "confined", bergtest.Misbehaving("hung"))
 		i := bergtest.Instance(ctx, ns, "confined")
@@ -198,16 +198,25 @@ var _ = Describe("Deleting an instance", func() {
 		// Without a grace period it would have left the API before its processes end.
 		Expect(pods.Items[0].DeletionGracePeriodSeconds).To(HaveValue(BeEquivalentTo(1)))
 		// The namespace's controller begins after five seconds.
-		Consistently(func(g Gomega) {
+		confined := func(g Gomega) {
 			policies := &ciliumv2.CiliumNetworkPolicyList{}
 			g.Expect(k8s.List(ctx, policies, client.InNamespace(i.Status.Namespace))).To(Succeed())
 			g.Expect(policies.Items).NotTo(BeEmpty())
 			for _, p := range policies.Items {
 				g.Expect(p.DeletionTimestamp).To(BeNil())
 			}
-		}).WithTimeout(8 * time.Second).Should(Succeed())
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(&pods.Items[0]), &corev1.Pod{})).To(Succeed())
+		}
+		Consistently(confined).WithTimeout(8 * time.Second).Should(Succeed())
 		expect.Says(ctx, i, "The node of pods "+pods.Items[0].Name+" has not ended them yet")
-		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(2*time.Minute)), nil, nil)
+
+		By("an hour later, with policies that end with the namespace")
+		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
+		stop := inprocess.Instead(later, inprocess.With(map[string]string{"NETWORK_POLICY": "both"}), nil)
+		Consistently(confined).WithTimeout(5 * time.Second).Should(Succeed())
+		stop()
+		By("with one for the whole cluster, which Cilium has")
+		inprocess.Instead(later, inprocess.With(map[string]string{"NETWORK_POLICY": "cilium"}), nil)
 		bergtest.Gone(ctx, i)
 	})
 
