@@ -25,6 +25,7 @@ func scenarios() []scenario {
 		{"pods", func(options) string { return "real pods" }, pods},
 		{"burst-100", func(options) string { return "100 started together" }, burst(100)},
 		{"burst-500", func(options) string { return "500 started together" }, burst(500)},
+		{"ends", func(options) string { return "one ended alone, and 100 together" }, aloneAndTogether},
 		{"steady", func(o options) string {
 			return fmt.Sprintf("%d per second for %s, none of which expires", o.rate, o.balance)
 		}, atRate(func(options) time.Duration { return 0 })},

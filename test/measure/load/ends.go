@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// What an end may cost that keeps instances confined until their last process is gone: the bare client deletes their namespaces
+// only, and its processes outlive their network policies.
+const (
+	maxDelay = 3.0 // seconds, of an instance that ends alone
+	maxRatio = 1.1 // of 100 that end together
+)
+
+// aloneAndTogether compares from the deletion until all is gone: of one instance, and of many together.
+func aloneAndTogether(ctx context.Context, b *bench) (Scenario, error) {
+	var s Scenario
+	rounds := map[int][]pair{}
+	for _, n := range []int{1, 100} {
+		rounds[n] = make([]pair, b.rounds)
+		for i := range rounds[n] {
+			rounds[n][i] = pair{}
+		}
+		err := inRounds(b.rounds, func(i int, who string) error {
+			start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("ends-%d-%d", n, i+1), n)
+			if err != nil {
+				return err
+			}
+			rounds[n][i][who] = startEnd{start, end}
+			s.Turns = append(s.Turns, start, end)
+			return nil
+		})
+		if err != nil {
+			return s, err
+		}
+	}
+	s.Figures = endFigures(rounds[1], rounds[100])
+	return s, nil
+}
+
+func endFigures(alone, together []pair) []Figure {
+	gone := func(t startEnd) float64 { return t.end.Latency["gone"].P50 }
+	last := func(t startEnd) float64 { return t.end.Latency["gone"].P99 }
+	longer := Figure{
+		Name: "one alone, time to gone, longer than the bare client's", Unit: "s", Target: atMost(maxDelay),
+		Operator: round2(medianOf(alone, func(p pair) float64 { return (gone(p[theOperator]) - gone(p[theBare])) / 1000 })),
+	}
+	p50 := compareRounds("100 together, time to gone, p50", "ms", together, gone)
+	p99 := compareRounds("100 together, time to gone, p99", "ms", together, last)
+	p50.Target, p99.Target = atMost(maxRatio), atMost(maxRatio)
+	end := classify(together[len(together)-1][theOperator].end.Requests)
+	return []Figure{
+		compareRounds("one alone, time to gone", "ms", alone, gone), longer, p50, p99,
+		{Name: "writes from deletion to gone", Unit: "for each instance, without events", Operator: end.writes, Target: atMost(5), Count: true},
+	}
+}
