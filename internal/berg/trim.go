@@ -130,6 +130,9 @@ func trimPod(pod *corev1.Pod) {
 	}
 	pod.Spec = corev1.PodSpec{}
 	kept := corev1.PodStatus{Phase: pod.Status.Phase, HostIP: pod.Status.HostIP}
+	if !status.PodReady(pod) {
+		kept.PodIP = pod.Status.PodIP
+	}
 	if kept.Phase == corev1.PodFailed || kept.Phase == corev1.PodSucceeded {
 		kept.Reason, kept.Message = pod.Status.Reason, pod.Status.Message
 	}

@@ -215,7 +215,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_NAMESPACE", "berg", settings.Name(&b.Challenge.Namespace, validation.IsDNS1123Label), "Namespace of a Challenge when a ChallengeInstance does not name one."),
 			settings.New("CHALLENGE_DOMAIN", "challenges.example.com", settings.Name(&b.Challenge.Domain, domain), "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports."),
 			settings.New("CHALLENGE_HTTP_PORT", "80", settings.Port(&b.Challenge.HTTPPort), "Port of the Gateway's HTTP listener, as players see it."),
-			settings.New("CHALLENGE_HTTP_TLS", "auto", settings.OneOf(&b.Challenge.HTTPTLS, HTTPTLSAuto, HTTPTLSTrue, HTTPTLSFalse), "Whether players use HTTPS at that listener; status.services shows the scheme. true: HTTPS. false: plain HTTP. auto: plain HTTP at port 80, HTTPS at any other."),
+			settings.New("CHALLENGE_HTTP_TLS", "auto", settings.OneOf(&b.Challenge.HTTPTLS, HTTPTLSAuto, HTTPTLSTrue, HTTPTLSFalse), "Whether players use HTTPS at that listener; status.services shows the scheme. true: HTTPS. false: plain HTTP. auto: plain HTTP at port 80, HTTPS at any other. Port 80 is plain HTTP in any case."),
 			settings.New("CHALLENGE_TLS_PORT", "443", settings.Port(&b.Challenge.TLSPort), "Port of the Gateway's TLS listener, as players see it."),
 			settings.New("GATEWAY_NAME", "berg-gateway", settings.Name(&b.Gateway.Name, validation.IsDNS1123Subdomain), "Name of the Gateway that routes attach to."),
 			settings.New("GATEWAY_NAMESPACE", "berg", settings.Name(&b.Gateway.Namespace, validation.IsDNS1123Label), "Namespace of that Gateway."),
@@ -345,18 +345,15 @@ func HTTPTLSOf(https bool) HTTPTLS {
 	return HTTPTLSFalse
 }
 
-// UsesHTTPS reports whether players use HTTPS at HTTPPort.
+// UsesHTTPS reports whether players use HTTPS at HTTPPort. Every browser uses plain HTTP at port 80.
 func (c Challenge) UsesHTTPS() bool {
-	if c.HTTPTLS == HTTPTLSAuto {
-		return c.HTTPPort != plainWebPort
-	}
-	return c.HTTPTLS == HTTPTLSTrue
+	return c.HTTPPort != plainWebPort && c.HTTPTLS != HTTPTLSFalse
 }
 
 func (b *Berg) warnings() []string {
 	switch {
-	case b.Challenge.UsesHTTPS() && b.Challenge.HTTPPort == plainWebPort:
-		return []string{"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80: players are sent to HTTPS at the port of plain HTTP. If the Gateway serves HTTPS at 443, set that port; if it serves plain HTTP, set CHALLENGE_HTTP_TLS=false"}
+	case b.Challenge.HTTPTLS == HTTPTLSTrue && b.Challenge.HTTPPort == plainWebPort:
+		return []string{"CHALLENGE_HTTP_TLS=true has no effect while CHALLENGE_HTTP_PORT is 80, the port of plain HTTP. If the Gateway serves HTTPS at another port, such as 443, set that port; if it serves plain HTTP, set CHALLENGE_HTTP_TLS=auto"}
 	case !b.Challenge.UsesHTTPS() && b.Challenge.HTTPPort == secureWebPort:
 		return []string{"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443: players are sent to plain HTTP at the port of HTTPS. If the Gateway serves HTTPS there, set CHALLENGE_HTTP_TLS=true"}
 	}

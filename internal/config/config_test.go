@@ -165,7 +165,7 @@ func TestVariablesAreComparedWithEachOther(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	for want, env := range map[string]map[string]string{
-		"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80":   {"CHALLENGE_HTTP_TLS": "true"},
+		"CHALLENGE_HTTP_TLS=true has no effect":                {"CHALLENGE_HTTP_TLS": "true"},
 		"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443": {"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
 	} {
 		cfg, err := load(t, nil, env)
@@ -196,7 +196,8 @@ func TestSchemeFollowsThePort(t *testing.T) {
 		{"443", "", true},
 		{"8443", "auto", true},
 		{"8080", "false", false},
-		{"80", "true", true},
+		{"80", "true", false},
+		{"8080", "true", true},
 	} {
 		cfg, err := load(t, nil, map[string]string{"CHALLENGE_HTTP_PORT": test.port, "CHALLENGE_HTTP_TLS": test.tls, "CHALLENGE_TLS_PORT": "9443"})
 		if err != nil || cfg.Challenge.UsesHTTPS() != test.want {

@@ -404,7 +404,7 @@ type ServiceEndpoint struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 
 	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a publicHttpRoute
-	// unless the operator's CHALLENGE_HTTP_TLS is false, or auto at port 80. Default: false.
+	// unless the operator's CHALLENGE_HTTP_TLS is false or its CHALLENGE_HTTP_PORT is 80. Default: false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="TLS"
 	TLS bool `json:"tls,omitempty"`

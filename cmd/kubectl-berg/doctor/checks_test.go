@@ -144,6 +144,7 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"no controller":     {func(s *Survey) { s.Gateway.Status.Conditions = nil }, "Gateway", Problem, "no controller"},
 		"no listener":       {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", Warning, "no listener"},
 		"other protocol":    {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", Problem, "HTTPS"},
+		"HTTPS at port 80":  {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "true", "CHALLENGE_HTTP_PORT", "80") }, "listener http", Problem, "HTTPS"},
 		"other domain":      {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", Problem, "*.other.org"},
 		"part of a label":   {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.ample.org") }, "listener http", Problem, "*.ample.org"},
 		"one name":          {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("play.example.org") }, "listener http", Problem, "play.example.org"},

@@ -91,7 +91,7 @@ func gateway(s Survey) []Result {
 	}
 	results := result("Gateway", OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
 	httpProtocol := gatewayv1.HTTPSProtocolType
-	if tls := s.setting("CHALLENGE_HTTP_TLS"); tls == "false" || tls == "auto" && s.setting("CHALLENGE_HTTP_PORT") == "80" {
+	if s.setting("CHALLENGE_HTTP_TLS") == "false" || s.setting("CHALLENGE_HTTP_PORT") == "80" {
 		httpProtocol = gatewayv1.HTTPProtocolType
 	}
 	results = append(results, listener(s, "CHALLENGE_HTTP_LISTENER_NAME", "CHALLENGE_HTTP_PORT", http, httpProtocol)...)

@@ -113,7 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 
-	if r.connecting(req, out, now) { //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
+	if r.connecting(req, &out, now) { //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 		return 0, nil
 	}
 	before := instance.DeepCopy()
@@ -141,13 +141,18 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 }
 
 // connecting reports whether an instance, of which all but Running is written, waits for a connection to its node ports. It
-// is enqueued when that is over.
-func (r *Reconciler) connecting(req ctrl.Request, out status.Outcome, now time.Time) bool {
-	if out.Instance.Status.ReadyAt != nil {
+// is enqueued when that is over. It also finds out whether its programs accept connections before their nodes do.
+func (r *Reconciler) connecting(req ctrl.Request, out *status.Outcome, now time.Time) bool {
+	id, requeue := out.Instance.UID, func() { r.enqueueReady(req) }
+	opening := status.ToOpen(*out, now)
+	out.Opened = r.Reach.Early(req.NamespacedName, id, opening.Pods, opening.Addresses, requeue)
+	switch {
+	case out.Instance.Status.ReadyAt == nil:
+		return !out.Opened && !r.Reach.Over(req.NamespacedName, id, status.ToConnect(*out, now), requeue)
+	case len(opening.Pods) == 0:
 		r.Reach.Forget(req.NamespacedName)
-		return false
 	}
-	return !r.Reach.Over(req.NamespacedName, out.Instance.UID, status.ToConnect(out, now), func() { r.enqueueReady(req) })
+	return false
 }
 
 // forget drops what is remembered of an instance that no longer exists.

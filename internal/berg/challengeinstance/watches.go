@@ -209,14 +209,14 @@ func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
 	}
 }
 
-// firstReady is how pods enqueue instances: those that become ready for the first time with a priority.
+// firstReady is how pods enqueue instances: those that run or become ready for the first time with a priority.
 type firstReady struct {
 	handler.EventHandler
 	ofNew handler.MapFunc
 }
 
 func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !status.PodReady(before) && status.PodReady(after) {
+	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !status.PodReady(before) && status.PodReady(after) || !status.Begins(before) && status.Begins(after) {
 		enqueue(q, firstReadyPriority, h.ofNew(ctx, after)...)
 	}
 	h.EventHandler.Update(ctx, e, q)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -15,11 +16,12 @@ import (
 )
 
 const (
-	// maxConnecting is how many instances are connected to at the same time. Further ones are not waited for.
+	// maxConnecting is how many instances are connected to at the same time, of either stage. Further ones are not waited for.
 	maxConnecting = 64
 	// attemptTimeout ends an attempt whose packets are dropped: the kernel would send them again after a second.
 	attemptTimeout = 250 * time.Millisecond
-	retryInterval  = 50 * time.Millisecond
+	// Intervals between attempts double: most programs open their port a moment after they run.
+	minRetryInterval, maxRetryInterval = 5 * time.Millisecond, 40 * time.Millisecond
 )
 
 // Waiter connects to instances.
@@ -27,9 +29,15 @@ type Waiter struct {
 	timeout time.Duration
 	clock   clock.PassiveClock
 	dial    func(ctx context.Context, to netip.AddrPort) error
-	slots   chan struct{}
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// early is for instances whose pods are not ready yet, ready for those whose pods are.
+	early, ready stage
+}
+
+// stage is one of the times at which an instance is connected to.
+type stage struct {
+	slots chan struct{}
 	waits map[types.NamespacedName]*wait
 	trust trust
 }
@@ -37,8 +45,21 @@ type Waiter struct {
 // wait is that for one instance.
 type wait struct {
 	uid  types.UID
+	pods []types.UID
 	over bool
+	ok   bool
 }
+
+// result is how connecting went.
+type result int
+
+const (
+	connected result = iota
+	// refused: something has answered that there is no program, or not yet.
+	refused
+	// silent: nothing has answered.
+	silent
+)
 
 // New returns a Waiter that waits for an instance for no longer than timeout; 0: it waits for none.
 func New(timeout time.Duration, passive clock.PassiveClock) *Waiter {
@@ -52,7 +73,37 @@ func New(timeout time.Duration, passive clock.PassiveClock) *Waiter {
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*wait{}}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, early: newStage(), ready: newStage()}
+}
+
+func newStage() stage {
+	return stage{slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*wait{}}
+}
+
+// Early reports whether the programs in pods have accepted connections at all addresses, although the node does not say so
+// yet. If it begins to connect, requeue is called when all have; an instance is connected to once. Without addresses it
+// reports only what is known. It does not block.
+func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
+	if r == nil || r.timeout <= 0 || len(pods) == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.early.waits[key]; w != nil && w.uid == uid {
+		return w.ok && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
+	}
+	if len(addresses) > 0 && r.early.begin(r.clock.Now()) {
+		w := &wait{uid: uid, pods: pods}
+		r.early.waits[key] = w
+		go func() {
+			got := r.connect(addresses)
+			r.endEarly(w, got)
+			if got == connected {
+				requeue()
+			}
+		}()
+	}
+	return false
 }
 
 // Over reports whether the instance need not be waited for any more: all addresses have accepted a connection, or the
@@ -63,24 +114,16 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.waits[key]; w != nil && w.uid == uid {
+	if w := r.ready.waits[key]; w != nil && w.uid == uid {
 		return w.over
 	}
-	select {
-	case r.slots <- struct{}{}:
-	default:
-		return true
-	}
-	if !r.trust.begin(r.clock.Now()) {
-		<-r.slots
+	if !r.ready.begin(r.clock.Now()) {
 		return true
 	}
 	w := &wait{uid: uid}
-	r.waits[key] = w
+	r.ready.waits[key] = w
 	go func() {
-		ok := r.connect(addresses)
-		r.end(w, ok)
-		<-r.slots
+		r.end(w, r.connect(addresses))
 		requeue()
 	}()
 	return false
@@ -93,49 +136,80 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.waits, key)
+	delete(r.early.waits, key)
+	delete(r.ready.waits, key)
 }
 
-func (r *Waiter) end(w *wait, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w.over = true
-	before := r.trust.proven
-	r.trust.end(ok, r.clock.Now())
-	if before && !r.trust.proven {
-		logf.Log.Info("Node ports cannot be reached from the operator. Instances become Running without a connection to them, until one succeeds")
+// begin reports whether to connect to one more instance.
+func (s *stage) begin(now time.Time) bool {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		return false
 	}
-}
-
-// connect reports whether all addresses accept a connection in time.
-func (r *Waiter) connect(addresses []netip.AddrPort) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
-	defer cancel()
-	for _, to := range addresses {
-		if !r.connectTo(ctx, to) {
-			return false
-		}
+	if !s.trust.begin(now) {
+		<-s.slots
+		return false
 	}
 	return true
 }
 
-func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) bool {
-	for {
+// endEarly: a program that loads says nothing about the network.
+func (r *Waiter) endEarly(w *wait, got result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	<-r.early.slots
+	w.over, w.ok = true, got == connected
+	if got == refused {
+		r.early.trust.testing = false
+		return
+	}
+	r.early.trust.end(w.ok, r.clock.Now())
+}
+
+func (r *Waiter) end(w *wait, got result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	<-r.ready.slots
+	w.over, w.ok = true, got == connected
+	before := r.ready.trust.proven
+	r.ready.trust.end(w.ok, r.clock.Now())
+	if before && !r.ready.trust.proven {
+		logf.Log.Info("Node ports cannot be reached from the operator. Instances become Running without a connection to them, until one succeeds")
+	}
+}
+
+// connect connects to all addresses, one after the other, until the timeout.
+func (r *Waiter) connect(addresses []netip.AddrPort) result {
+	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
+	defer cancel()
+	for _, to := range addresses {
+		if got := r.connectTo(ctx, to); got != connected {
+			return got
+		}
+	}
+	return connected
+}
+
+func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
+	last := silent
+	for interval := minRetryInterval; ; interval = min(2*interval, maxRetryInterval) {
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		err := r.dial(attempt, to)
 		cancel()
 		switch {
 		case err == nil:
-			return true
+			return connected
 		case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EPERM):
-			return false // the nodes are not reached from here
+			return silent // it is not reached from here
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+			last = refused // as a node port that is not served yet
 		}
-		// A node port that is not served yet refuses connections.
-		retry := time.NewTimer(retryInterval)
+		retry := time.NewTimer(interval)
 		select {
 		case <-ctx.Done():
 			retry.Stop()
-			return false
+			return last
 		case <-retry.C:
 		}
 	}

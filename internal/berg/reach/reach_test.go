@@ -27,7 +27,7 @@ func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
 	}{
 		"at first":       {func(time.Duration, netip.AddrPort) error { return nil }, 3 * time.Second, 0},
 		"off":            {func(time.Duration, netip.AddrPort) error { return syscall.ECONNREFUSED }, 0, 0},
-		"a moment later": {func(since time.Duration, _ netip.AddrPort) error { return refusedUntil(since, 200*time.Millisecond) }, 3 * time.Second, 200 * time.Millisecond},
+		"a moment later": {func(since time.Duration, _ netip.AddrPort) error { return refusedUntil(since, 195*time.Millisecond) }, 3 * time.Second, 195 * time.Millisecond},
 		"one port never": {func(_ time.Duration, a netip.AddrPort) error {
 			if a.Port() == 30001 {
 				return syscall.ECONNREFUSED
@@ -135,6 +135,80 @@ func TestAnotherInstanceOfTheNameIsConnectedTo(t *testing.T) {
 		}
 		if dialed != 2 {
 			t.Errorf("%d connections", dialed)
+		}
+	})
+}
+
+// early connects to one instance before its pods are ready, until that has ended, and reports whether it is known to be open.
+func early(w *Waiter, key types.NamespacedName, pods ...types.UID) bool {
+	w.Early(key, "uid", pods, to, func() {})
+	synctest.Wait()
+	<-time.After(w.timeout)
+	synctest.Wait()
+	return w.Early(key, "uid", pods, nil, func() {})
+}
+
+func TestProgramsAreConnectedToBeforeTheNodeHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaiter(time.Second, clock.RealClock{}, func(context.Context, netip.AddrPort) error { return nil })
+		if w.Early(one, "uid", []types.UID{"a", "b"}, nil, func() { t.Error("it is enqueued for nothing") }) {
+			t.Error("it is open without a connection")
+		}
+		enqueued := false
+		if w.Early(one, "uid", []types.UID{"a", "b"}, to, func() { enqueued = true }) {
+			t.Error("it is open before the connection")
+		}
+		synctest.Wait()
+		if !enqueued || !w.Early(one, "uid", []types.UID{"a", "b"}, to, func() {}) {
+			t.Error("it is not open")
+		}
+		if !w.Early(one, "uid", []types.UID{"b"}, nil, func() {}) {
+			t.Error("it is not open when one of its pods is ready")
+		}
+		if w.Early(one, "uid", []types.UID{"c"}, to, func() {}) {
+			t.Error("a pod is open that was not connected to")
+		}
+		if w.Early(one, "other", []types.UID{"a"}, nil, func() {}) {
+			t.Error("an instance is open because an earlier one of its name was")
+		}
+		w.Forget(one)
+		if w.Early(one, "uid", []types.UID{"a"}, nil, func() {}) {
+			t.Error("it is not forgotten")
+		}
+	})
+}
+
+// The node says so when a program has loaded. That it loads says nothing about the network.
+func TestAProgramThatLoadsIsLeftToTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := error(syscall.ECONNREFUSED)
+		w := newWaiter(time.Second, clock.RealClock{}, func(context.Context, netip.AddrPort) error { return answer })
+		for range 2 * maxFailures {
+			if early(w, one, "a") {
+				t.Fatal("it is open")
+			}
+			if w.Early(one, "uid", []types.UID{"a"}, to, func() { t.Error("it is connected to twice") }) {
+				t.Fatal("it is open later")
+			}
+			w.Forget(one)
+		}
+		answer = nil
+		if !early(w, one, "a") {
+			t.Error("the next one is not connected to")
+		}
+	})
+}
+
+func TestWherePodsAreNotReachedFewAreTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dialed := 0
+		w := newWaiter(time.Second, clock.RealClock{}, func(context.Context, netip.AddrPort) error { dialed++; return syscall.EHOSTUNREACH })
+		for range 100 {
+			early(w, one, "a")
+			w.Forget(one)
+		}
+		if dialed == 0 || dialed > 3 {
+			t.Errorf("%d connections in 100 seconds", dialed)
 		}
 	})
 }

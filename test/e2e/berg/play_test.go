@@ -294,10 +294,7 @@ func endpoint(instance *bergv1.ChallengeInstance, name string) bergv1.ServiceEnd
 
 // usesHTTPS reports whether players use HTTPS at the Gateway's listener for HTTPRoutes.
 func usesHTTPS() bool {
-	if tls := setting("CHALLENGE_HTTP_TLS"); tls != "auto" {
-		return tls == "true"
-	}
-	return setting("CHALLENGE_HTTP_PORT") != "80"
+	return setting("CHALLENGE_HTTP_TLS") != "false" && setting("CHALLENGE_HTTP_PORT") != "80"
 }
 
 // webAddress is where a browser goes, as the settings have it.

@@ -66,7 +66,7 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	flags.StringVar(&o.image, "image", "registry.example.com/load/web:1", "of the Challenge's container; real nodes must have it, and it must serve at port 8080")
 	flags.StringVar(&o.port, "port", string(bergv1.PublicHTTPRoute), "type of that port: "+string(bergv1.PublicHTTPRoute)+", or "+string(bergv1.PublicPort)+", to which the operator connects before the instance is Running")
 	flags.IntVar(&o.workers, "workers", 32, "workers of the operator, and of the bare client")
-	flags.IntVar(&o.rounds, "rounds", 9, "how often the turns of a burst are repeated; the median counts")
+	flags.IntVar(&o.rounds, "rounds", 9, "how often the turns of a burst are repeated, and of real pods three times at most; the median counts")
 	flags.IntVar(&o.rate, "rate", 10, "instances per second in balance")
 	flags.DurationVar(&o.balance, "balance", 5*time.Minute, "how long the balance is kept")
 	flags.DurationVar(&o.lifetime, "lifetime", time.Minute, "how long an instance lives in balance")

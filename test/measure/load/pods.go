@@ -10,7 +10,7 @@ const (
 	// alone is how many real pods are started one after the other, and together is how
 	// many are started concurrently.
 	alone, together = 10, 10
-	// podRounds is how often that is repeated: machines that share a host are now faster
+	// podRounds is how often that is repeated at most: machines that share a host are now faster
 	// and now slower. The median of all counts.
 	podRounds = 3
 	// readyWithin is what the operator may add to the start of a real pod, in milliseconds.
@@ -40,7 +40,7 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 		{fmt.Sprintf("%d together", together), func(ctx context.Context, r *batch) error { return r.start(ctx, together) }},
 	} {
 		lives := map[string][]*life{}
-		err := inRounds(podRounds, func(_ int, who string) error {
+		err := inRounds(min(podRounds, b.rounds), func(_ int, who string) error {
 			t, r, err := b.turn(ctx, who, "", kind.run)
 			if err != nil {
 				return err

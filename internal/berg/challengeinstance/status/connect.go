@@ -5,21 +5,76 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
 // ToConnect returns the addresses that must accept a connection before an instance is Running for the first time: each
 // public TCP port at the node of its pod. It is nil while another step is missing, and afterwards.
 func ToConnect(out Outcome, now time.Time) []netip.AddrPort {
-	o := out.Observed
-	if o.Instance.Status.ReadyAt != nil || out.Problem != nil || o.Pinned == nil || o.Pinned.Defaults == nil || !o.Pinned.Defaults.StartupProbes ||
-		!checkPods(o, now).ready {
+	if !connects(out) || out.Instance.Status.ReadyAt != nil || !checkPods(out.Observed, now).ready {
 		return nil
 	}
+	return nodePorts(out)
+}
+
+// Opening is what the operator tries before the node of a pod does, which tries once a second.
+type Opening struct {
+	// Pods run, and are not ready yet.
+	Pods []types.UID
+	// Addresses are those that must accept a connection: the startup port of each of these pods, and what ToConnect returns
+	// later. It is nil while a container does not run.
+	Addresses []netip.AddrPort
+}
+
+// ToOpen returns what may be open already. Only the first attempt of a container counts: one that has ended is left to its
+// node.
+func ToOpen(out Outcome, now time.Time) Opening {
+	if !connects(out) {
+		return Opening{}
+	}
+	var to Opening
+	complete := out.Instance.Status.ReadyAt == nil
+	for _, c := range out.Pinned.Containers {
+		ready, _, _ := checkContainer(out.Observed, c, now)
+		live, _ := PodsOf(out.Pods, c.Hostname)
+		port := out.Pinned.StartupPort(c)
+		for _, p := range live {
+			if PodReady(p) {
+				continue
+			}
+			ip, err := netip.ParseAddr(p.Status.PodIP)
+			if port == 0 || !Begins(p) || err != nil || !ip.IsGlobalUnicast() {
+				complete = false
+				continue
+			}
+			to.Pods = append(to.Pods, p.UID)
+			to.Addresses = append(to.Addresses, netip.AddrPortFrom(ip, uint16(port)))
+		}
+		complete = complete && (ready || len(live) == 1)
+	}
+	if !complete || len(to.Pods) == 0 {
+		to.Addresses = nil
+		return to
+	}
+	to.Addresses = append(to.Addresses, nodePorts(out)...)
+	return to
+}
+
+// connects reports whether the operator connects to an instance.
+func connects(out Outcome) bool {
+	return out.Problem == nil && out.Pinned != nil && out.Pinned.Defaults != nil && out.Pinned.Defaults.StartupProbes
+}
+
+// nodePorts returns each public TCP port at the node of its pod.
+func nodePorts(out Outcome) []netip.AddrPort {
 	var all []netip.AddrPort
-	for _, p := range manifests.NodePorts(o.Pinned.Containers, out.Endpoints) {
-		live, _ := PodsOf(o.Pods, p.Container)
-		at := slices.IndexFunc(live, PodReady)
+	for _, p := range manifests.NodePorts(out.Pinned.Containers, out.Endpoints) {
+		live, _ := PodsOf(out.Pods, p.Container)
+		at := slices.IndexFunc(live, func(p *corev1.Pod) bool { return PodReady(p) || Begins(p) })
 		if at < 0 {
 			continue
 		}
@@ -29,4 +84,17 @@ func ToConnect(out Outcome, now time.Time) []netip.AddrPort {
 		}
 	}
 	return all
+}
+
+// Begins reports whether the containers of a pod run for the first time, and the pod is not ready yet.
+func Begins(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodRunning && !PodReady(p) && len(p.Status.ContainerStatuses) > 0 &&
+		!slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+			return s.State.Running == nil || s.RestartCount > 0
+		})
+}
+
+// opened reports whether the program of a container accepts connections, although its pod is not ready yet.
+func opened(o Observed, c bergv1.Container, p *corev1.Pod) bool {
+	return o.Opened && Begins(p) && o.Pinned.StartupPort(c) != 0
 }

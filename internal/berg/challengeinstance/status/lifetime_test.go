@@ -13,8 +13,8 @@ import (
 
 // What an earlier version has pinned says nothing of plain HTTP: it told of HTTPS.
 func TestDefaultsOfEarlierVersions(t *testing.T) {
-	secure := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "true"}).Challenge
-	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false"}).Challenge
+	secure := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "true", "CHALLENGE_HTTP_PORT": "8080"}).Challenge
+	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "8080"}).Challenge
 	data, err := json.Marshal(manifests.DefaultsOf(secure))
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,8 @@ type Observed struct {
 	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
+	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
+	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
 	Limited bool
 	// Sandboxes says, by the UID of a pod, why the container runtime rejects its sandbox.

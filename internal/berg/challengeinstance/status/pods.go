@@ -90,7 +90,7 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 			return false, crashLoopBackOff, crashMessage(last) + livenessHint(p, c)
 		}
 	}
-	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !PodReady(p) }) {
+	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !PodReady(p) && !opened(o, c, p) }) {
 		return true, "", ""
 	}
 	for _, p := range live {
@@ -112,6 +112,8 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 type PodView struct {
 	container      string
 	leaving, ready bool
+	// begins: its containers run for the first time, and may accept connections before it is ready.
+	begins bool
 	// reason is why the pod cannot start, or how it ended, "" if there is none; message has
 	// details.
 	reason, message string
@@ -119,7 +121,7 @@ type PodView struct {
 
 // ViewOf returns the view of a pod. Two that are equal make the same status.
 func ViewOf(p *corev1.Pod) PodView {
-	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p)}
+	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p), begins: Begins(p)}
 	v.reason, v.message = podProblem(p)
 	return v
 }

@@ -149,7 +149,11 @@ func allPods(o Observed) podTimes {
 		if len(live) == 0 {
 			return podTimes{}
 		}
-		for i, at := range timesOf(live[0]) {
+		times := timesOf(live[0])
+		if at := o.Instance.Status.ReadyAt; at != nil && times[len(times)-1].IsZero() && opened(o, c, live[0]) {
+			times[len(times)-1] = at.Time
+		}
+		for i, at := range times {
 			all[i] = lastOf(n, all[i], at)
 		}
 	}
