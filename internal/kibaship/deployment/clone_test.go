@@ -43,8 +43,8 @@ func (c cloned) result(name string) string {
 	return string(text)
 }
 
-// clone runs the step for a directory of a repository, with further variables.
-func clone(t *testing.T, url, dir string, env ...string) cloned {
+// runClone runs the step for a directory of a repository, with further variables.
+func runClone(t *testing.T, url, dir string, env ...string) cloned {
 	t.Helper()
 	c := cloned{source: t.TempDir(), results: t.TempDir()}
 	cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(c.results, "stderr")))
@@ -177,7 +177,7 @@ func TestClone(t *testing.T) {
 					t.Skip("git-lfs is not installed")
 				}
 			}
-			c := clone(t, "file://"+cmp.Or(tc.origin, origin), tc.context, "PATH="+search, "GIT_ALLOW_PROTOCOL=file:http",
+			c := runClone(t, "file://"+cmp.Or(tc.origin, origin), tc.context, "PATH="+search, "GIT_ALLOW_PROTOCOL=file:http",
 				"COMMIT="+tc.commit, "TAG="+tc.tag, "BRANCH="+tc.branch,
 				"DOCKERFILE="+base64.StdEncoding.EncodeToString([]byte(tc.dockerfile)), "DOCKERFILE_PATH="+tc.path)
 			if (c.err != nil) != (tc.problem != "") {
@@ -260,7 +260,7 @@ func TestTheTokenIsForItsServerAlone(t *testing.T) {
 	} {
 		given.Store(0)
 		taken.Store(0)
-		c := clone(t, tc.url, ".", "BRANCH=main", "TOKEN_FILE="+tokenFile(t, token))
+		c := runClone(t, tc.url, ".", "BRANCH=main", "TOKEN_FILE="+tokenFile(t, token))
 		if c.err == nil {
 			t.Errorf("%s: there is nothing to clone: %s", name, c.out)
 		}
@@ -288,7 +288,7 @@ func TestALoginThatIsMissing(t *testing.T) {
 		if tc.token != "" {
 			file = tokenFile(t, tc.token)
 		}
-		c := clone(t, server.URL+"/team/web.git", ".", "BRANCH=main", "TOKEN_FILE="+file)
+		c := runClone(t, server.URL+"/team/web.git", ".", "BRANCH=main", "TOKEN_FILE="+file)
 		if c.err == nil {
 			t.Errorf("%s: there is nothing to clone: %s", name, c.out)
 		}

@@ -127,10 +127,10 @@ func inOrder(waiting []queued, running []types.NamespacedName) []queued {
 
 // byTime orders by the second in which they began to wait, which is what a condition knows, and then by the name.
 func byTime(a, b queued) int {
-	if byTime := a.Since.Truncate(time.Second).Compare(b.Since.Truncate(time.Second)); byTime != 0 {
-		return byTime
-	}
-	return cmp.Or(cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace), cmp.Compare(a.Deployment.Name, b.Deployment.Name))
+	return cmp.Or(
+		a.Since.Truncate(time.Second).Compare(b.Since.Truncate(time.Second)),
+		cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace), cmp.Compare(a.Deployment.Name, b.Deployment.Name),
+	)
 }
 
 // startedRun is a run that this process has made.
