@@ -281,6 +281,20 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Expect(third.runs(ctx)).To(BeEmpty())
 	})
 
+	It("says within a minute or so that Tekton does not take up its run, and goes on when it does", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
+			g.Expect(c).To(HaveField("Reason", kibashipv1.ReasonTektonNotResponding))
+			g.Expect(c.Message).To(ContainSubstring(run.GetName()))
+		}).WithTimeout(limits.Scaled(3 * time.Minute)).Should(Succeed())
+		w.succeeds(ctx, run, 1)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
+	})
+
 	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
 		w := newWorld(ctx, git())
 		d := w.deploy(ctx, sha(1))
