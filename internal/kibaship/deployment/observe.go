@@ -56,8 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o O
 	if exists {
 		o.Application = app
 	}
-	o.Tekton = r.Config.Tekton != config.TektonOff && r.Presence.Check(pipelineRunKind) == nil &&
-		r.Presence.Check(pipelineKind) == nil && r.Presence.Check(taskRunKind) == nil
+	o.Tekton = r.hasTekton()
 	if o.Tekton {
 		if o.Runs, err = r.observeRuns(ctx, d); err != nil {
 			return o, err
@@ -94,6 +93,12 @@ func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) 
 
 // defaultClass marks the StorageClass that claims get which name none.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
+
+// hasTekton returns what Observed.Tekton says.
+func (r *Reconciler) hasTekton() bool {
+	return r.Config.Tekton != config.TektonOff && r.Presence.Check(pipelineRunKind) == nil &&
+		r.Presence.Check(pipelineKind) == nil && r.Presence.Check(taskRunKind) == nil
+}
 
 // observeMissing looks for what a run cannot do without. A pod that lacks one of these would
 // wait until its timeout, without a reason in any status.

@@ -77,6 +77,9 @@ func (r *Reconciler) waiting(ctx context.Context, running []types.NamespacedName
 
 // ofQueue maps what changes the queue to the Deployments in it that can start, and those whose status says another place than they have.
 func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Request {
+	if !r.hasTekton() {
+		return nil // all are looked at when it is installed
+	}
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	running, err := r.running(ctx)
