@@ -1,52 +1,18 @@
 package manifests
 
 import (
-	"cmp"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"maps"
-
-	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/naming"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
-
-// Inputs is all that a plan depends on.
-type Inputs struct {
-	UID        types.UID
-	Name       types.NamespacedName
-	InstanceID string
-	// Seed is random: host names and {entropy} follow from it.
-	Seed    string
-	OwnerID string
-	Flag    string
-
-	ChallengeName      string
-	ChallengeNamespace string
-	Challenge          Snapshot
-	// Recorded are the endpoints in status.services, which players have seen.
-	Recorded []bergv1.ServiceEndpoint
-	// PullSecrets has, by container, the copies that are in use. A container without an entry
-	// uses the configured name.
-	PullSecrets map[string]PullSecretUse
-
-	Config  config.Challenge
-	Gateway config.Gateway
-}
 
 // Foundation is what must exist before a pod may run. Nothing in it depends on what the API
 // server allocates.
@@ -103,98 +69,19 @@ func PlanWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
 	return out
 }
 
-// OwnershipLabels are the labels of every object of an instance.
-var OwnershipLabels = ownership.Labels{
-	Domain: bergv1.GroupVersion.Group,
-	Owner:  "instance",
-	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
-}
-
-// OwnerOf is the instance as the owner of the objects in its namespace.
-func OwnerOf(instance *bergv1.ChallengeInstance) ownership.Owner {
-	return OwnershipLabels.For(instance.UID, nil)
-}
-
-// NamespaceOwner is the instance as the owner of its namespace, which others can create first: the UID of the instance
-// stands in events, and more of it in its status. So an instance that was not started owns none, and one that was
-// started needs a proof. One that an older version has started needs its ID, until the UID of the namespace is known.
-func NamespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
-	s := &instance.Status
-	switch {
-	case s.InstanceID == "":
-		return ownership.Owner{}
-	case s.NamespaceUID == "" && s.NamespaceProof == "":
-		return OwnershipLabels.For(instance.UID, map[string]string{bergv1.LabelInstanceID: s.InstanceID})
+// ClosedPolicies returns, for a namespace, the policies of an instance without ports and
+// without outbound traffic.
+func ClosedPolicies(cfg config.Berg, name string) []client.Object {
+	in := Inputs{Config: cfg.Challenge, Gateway: cfg.Gateway}
+	var policies []client.Object
+	if cfg.Challenge.NetworkPolicy.Kubernetes() {
+		policies = append(policies, kubernetesNetworkPolicy(in))
 	}
-	owner := OwnerOf(instance)
-	owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
-	return owner
-}
-
-// NamespacePrefix begins the name of every instance's namespace; the owner's ID
-// follows it.
-const NamespacePrefix = "challenge-"
-
-// NamespaceName returns the namespace of an owner's instance.
-func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
-
-// Namespace is the name of the namespace of the instance.
-func (in Inputs) Namespace() string { return NamespaceName(in.OwnerID) }
-
-// secret derives a value that stays the same for the life of the instance and that a player
-// cannot guess. An instance that an older version has started has no seed: its values follow from its UID, which
-// the annotations of its namespace tell.
-func (in Inputs) secret(purpose ...string) []byte {
-	mac := hmac.New(sha256.New, []byte(cmp.Or(in.Seed, string(in.UID))))
-	mac.Write([]byte(in.InstanceID))
-	for _, p := range purpose {
-		mac.Write([]byte{0})
-		mac.Write([]byte(p))
+	if cfg.Challenge.NetworkPolicy.Cilium() {
+		policies = append(policies, ciliumNetworkPolicy(in))
 	}
-	return mac.Sum(nil)
-}
-
-// hostname returns the UUID in the host name of a routed port.
-func (in Inputs) hostname(container, port string) string {
-	id := uuid.UUID(in.secret("hostname", container, port)[:16])
-	id[6] = id[6]&0x0f | 0x80 // version 8, RFC 9562: custom bits
-	id[8] = id[8]&0x3f | 0x80
-	return id.String()
-}
-
-// path puts the instance's entropy into the path of a flag file.
-func (in Inputs) path(container string, file bergv1.FlagFile) string {
-	return rules.WithEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(rules.MaxEntropy)])
-}
-
-// meta is the metadata that every object inside the namespace shares.
-func (in Inputs) meta(name, component string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name:      name,
-		Namespace: in.Namespace(),
-		Labels: map[string]string{
-			bergv1.LabelManagedBy: bergv1.ManagedBy,
-			bergv1.LabelComponent: component,
-		},
+	for _, p := range policies {
+		p.SetNamespace(name)
 	}
-}
-
-// withSource adds the source of the instance to labels, if it has one.
-func (in Inputs) withSource(labels map[string]string) map[string]string {
-	if d := in.Challenge.Defaults; d != nil && d.Source != "" {
-		labels = maps.Clone(labels)
-		labels[bergv1.LabelSource] = d.Source
-	}
-	return labels
-}
-
-// podLabels are the labels of a container's pod, and what selects it.
-func (in Inputs) podLabels(container string) map[string]string {
-	return map[string]string{
-		bergv1.LabelManagedBy: bergv1.ManagedBy,
-		bergv1.LabelComponent: bergv1.ComponentPod,
-		bergv1.LabelChallenge: naming.LabelValue(in.ChallengeName),
-		bergv1.LabelOwnerID:   in.OwnerID,
-		bergv1.LabelContainer: container,
-	}
+	return policies
 }
