@@ -3,7 +3,6 @@ package tokens
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -139,12 +138,6 @@ func (s *Store) Replace(set *Set) { s.now.Store(set) }
 
 // Find returns what a token opens now.
 func (s *Store) Find(token string) (Grant, bool) { return s.now.Load().Find(token) }
-
-// Fingerprint is the beginning of a token's hash, by which a log names a token that is unknown.
-func Fingerprint(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:4])
-}
 
 // Of returns the token of a request: of the header Authorization as Bearer or as the password of Basic, or of
 // X-Ctfd-Auth. "": there is none.

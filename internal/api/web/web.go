@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"time"
 
@@ -95,16 +94,6 @@ func Headers(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-// IsJSON reports whether a request says that its body is JSON, or says nothing.
-func IsJSON(r *http.Request) bool {
-	header := r.Header.Get("Content-Type")
-	if header == "" {
-		return true
-	}
-	kind, _, err := mime.ParseMediaType(header)
-	return err == nil && kind == "application/json"
 }
 
 type grantKey struct{}

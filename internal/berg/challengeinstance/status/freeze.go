@@ -3,7 +3,6 @@ package status
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,11 +33,4 @@ func alive(i *bergv1.ChallengeInstance) metav1.Condition {
 		reason, message = bergv1.ReasonFrozen, "The instance is frozen. It does not expire until the annotation "+bergv1.AnnotationFrozen+" is removed"
 	}
 	return Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, reason, message)
-}
-
-// HeldByFreeze reports whether the status says that the instance waits for the end of a
-// freeze. Other instances of its owner do not wait for it.
-func HeldByFreeze(i *bergv1.ChallengeInstance) bool {
-	c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionChallengeFound)
-	return c != nil && c.Reason == bergv1.ReasonFrozen
 }
