@@ -52,6 +52,9 @@ func run(ctx context.Context) error {
 	if _, err := memlimit.Set(); err != nil {
 		log.Warn("the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it", "error", err)
 	}
+	if !config.Enabled {
+		return server.RunOff(ctx, config, log)
+	}
 	rc, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)

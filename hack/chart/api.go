@@ -118,13 +118,14 @@ func apiVariables(given any, section settings.Section) []any {
 // isOfOperator reports whether a setting of the API is that of the operator, and has its value.
 func isOfOperator(s settings.Setting) bool { return strings.HasPrefix(s.Name, "CHALLENGE_") }
 
-// isAPIValue reports whether api.settings has a setting. The addresses are those of the Service and the probes.
+// isAPIValue reports whether api.settings has a setting. The addresses are those of the Service and the probes, and api.enabled
+// says whether there is an API.
 func isAPIValue(s settings.Setting) bool {
 	if isOfOperator(s) {
 		return false
 	}
 	switch s.Name {
-	case podNamespace, platformNamespaces, "BIND_ADDRESS", "METRICS_BIND_ADDRESS":
+	case podNamespace, platformNamespaces, "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS":
 		return false
 	}
 	return true

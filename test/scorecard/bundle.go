@@ -38,10 +38,7 @@ type csv struct {
 		} `json:"customresourcedefinitions"`
 		Install struct {
 			Spec struct {
-				Deployments []struct {
-					Name string                `json:"name"`
-					Spec appsv1.DeploymentSpec `json:"spec"`
-				} `json:"deployments"`
+				Deployments        []deployment  `json:"deployments"`
 				Permissions        []permissions `json:"permissions"`
 				ClusterPermissions []permissions `json:"clusterPermissions"`
 			} `json:"spec"`
@@ -70,6 +67,11 @@ type descriptor struct {
 	XDescriptors []string `json:"x-descriptors"`
 }
 
+type deployment struct {
+	Name string                `json:"name"`
+	Spec appsv1.DeploymentSpec `json:"spec"`
+}
+
 type permissions struct {
 	ServiceAccountName string              `json:"serviceAccountName"`
 	Rules              []rbacv1.PolicyRule `json:"rules"`
@@ -77,9 +79,11 @@ type permissions struct {
 
 // bundle is a bundle as it is unpacked.
 type bundle struct {
-	csv      csv
-	manager  corev1.PodTemplateSpec
-	examples []unstructured.Unstructured
+	csv csv
+	// deployment is that of the operator, manager its pod.
+	deployment *deployment
+	manager    corev1.PodTemplateSpec
+	examples   []unstructured.Unstructured
 	// scorecardImages are those that its tests run.
 	scorecardImages []string
 	// definitions of the owned kinds, by name.
@@ -103,11 +107,19 @@ func load(dir string) (bundle, error) {
 	if err := yaml.Unmarshal(text, &b.csv); err != nil {
 		return bundle{}, fmt.Errorf("%s: %w", files[0], err)
 	}
-	deployments := b.csv.Spec.Install.Spec.Deployments
-	if len(deployments) != 1 || len(deployments[0].Spec.Template.Spec.Containers) != 1 {
-		return bundle{}, errors.New("the bundle must have one Deployment with one container")
+	for n := range b.csv.Spec.Install.Spec.Deployments {
+		d := &b.csv.Spec.Install.Spec.Deployments[n]
+		if len(d.Spec.Template.Spec.Containers) != 1 {
+			return bundle{}, fmt.Errorf("the Deployment %s must have one container", d.Name)
+		}
+		if strings.HasSuffix(d.Name, "-controller-manager") {
+			b.deployment = d
+		}
 	}
-	b.manager = deployments[0].Spec.Template
+	if b.deployment == nil {
+		return bundle{}, errors.New("the bundle must have a Deployment of the operator")
+	}
+	b.manager = b.deployment.Spec.Template
 	if err := json.Unmarshal([]byte(b.csv.Metadata.Annotations["alm-examples"]), &b.examples); err != nil {
 		return bundle{}, fmt.Errorf("annotation alm-examples: %w", err)
 	}

@@ -155,69 +155,74 @@ func rights(b bundle) []string {
 // podSecurity: the Pod Security Standard "restricted", a read-only root, a
 // numeric user.
 func podSecurity(b bundle) []string {
-	var problems []string
-	want := func(ok bool, problem string) {
-		if !ok {
-			problems = append(problems, problem)
+	return eachDeployment(b, func(d deployment, want func(bool, string)) {
+		pod, spec := d.Spec.Template.Spec.SecurityContext, d.Spec.Template.Spec
+		if want(pod != nil, "the pod has no securityContext"); pod == nil {
+			return
 		}
-	}
-	pod, spec := b.manager.Spec.SecurityContext, b.manager.Spec
-	if pod == nil {
-		return []string{"the pod has no securityContext"}
-	}
-	want(pod.RunAsNonRoot != nil && *pod.RunAsNonRoot, "the pod does not set runAsNonRoot")
-	want(pod.RunAsUser != nil && *pod.RunAsUser > 0, "the pod does not set runAsUser to a number above 0")
-	want(pod.SeccompProfile != nil && pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"the pod's seccompProfile is not RuntimeDefault")
-	want(!spec.HostNetwork && !spec.HostPID && !spec.HostIPC, "the pod shares a namespace of its host")
-	want(len(spec.Volumes) == 0, "the pod has volumes")
+		want(pod.RunAsNonRoot != nil && *pod.RunAsNonRoot, "the pod does not set runAsNonRoot")
+		want(pod.RunAsUser != nil && *pod.RunAsUser > 0, "the pod does not set runAsUser to a number above 0")
+		want(pod.SeccompProfile != nil && pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+			"the pod's seccompProfile is not RuntimeDefault")
+		want(!spec.HostNetwork && !spec.HostPID && !spec.HostIPC, "the pod shares a namespace of its host")
+		want(len(spec.Volumes) == 0, "the pod has volumes")
 
-	container := b.container().SecurityContext
-	if container == nil {
-		return append(problems, "the container has no securityContext")
+		container := spec.Containers[0].SecurityContext
+		if want(container != nil, "the container has no securityContext"); container == nil {
+			return
+		}
+		want(container.AllowPrivilegeEscalation != nil && !*container.AllowPrivilegeEscalation, "the container allows privilege escalation")
+		want(container.ReadOnlyRootFilesystem != nil && *container.ReadOnlyRootFilesystem, "the container's root is writable")
+		want(container.Privileged == nil || !*container.Privileged, "the container is privileged")
+		want(container.Capabilities != nil && slices.Contains(container.Capabilities.Drop, "ALL") && len(container.Capabilities.Add) == 0,
+			"the container does not drop all capabilities")
+	})
+}
+
+// eachDeployment calls check for each Deployment of a bundle, with a function that notes a problem unless something is as it must be.
+func eachDeployment(b bundle, check func(d deployment, want func(ok bool, problem string))) []string {
+	var problems []string
+	for _, d := range b.csv.Spec.Install.Spec.Deployments {
+		check(d, func(ok bool, problem string) {
+			if !ok {
+				problems = append(problems, d.Name+": "+problem)
+			}
+		})
 	}
-	want(container.AllowPrivilegeEscalation != nil && !*container.AllowPrivilegeEscalation, "the container allows privilege escalation")
-	want(container.ReadOnlyRootFilesystem != nil && *container.ReadOnlyRootFilesystem, "the container's root is writable")
-	want(container.Privileged == nil || !*container.Privileged, "the container is privileged")
-	want(container.Capabilities != nil && slices.Contains(container.Capabilities.Drop, "ALL") && len(container.Capabilities.Add) == 0,
-		"the container does not drop all capabilities")
 	return problems
 }
 
 // podOperation: what a cluster needs to run the pod well, and OLM to go on after
 // a mistake in the configuration.
 func podOperation(b bundle) []string {
-	var problems []string
-	want := func(ok bool, problem string) {
-		if !ok {
-			problems = append(problems, problem)
+	return eachDeployment(b, func(d deployment, want func(bool, string)) {
+		container := d.Spec.Template.Spec.Containers[0]
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			_, ok := container.Resources.Requests[name]
+			want(ok, fmt.Sprintf("the container requests no %s", name))
 		}
-	}
-	container := b.container()
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		_, ok := container.Resources.Requests[name]
-		want(ok, fmt.Sprintf("the container requests no %s", name))
-	}
-	want(container.ReadinessProbe != nil, "the container has no readiness probe")
-	want(container.LivenessProbe != nil, "the container has no liveness probe")
-	want(b.manager.Spec.PriorityClassName != "", "the pod has no priority class")
+		want(container.ReadinessProbe != nil, "the container has no readiness probe")
+		want(container.LivenessProbe != nil, "the container has no liveness probe")
+		want(d.Spec.Template.Spec.PriorityClassName != "", "the pod has no priority class")
 
-	deployment := b.csv.Spec.Install.Spec.Deployments[0].Spec
-	// OLM checks readiness before it looks for a new configuration, and calls a
-	// Deployment past its deadline beyond repair.
-	want(deployment.ProgressDeadlineSeconds != nil && *deployment.ProgressDeadlineSeconds == 1<<31-1,
-		"progressDeadlineSeconds is not at its maximum: OLM would not apply a fixed configuration")
-	update := deployment.Strategy.RollingUpdate
-	want(update != nil && update.MaxUnavailable != nil && update.MaxUnavailable.IntValue() == 0,
-		"maxUnavailable is not 0: a configuration that is refused would stop the operator")
-	return problems
+		// OLM checks readiness before it looks for a new configuration, and calls a
+		// Deployment past its deadline beyond repair.
+		want(d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds == 1<<31-1,
+			"progressDeadlineSeconds is not at its maximum: OLM would not apply a fixed configuration")
+		update := d.Spec.Strategy.RollingUpdate
+		want(update != nil && update.MaxUnavailable != nil && update.MaxUnavailable.IntValue() == 0,
+			"maxUnavailable is not 0: a configuration that is refused would stop the operator")
+	})
 }
 
 // images: a mirror of relatedImages has everything that the operator needs.
 func images(b bundle) []string {
 	var problems []string
 	image := b.container().Image
-	needed := []string{image}
+	var needed []string
+	for _, d := range b.csv.Spec.Install.Spec.Deployments {
+		needed = append(needed, d.Spec.Template.Spec.Containers[0].Image)
+	}
 	for _, v := range b.container().Env {
 		if strings.HasSuffix(v.Name, "_IMAGE") && !strings.HasPrefix(v.Name, relatedImage) && v.Value != "" {
 			needed = append(needed, v.Value)
@@ -230,7 +235,7 @@ func images(b bundle) []string {
 	}
 	slices.Sort(related)
 	if !slices.Equal(related, needed) {
-		problems = append(problems, fmt.Sprintf("relatedImages are %q, the operator needs %q", related, needed))
+		problems = append(problems, fmt.Sprintf("relatedImages are %q, needed are %q", related, needed))
 	}
 	used := append(b.exampleImages(), b.scorecardImages...)
 	for _, i := range append(used, needed...) {

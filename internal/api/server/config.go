@@ -12,6 +12,8 @@ import (
 
 // Config is the settings of the API.
 type Config struct {
+	// Enabled: the API works. Without it, it reads nothing of the cluster: see RunOff.
+	Enabled bool
 	// BindAddress of the API, MetricsBindAddress of metrics and health.
 	BindAddress, MetricsBindAddress string
 	// Namespaces of platforms; the first one is that of tokens that name none.
@@ -43,6 +45,7 @@ func (c *Config) Section() settings.Section {
 	return settings.Section{
 		Title: "Platform API",
 		Settings: []settings.Setting{
+			settings.New("PLATFORM_API", "true", settings.Bool(&c.Enabled), "false: the API serves health alone, and reads nothing of the cluster. So it waits where the Operator Lifecycle Manager has installed it."),
 			settings.New("BIND_ADDRESS", ":8080", settings.Address(&c.BindAddress, ""), "Where platforms reach the API."),
 			settings.New("METRICS_BIND_ADDRESS", ":8081", settings.Address(&c.MetricsBindAddress, ""), "Where metrics, /healthz and /readyz are served, without a token."),
 			settings.New("PLATFORM_NAMESPACE", "berg", settings.Names(&c.Namespaces), "Namespaces that have Challenges, instances and registrations of platforms, separated by commas. The first one is that of tokens that name none. Give the API's ServiceAccount the Role in each of them."),

@@ -300,7 +300,7 @@ func (s *Server) Run(ctx context.Context) error {
 		listener = tls.NewListener(listener, api.TLSConfig)
 		start(func() error { return watcher.Start(ctx) })
 	}
-	health := &http.Server{Handler: s.health(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	health := &http.Server{Handler: health(s.metrics.registry, s.Ready), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
 	follow, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // answers that are being given still need the caches
 	defer stopFollowing()
 	start(func() error { return s.Follow(follow) })
@@ -325,12 +325,12 @@ func (s *Server) Run(ctx context.Context) error {
 // drainExtra is how much longer than BOOT_WAIT the end waits for answers.
 const drainExtra = 5 * time.Second
 
-func (s *Server) health() http.Handler {
+func health(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.Ready() {
+		if !isReady() {
 			http.Error(w, "the caches are not complete yet", http.StatusServiceUnavailable)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"time"
 
@@ -62,6 +63,22 @@ var _ = Describe("The operator", Ordered, func() {
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
 	}, SpecTimeout(2*installLimit))
 
+	It("brings the platform API, which a role and a setting turn on", func(ctx SpecContext) {
+		By("finding it off, without a right")
+		expectPlatformAPI(ctx, first, http.StatusServiceUnavailable)
+
+		By("granting its rights, and setting PLATFORM_API")
+		grantPlatformAPI(ctx)
+		configure(ctx, map[string]string{"PLATFORM_API": "true"})
+		expectInstalled(ctx, first, map[string]string{"PLATFORM_API": "true"})
+		expectPlatformAPI(ctx, first, http.StatusOK)
+
+		By("registering a challenge")
+		status, body, err := callPlatformAPI(ctx, http.MethodPost, "/api/v1/challenge", map[string]any{"id": "1", "scenario": quick})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(BeElementOf(http.StatusOK, http.StatusCreated), body)
+	}, SpecTimeout(4*installLimit))
+
 	It("continues with the old settings while the new ones are wrong, says what is wrong, and recovers", func(ctx SpecContext) {
 		working, err := world.readyPods(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -106,6 +123,7 @@ var _ = Describe("The operator", Ordered, func() {
 
 		offer(ctx, "second")
 		expectInstalled(ctx, second, map[string]string{"CHALLENGE_DOMAIN": "second.example.test"})
+		expectPlatformAPI(ctx, second, http.StatusOK)
 		served := crowd.finished()
 		Eventually(crowd.finished).WithContext(ctx).WithTimeout(2 * instanceLimit).Should(BeNumerically(">=", served+2))
 		crowd.expectServed()
@@ -155,7 +173,8 @@ var _ = Describe("The operator", Ordered, func() {
 			return inPhase(ctx, late, &bergv1.ChallengeInstance{}, bergv1.PhaseRunning)
 		})
 		unhurt.expectUnaffected(ctx)
-	}, SpecTimeout(3*installLimit))
+		expectPlatformAPI(ctx, head, http.StatusOK)
+	}, SpecTimeout(4*installLimit))
 
 	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
 		By("deleting all instances")
@@ -170,6 +189,9 @@ var _ = Describe("The operator", Ordered, func() {
 			}
 			return nil
 		})
+
+		By("removing the rights of the platform API")
+		revokePlatformAPI(ctx)
 
 		By("removing Subscription, version and namespaces")
 		Expect(world.Delete(ctx, &operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: packageName}})).To(Succeed())

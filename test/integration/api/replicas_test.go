@@ -90,7 +90,7 @@ func begin(ctx context.Context, namespace string, replicas int, env map[string]s
 // grant applies the rights of config/berg/api to a namespace, and creates the tokens.
 func grant(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	data, err := os.ReadFile("../../../config/berg/api/account.yaml")
+	data, err := os.ReadFile("../../../config/berg/api/rights/rights.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		var role rbacv1.Role
@@ -115,7 +115,7 @@ func grant(ctx context.Context, namespace string) {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
 		})).To(Succeed())
 	}
-	policy, err := os.ReadFile("../../../config/berg/api/policy.yaml")
+	policy, err := os.ReadFile("../../../config/berg/api/rights/policy.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	for document := range strings.SplitSeq(string(policy), "\n---\n") {
 		object := &unstructured.Unstructured{}
