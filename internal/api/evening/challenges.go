@@ -37,6 +37,9 @@ type checkState struct {
 	At     time.Time
 }
 
+// Failed reports whether the solver did not get the flag.
+func (c checkState) Failed() bool { return c.Result != "" && c.Result != string(bergv1.CheckSolved) }
+
 // images are what organisers read of why images are not on the nodes, or that they are.
 var images = map[string]string{
 	bergv1.ImagesScheduled:  "not yet: scheduled",

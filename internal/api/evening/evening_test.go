@@ -273,16 +273,21 @@ func TestChallengesAndChecks(t *testing.T) {
 	check := &bergv1.ChallengeCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "solver"}}
 	check.Spec.ChallengeRef.Name = "wrong"
 	check.Spec.Solver.Env = []bergv1.SolverVariable{{Name: "FLAG", Value: theFlag}}
-	check.Status.LastResult = &bergv1.CheckResult{CheckRun: bergv1.CheckRun{StartedAt: metav1.Time{Time: begin}}, Result: "Passed", Message: theFlag}
+	check.Status.LastResult = &bergv1.CheckResult{CheckRun: bergv1.CheckRun{StartedAt: metav1.Time{Time: begin}}, Result: bergv1.CheckWrongFlag, Message: theFlag}
 	see(check)
 	_, _, page := get(t, server.URL+"/evening/")
-	for _, want := range []string{"spec.containers[0].image is &lt;b&gt;empty", "<td>yes</td>", "Passed, "} {
+	for _, want := range []string{"spec.containers[0].image is &lt;b&gt;empty", "<td>yes</td>", `<span class="problem">WrongFlag</span>, `} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
 	if strings.Contains(page, "not for the wall") {
 		t.Error("the page shows a flag")
+	}
+	check.Status.LastResult.Result = bergv1.CheckSolved
+	see(check)
+	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "<span>Solved</span>, ") {
+		t.Error("the page does not say that a solver got the flag")
 	}
 	b.forgetOther(check)
 	b.forgetOther(wrong)

@@ -113,7 +113,7 @@ func TestNoFlagAndNoMarkupOfPlayers(t *testing.T) {
 	check := &bergv1.ChallengeCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "solver", Annotations: map[string]string{"a": theFlag}}}
 	fill(reflect.ValueOf(&check.Spec), theFlag, 6)
 	fill(reflect.ValueOf(&check.Status), theFlag, 6)
-	check.Spec.ChallengeRef.Name, check.Status.LastResult.Result = "sized", "Failed"
+	check.Spec.ChallengeRef.Name, check.Status.LastResult.Result = "sized", bergv1.CheckTooSlow
 	see(b.seeOther, check)
 
 	const script = `"><script>alert(1)</script>`

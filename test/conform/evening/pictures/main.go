@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -120,11 +121,13 @@ func (e *evening) begin(ctx context.Context) error {
 		if n == 1 {
 			port = bergv1.PublicPort
 		}
-		if err := e.w.Challenge(ctx, name, port, accepted, pulled); err != nil {
+		if err := errors.Join(e.w.Challenge(ctx, name, port, accepted, pulled), e.w.Check(ctx, name, bergv1.CheckSolved)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.w.Nodes(ctx, corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	})
 }
 
 // minute lets a few instances start, and one end.
@@ -148,6 +151,9 @@ func (e *evening) minute(ctx context.Context, minute int) error {
 
 // goBad is what a person must see.
 func (e *evening) goBad(ctx context.Context) error {
+	if err := e.w.Check(ctx, "notes", bergv1.CheckNeverStarted); err != nil {
+		return err
+	}
 	for _, bad := range []struct {
 		team, challenge string
 		status          bergv1.ChallengeInstanceStatus

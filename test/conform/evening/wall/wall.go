@@ -194,6 +194,41 @@ func (w *Wall) Challenge(ctx context.Context, name string, port bergv1.PortType,
 	return w.Client.Status().Update(ctx, c)
 }
 
+// Check writes a ChallengeCheck of a Challenge, with its last result.
+func (w *Wall) Check(ctx context.Context, challenge string, result bergv1.CheckResultType) error {
+	c := &bergv1.ChallengeCheck{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: challenge}}
+	err := w.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
+	if apierrors.IsNotFound(err) {
+		c.Spec.ChallengeRef.Name, c.Spec.Solver.Image = challenge, "example.org/solver:1"
+		err = w.Client.Create(ctx, c)
+	}
+	if err != nil {
+		return err
+	}
+	now := metav1.Now()
+	c.Status.LastResult = &bergv1.CheckResult{CheckRun: bergv1.CheckRun{StartedAt: now, FinishedAt: &now}, Result: result}
+	return w.Client.Status().Update(ctx, c)
+}
+
+// Nodes gives each node of the cluster a size.
+func (w *Wall) Nodes(ctx context.Context, size corev1.ResourceList) error {
+	var nodes corev1.NodeList
+	if err := w.Client.List(ctx, &nodes); err != nil {
+		return err
+	}
+	for n := range nodes.Items {
+		node := &nodes.Items[n]
+		from := client.MergeFrom(node.DeepCopy())
+		for what, amount := range size {
+			node.Status.Capacity[what], node.Status.Allocatable[what] = amount, amount
+		}
+		if err := w.Client.Status().Patch(ctx, node, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Flag is that of every Challenge: no page may show it.
 const Flag = "flag{not-for-the-wall}"
 
