@@ -138,7 +138,7 @@ func stages(suites []string, isBare bool) []stage {
 	network.scope.tests = append(network.scope.tests, "test/e2e/hexactf", "test/e2e/tunnel")
 	network.command = append(slices.Clone(withImages), "e2e-network")
 	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 10*time.Minute, scope{
-		programs: []string{"test/scorecard"}, paths: []string{"bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
+		programs: []string{"test/scorecard", "cmd/berg-api"}, paths: []string{"bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
 	})
 	olm.command = []string{"make", "-o", "images", "e2e-olm"}
 	tekton := onNode("builds with Tekton", "tekton", "test/e2e/kibaship", 8*time.Minute, scope{})
