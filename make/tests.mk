@@ -75,6 +75,16 @@ test-evening: ## Open the page of the evening in a browser, and hold it to the r
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-evening -- \
 		env EVENING=1 go test -C test/conform/evening -count=1 -timeout 40m $(TESTARGS) .
 
+.PHONY: docs-site
+docs-site: ## Build the site of the documentation: dist/docs-site. The first time it downloads Python packages.
+	hack/packages site
+	hack/docs-site/build $(VERSION) $(DIST)/docs-site
+
+.PHONY: test-docs-site
+test-docs-site: docs-site ## Build the site of the documentation, and search in it with a browser; needs Chromium.
+	hack/packages browser
+	DOCS_SITE=$(DIST)/docs-site DOCS_SITE_VERSION=$(VERSION) go test -C test/conform/evening -count=1 ./site
+
 TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
 
 .PHONY: test-integration

@@ -107,7 +107,7 @@ func stages(suites []string, isBare bool) []stage {
 	}
 	builds := []stage{
 		{
-			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "jails", "browser", "axe"},
+			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "jails", "browser", "axe", "site"},
 			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second,
 		},
 		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),
@@ -198,6 +198,10 @@ func stages(suites []string, isBare bool) []stage {
 		stage{
 			name: "a full tunnel", command: []string{"make", "stress-tunnel"}, after: []string{verified}, usual: 30 * time.Second,
 			scope: &scope{tests: []string{"internal/tunnel/proxy"}},
+		},
+		stage{
+			name: "the site of the documentation", command: []string{"make", "test-docs-site"}, root: true, after: []string{"packages of nodes"}, usual: 30 * time.Second,
+			scope: &scope{paths: []string{"docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "hack/docs-site", "test/conform/evening"}},
 		},
 		// What is granted and not used shows only when all have run: a change of a role makes all run.
 		stage{

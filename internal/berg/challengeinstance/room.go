@@ -41,13 +41,13 @@ func observeRoom(reader client.Reader, limit int) func(context.Context) (instanc
 }
 
 // startedOf counts the instances that take room: those that have begun and are not gone.
-func startedOf(instances []bergv1.ChallengeInstance) (started int) {
+func startedOf(instances []bergv1.ChallengeInstance) (n int) {
 	for i := range instances {
 		if instances[i].Status.InstanceID != "" {
-			started++
+			n++
 		}
 	}
-	return started
+	return n
 }
 
 func observeNodePorts(reader client.Reader) func(context.Context) (ports float64, err error) {

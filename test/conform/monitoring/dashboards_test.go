@@ -229,8 +229,8 @@ func seriesFor(t *testing.T, where string, known map[string]series, expr string)
 		if known[base].kind != "histogram" {
 			base = name
 		}
-		s, documented := known[base]
-		if !documented {
+		s, isKnown := known[base]
+		if !isKnown {
 			return nil
 		}
 		values := map[string]string{}
