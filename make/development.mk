@@ -48,6 +48,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/*.yaml
 	sed -i 's|image: .*|image: $(IMAGE_TAG_BASE):v$(VERSION)|' docs/tunnel/by-hand.yaml
+	sed -i 's|/berg-operator/blob/[^/]*/docs/runbooks/|/berg-operator/blob/v$(VERSION)/docs/runbooks/|' config/prometheus/rules.yaml config/*/prometheus/rules.yaml
 	sed -i 's|scorecard-test:v.*|scorecard-test:$(OPERATOR_SDK_VERSION)|' config/scorecard/patches/basic.config.yaml config/scorecard/patches/olm.config.yaml
 
 	$(MAKE) chart

@@ -21,7 +21,15 @@ import (
 // root is the repository, seen from this package.
 const root = "../../.."
 
-const runbooks = "https://github.com/bergctf/berg-operator/blob/main/docs/runbooks/"
+// runbooks is where those of the installed version are.
+func runbooks(t *testing.T) string {
+	t.Helper()
+	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(read(t, "versions.mk"))
+	if version == nil {
+		t.Fatal("versions.mk has no version")
+	}
+	return "https://github.com/bergctf/berg-operator/blob/v" + string(version[1]) + "/docs/runbooks/"
+}
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
@@ -102,6 +110,7 @@ func TestEveryAlertTellsAndHasARunbook(t *testing.T) {
 		pages[strings.TrimSuffix(filepath.Base(path), ".md")] = true
 	}
 	delete(pages, "README")
+	folder := runbooks(t)
 	for _, r := range rules(t) {
 		if r.Labels["severity"] != "critical" && r.Labels["severity"] != "warning" {
 			t.Errorf("%s: severity is %q", r.Alert, r.Labels["severity"])
@@ -109,7 +118,7 @@ func TestEveryAlertTellsAndHasARunbook(t *testing.T) {
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s: needs a summary and a description", r.Alert)
 		}
-		if r.Annotations["runbook_url"] != runbooks+r.Alert+".md" {
+		if r.Annotations["runbook_url"] != folder+r.Alert+".md" {
 			t.Errorf("%s: runbook_url is %q", r.Alert, r.Annotations["runbook_url"])
 		}
 		if !pages[r.Alert] {
