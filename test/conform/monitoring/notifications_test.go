@@ -165,7 +165,7 @@ func TestAlertsAreSentToDiscordAndSlack(t *testing.T) {
 				if resolved {
 					title = "resolved: " + r.Alert
 				}
-				for _, part := range []string{title, r.Annotations["summary"], r.Annotations["description"], runbooks + r.Alert + ".md"} {
+				for _, part := range []string{title, r.Annotations["summary"], r.Annotations["description"], runbooks(t) + r.Alert + ".md"} {
 					if !strings.Contains(message, part) {
 						t.Errorf("%s: the message to %s lacks %q: %s", r.Alert, path, part, message)
 					}

@@ -96,6 +96,56 @@ func TestBuildPushPull(t *testing.T) {
 	}
 }
 
+// Nodes of each platform pull the same name, whose digest is known before it is pushed.
+func TestIndexOfPlatforms(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, filepath.Join(dir, "program"), "program", 0o755)
+	var tarballs []string
+	for _, arch := range []string{"amd64", "arm64"} {
+		tarball := filepath.Join(dir, arch+".tar")
+		mustRun(t, "build", "--ref", "example.org/web:1", "--output", tarball, "--platform", "linux/"+arch, file+":/program")
+		tarballs = append(tarballs, tarball)
+	}
+	printed := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		if err := run(t.Context(), append([]string{"index"}, args...), &out, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		_, digest, _ := strings.Cut(strings.TrimSpace(out.String()), " ")
+		return digest
+	}
+	want := printed(append([]string{"--ref", "example.org/web:1"}, tarballs...)...)
+
+	registry := startRegistry(t, filepath.Join(dir, "registry"))
+	ref := registry.address + "/team/web:1"
+	if got := printed(append([]string{"--ref", ref, "--push", "--ca", registry.authorityFile}, tarballs...)...); got != want {
+		t.Errorf("what was pushed is %s, announced was %s", got, want)
+	}
+	pushed, err := remote.Index(registry.tag(t, "team/web:1"), registry.options(t)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digest, err := pushed.Digest(); err != nil || digest.String() != want {
+		t.Errorf("the registry has %s, %v, announced was %s", digest, err, want)
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		img, err := remote.Image(registry.tag(t, "team/web:1"), append(registry.options(t), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config, err := img.ConfigFile(); err != nil || config.Architecture != arch {
+			t.Errorf("for %s there is %+v, %v", arch, config, err)
+		}
+	}
+
+	for _, args := range [][]string{{}, {"--ref", "web"}, {"--ref", "example.org/web:1"}, {"--ref", "example.org/web:1", tarballs[0], tarballs[0]}, {"--ref", "example.org/web:1", file}} {
+		if err := run(t.Context(), append([]string{"index"}, args...), io.Discard, io.Discard); err == nil {
+			t.Errorf("index %q is no error", args)
+		}
+	}
+}
+
 func TestBuildIsReproducible(t *testing.T) {
 	tarballs := make([][]byte, 2)
 	for i := range tarballs {

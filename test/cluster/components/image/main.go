@@ -35,6 +35,11 @@ const usage = `image builds, serves and pushes container images without a daemon
       Pushes every tag of the tarballs: the repository and the tag stay,
       the registry is HOST:PORT.
 
+  image index --ref REF [--push] [--ca CA.crt] FILE.tar...
+      Puts images of several platforms under one name, and prints it with its
+      digest, which depends on the tarballs alone. With --push it is pushed to
+      the registry of REF, with the login that docker or podman has saved.
+
   image serve --listen ADDR:PORT --cert FILE --key FILE --dir DIR [--login FILE]
       Serves a registry over TLS until SIGTERM. What was pushed is kept in DIR
       and is there again after a restart. With --login no client pulls or pushes
@@ -57,7 +62,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
-		return errors.New("no command given: want build, push or serve")
+		return errors.New("no command given: want build, push, index or serve")
 	}
 	var err error
 	switch args[0] {
@@ -65,12 +70,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = build(args[1:], stdout)
 	case "push":
 		err = push(ctx, args[1:], stdout)
+	case "index":
+		err = index(ctx, args[1:], stdout)
 	case "serve":
 		err = serve(ctx, args[1:], stdout, stderr)
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
 	default:
-		return fmt.Errorf("unknown command %q: want build, push or serve", args[0])
+		return fmt.Errorf("unknown command %q: want build, push, index or serve", args[0])
 	}
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stdout, usage)
