@@ -218,7 +218,7 @@ func read(kustomize, source string) (sources, error) {
 	if _, all.seccomp, err = build(filepath.Join(source, "berg", "nested")); err != nil {
 		return all, err
 	}
-	for _, folder := range []string{"fence", filepath.Join("kibaship", "tenant")} {
+	for _, folder := range []string{"fence", filepath.Join("kibaship", "tenant"), filepath.Join("kibaship", "confined"), filepath.Join("tunnel", "confined")} {
 		text, _, err := build(filepath.Join(source, folder))
 		if err != nil {
 			return all, err

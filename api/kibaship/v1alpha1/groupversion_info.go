@@ -66,6 +66,9 @@ const (
 	AnnotationDeploymentUID = "platform.kibaship.com/deployment-uid"
 	// LabelAggregate with the value "true" adds the rules of a ClusterRole to those of the accounts of bounded Projects.
 	LabelAggregate = "platform.operator.kibaship.com/aggregate-to-bounded-projects"
+	// LabelConfined with the value "true" is on a namespace that has a network policy of its Project: an admission policy lets
+	// no pod leave the API there before its processes have ended.
+	LabelConfined = "platform.kibaship.com/confined"
 	// AnnotationSource of a PipelineRun stands for what it was started to build.
 	AnnotationSource = "platform.kibaship.com/source"
 	// AnnotationApplied notes which labels and annotations the operator set on a namespace, so

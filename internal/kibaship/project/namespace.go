@@ -20,6 +20,9 @@ func namespace(in Inputs) *corev1.Namespace {
 	if level := string(in.Spec.PodSecurity); level != "" {
 		ns.Labels[labelEnforce], ns.Labels[labelWarn] = level, level
 	}
+	if in.Spec.NetworkPolicy != nil {
+		ns.Labels[kibashipv1.LabelConfined] = "true"
+	}
 	// A Project has no namespace, so it can own one. Should its finalizer be taken off by
 	// force, the garbage collector deletes the namespace.
 	ns.OwnerReferences = []metav1.OwnerReference{{

@@ -67,10 +67,11 @@ func (c cluster) create(ctx context.Context, o object) error {
 
 // remove deletes an object, unless another one has its name by now.
 func (c cluster) remove(ctx context.Context, o object) error {
-	uid, now := o.GetUID(), int64(0)
+	uid, soon := o.GetUID(), int64(1)
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	if _, isPod := o.(*corev1.Pod); isPod {
-		options.GracePeriodSeconds = &now
+		// With zero, the pod would leave the API, and its network policy with it, before its processes end.
+		options.GracePeriodSeconds = &soon
 	}
 	err := c.Delete().Namespace(c.namespace).Resource(resourceOf(o)).Name(o.GetName()).Body(options).Do(ctx).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

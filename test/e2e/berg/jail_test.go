@@ -49,7 +49,7 @@ var jails = []struct{ hostname, program, user string }{
 }
 
 var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
-	It("run as root and as a user without capabilities, and keep their players in", func(ctx SpecContext) {
+	It("run as root and as a user without capabilities, and keep their players in", Label("attack"), func(ctx SpecContext) {
 		prepareNodes(ctx)
 		stage := journey.NewStage(ctx)
 

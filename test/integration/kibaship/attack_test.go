@@ -104,6 +104,13 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		forbidden(thief.Patch(ctx, ns, client.MergeFrom(before)))
 		forbidden(thief.Delete(ctx, ns))
 
+		By("letting a pod outlive the network policy")
+		clinging := privileged(namespace)
+		clinging.Name, clinging.Spec.HostPID, clinging.Spec.Containers[0].SecurityContext = "clinging", false, nil
+		clinging.Spec.TerminationGracePeriodSeconds = new(int64)
+		Expect(thief.Create(ctx, clinging, client.DryRunAll)).To(MatchError(ContainSubstring("terminationGracePeriodSeconds must be 1 or more")))
+		Expect(before.Labels).To(HaveKeyWithValue(kibashipv1.LabelConfined, "true"))
+
 		By("changing what limits it")
 		for _, what := range []authorizationv1.ResourceAttributes{
 			{Resource: "resourcequotas", Name: limits},
