@@ -41,7 +41,7 @@ var (
 	BuildImages = &Part{
 		Name:    "build-images",
 		sources: []string{"kaniko", "image"},
-		recipe:  strings.Join([]string{KanikoImage, GitImage, BaseImage, baseTools, largeFiles}, " "),
+		recipe:  strings.Join([]string{KanikoImage, GitImage, BaseImage, baseTools, largeFiles, strings.Join(gitScripts, " ")}, " "),
 		needs:   []*Part{ImageTool, Kaniko},
 		build:   (*builder).buildImages,
 	}
@@ -62,7 +62,7 @@ const (
 	BaseImage = "registry.berg.test/base:1"
 
 	// baseTools are what busybox is called by in it.
-	baseTools = "cat chmod chown cp dirname env find grep httpd id ln ls mkdir rm sh sleep tail tar test touch tr true wget"
+	baseTools = "basename cat chmod chown cp dirname env expr find grep httpd id ln ls mkdir rm sed sh sleep tail tar test touch tr true uname wget"
 
 	tektonModule = "github.com/tektoncd/pipeline"
 	// tektonImages begins the names of Tekton's.
@@ -236,8 +236,15 @@ func (b *builder) buildImages(out string) error {
 	})
 }
 
+// gitScripts are what submodules need of git.
+var gitScripts = []string{gitFolder + "/git-submodule", gitFolder + "/git-sh-setup", gitFolder + "/git-sh-i18n"}
+
 // gitFiles are the distribution's git and the libraries that it loads, as arguments of the tool for images.
 func (b *builder) gitFiles() ([]string, error) {
+	files := map[string]string{}
+	for _, script := range gitScripts {
+		files[script] = script
+	}
 	programs := map[string]string{gitFolder + "/git-remote-http": gitFolder + "/git-remote-http"}
 	for _, name := range []string{"git", largeFiles} {
 		path := host.Find(name)
@@ -246,7 +253,7 @@ func (b *builder) gitFiles() ([]string, error) {
 		}
 		programs[path] = "/usr/bin/" + name
 	}
-	files := maps.Clone(programs)
+	maps.Copy(files, programs)
 	for program := range programs {
 		out, err := exec.CommandContext(b.ctx, "ldd", program).Output()
 		if err != nil {

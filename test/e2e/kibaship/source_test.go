@@ -97,6 +97,11 @@ var _ = Describe("An image that is built upon one of a registry with a login", f
 
 		apiserver.Change(ctx, a, func() { a.Spec.GitRepository.ImagePullSecretRef = &kibashipv1.LocalReference{Name: loginSecret} })
 		Eventually(func(g Gomega) {
+			g.Expect(world.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
+			g.Expect(a.Status.ObservedGeneration).To(Equal(a.Generation), "the operator has not seen it")
+		}).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(Succeed())
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "1"} })
+		Eventually(func(g Gomega) {
 			g.Expect(world.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 			g.Expect(d.Status.BuiltImage).NotTo(BeNil(), d.Status.Message)
 		}).WithContext(ctx).WithTimeout(buildLimit).Should(Succeed())
