@@ -57,6 +57,7 @@ func (all *sources) insertIntoAPI() (defaults, error) {
 					pod[field] = valuePlaceholder(value)
 				}
 			}
+			pod["priorityClassName"] = exprPlaceholder(`include "berg-operator.priorityClass" .`)
 			containers, _ := pod["containers"].([]any)
 			for _, item := range containers {
 				if container, _ := item.(map[string]any); container["name"] == apiContainer {

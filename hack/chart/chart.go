@@ -20,6 +20,8 @@ const (
 	// policies for the operator's account know.
 	account  = name + "-controller-manager"
 	accounts = "(" + name + "|"
+	// anyAccount begins the pattern of the names of all packages' accounts.
+	anyAccount = "^system:serviceaccount:[^:]+:" + accounts
 	// recordNamespace is the default of RECORD_NAMESPACE.
 	recordNamespace = "berg-records"
 )
@@ -155,6 +157,9 @@ func addObjects(files map[string]string, all sources) error {
 		}
 		if kind == "PriorityClass" {
 			conditions = append(conditions, "(not .Values.priorityClassName)")
+		}
+		if id == "ServiceAccount/"+namespace+"/"+account {
+			conditions = append(conditions, ".Values.serviceAccount.create")
 		}
 		file := name
 		if len(with) == 1 {
@@ -315,6 +320,7 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 					insertIntoMonitor(object)
 				}
 			}
+			insertAccount(object)
 			variant[id], _ = withPlaceholders(object).(map[string]any)
 		}
 	}
@@ -322,6 +328,27 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 		return d, fmt.Errorf("config/ has no Deployment of a container %s", manager)
 	}
 	return d, nil
+}
+
+// insertAccount puts a placeholder where an object names the operator's ServiceAccount, whose name is a value.
+func insertAccount(object map[string]any) {
+	switch object["kind"] {
+	case "ServiceAccount":
+		if metadata := child(object, "metadata"); metadata["name"] == account {
+			metadata["name"] = accountPlaceholder
+		}
+	case "Deployment":
+		if pod := child(object, "spec", "template", "spec"); pod["serviceAccountName"] == account {
+			pod["serviceAccountName"] = accountPlaceholder
+		}
+	case "RoleBinding", "ClusterRoleBinding":
+		subjects, _ := object["subjects"].([]any)
+		for _, item := range subjects {
+			if subject, _ := item.(map[string]any); subject["kind"] == "ServiceAccount" && subject["name"] == account {
+				subject["name"] = accountPlaceholder
+			}
+		}
+	}
 }
 
 // insertIntoMonitor puts values into the one endpoint of a ServiceMonitor.
@@ -410,6 +437,7 @@ func child(fields map[string]any, path ...string) map[string]any {
 
 // placeholders replace the names of namespaces, and names that begin with that of the release.
 var placeholders = strings.NewReplacer(namespace, namespacePlaceholder, recordNamespace, recordsPlaceholder,
+	"s.name == '"+account+"'", "s.name == '"+accountPlaceholder+"'", anyAccount, accountPattern,
 	account, fullnamePlaceholder+strings.TrimPrefix(account, name), accounts, "("+fullnamePlaceholder+"|")
 
 // withPlaceholders returns a part of an object with placeholders instead of names that values change.

@@ -30,11 +30,14 @@ func (all *sources) insertIntoSeccomp() error {
 	found := false
 	for id, object := range all.seccomp {
 		child(object, "metadata", "labels")[labelsPlaceholder] = ""
+		if strings.HasPrefix(id, "Role/") { // to use the PriorityClass
+			all.seccomp[id], _ = withPlaceholders(object).(map[string]any)
+		}
 		if !strings.HasPrefix(id, "DaemonSet/") {
 			continue
 		}
 		pod := child(object, "spec", "template", "spec")
-		pod["priorityClassName"] = exprPlaceholder(`.Values.priorityClassName | default "berg-operator-controller-manager"`)
+		pod["priorityClassName"] = exprPlaceholder(`include "berg-operator.priorityClass" .`)
 		pod["tolerations"] = valuePlaceholder("seccompProfiles.tolerations")
 		for _, field := range []string{"initContainers", "containers"} {
 			containers, _ := pod[field].([]any)

@@ -232,10 +232,14 @@ const (
 	namespacePlaceholder = "@@namespace@@"
 	recordsPlaceholder   = "@@records@@"
 	fullnamePlaceholder  = "@@fullname@@"
+	accountPlaceholder   = "@@account@@"
 	keepPlaceholder      = "@@keep@@"
 	labelsPlaceholder    = "@@labels@@"
 	aggregatePlaceholder = "@@aggregate@@"
 )
+
+// accountPattern is what a pattern of accounts begins with that also knows the one that a value names.
+const accountPattern = "@@own account@@^system:serviceaccount:[^:]+:(" + fullnamePlaceholder + "|"
 
 func settingPlaceholder(name string) string { return "@@setting " + name + "@@" }
 
@@ -268,8 +272,10 @@ func fill(text string) string {
 		text = strings.ReplaceAll(text, placeholder, "{{ "+value+" }}")
 	}
 	// Names with a placeholder need no quotes, which YAML puts around a text that begins with one.
-	text = regexp.MustCompile(`(?m)(: |- )'(`+fullnamePlaceholder+`[\w-]*)'$`).ReplaceAllString(text, "$1$2")
+	text = regexp.MustCompile(`(?m)(: |- )'((?:`+fullnamePlaceholder+`|`+accountPlaceholder+`)[\w-]*)'$`).ReplaceAllString(text, "$1$2")
 	text = strings.ReplaceAll(text, fullnamePlaceholder, `{{ include "berg-operator.fullname" . }}`)
+	text = strings.ReplaceAll(text, accountPlaceholder, `{{ include "berg-operator.account" . }}`)
+	text = strings.ReplaceAll(text, "@@own account@@", `{{ with .Values.serviceAccount.name }}^system:serviceaccount:[^:]+:{{ . }}$|{{ end }}`)
 	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
 	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)
 	text = keepLine.ReplaceAllString(text, "{{- if .Values.crds.keep }}\n${1}helm.sh/resource-policy: keep\n{{- end }}\n")

@@ -132,7 +132,12 @@ fullnameOverride: ""
 # Labels of every object of the chart.
 commonLabels: {}
 
+# The operator's ServiceAccount.
 serviceAccount:
+  # false: it exists.
+  create: true
+  # Empty: the fullname and -controller-manager.
+  name: ""
   annotations: {}
 
 # PriorityClass of the pods. Empty: the chart creates one, so that the operator gets room where challenges fill the nodes.
@@ -297,7 +302,10 @@ func schemaOf(all sources) (string, error) {
 			"updateStrategy":            anything,
 			"commonLabels":              texts,
 			"fullnameOverride":          object{"type": "string", "maxLength": 40, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
-			"serviceAccount":            closed(object{"annotations": texts}),
+			"serviceAccount":            closed(object{
+				"create": boolean, "annotations": texts,
+				"name": object{"type": "string", "maxLength": 63, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}, // also a part of a pattern: no dots
+			}),
 			"priorityClassName":         object{"type": "string"},
 			"hostNetwork":               boolean,
 			"dnsPolicy":                 object{"enum": []string{"", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}},

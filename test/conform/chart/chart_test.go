@@ -572,7 +572,7 @@ settings: {CHALLENGE_HTTP_PORT: "443", CHALLENGE_HTTP_TLS: "false"}
 
 // Nothing that follows the name of the release is left with the former one, and what the operator knows by name stays.
 func TestAnotherNameReachesAllObjects(t *testing.T) {
-	values := everything(t) + "\nrights: {check: true, prepull: true, record: true}\nprometheus: {enabled: true}\n"
+	values := everything(t) + withAll
 	usual := must(t, values)
 	objects := must(t, values+"fullnameOverride: arena\n")
 	renamed := 0
@@ -599,6 +599,74 @@ func TestAnotherNameReachesAllObjects(t *testing.T) {
 	}
 	if len(objects) != len(usual) || renamed < 6 {
 		t.Errorf("%d objects of %d have another name, want at least 6 of %d", renamed, len(objects), len(usual))
+	}
+}
+
+// withAll are values with which nothing is left out but what only Cilium has.
+const withAll = `
+rights: {check: true, nodes: true, prepull: true, record: true}
+prometheus: {enabled: true}
+api: {enabled: true}
+seccompProfiles: {install: true}
+`
+
+// An account that exists has the rights of the chart's own, and the policies know it.
+func TestAnotherAccountHasTheRights(t *testing.T) {
+	const usual, own = "berg-operator-controller-manager", "ctf-2026"
+	objects, _, err := renderAll(everything(t)+withAll+"serviceAccount: {create: false, name: "+own+"}\n", namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, policies := 0, 0
+	for id, object := range objects {
+		kind, _, _ := strings.Cut(id, "/")
+		if kind == "ServiceAccount" && (strings.HasSuffix(id, "/"+usual) || strings.HasSuffix(id, "/"+own)) {
+			t.Errorf("%s is there", id)
+		}
+		subjects, _ := object["subjects"].([]any)
+		for _, subject := range subjects {
+			switch field(subject, "name") {
+			case usual:
+				t.Errorf("%s is for the usual account", id)
+			case own:
+				bound++
+			}
+		}
+		for _, path := range [][]any{{"spec", "serviceAccountName"}, {"spec", "template", "spec", "serviceAccountName"}} {
+			if field(object, path...) == usual {
+				t.Errorf("%s runs as the usual account", id)
+			}
+		}
+		if kind != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "s.name == '"+usual+"'") || strings.Count(string(text), "^system:serviceaccount:[^:]+:(") != strings.Count(string(text), "^system:serviceaccount:[^:]+:"+own+"$|") {
+			t.Errorf("%s does not know the account:\n%s", id, text)
+		}
+		policies += strings.Count(string(text), own)
+	}
+	if bound < 10 || policies < 3 {
+		t.Errorf("%d bindings and %d policies are for the account", bound, policies)
+	}
+}
+
+// Without the chart's PriorityClass no pod may name it.
+func TestAnotherPriorityIsThatOfAllPods(t *testing.T) {
+	pods := 0
+	for id, object := range must(t, everything(t)+withAll+"priorityClassName: high\n") {
+		if pod := field(object, "spec", "template", "spec"); pod != nil {
+			pods++
+			if got := field(pod, "priorityClassName"); got != "high" {
+				t.Errorf("%s has the priority %v", id, got)
+			}
+		}
+	}
+	if pods != 3 {
+		t.Errorf("%d kinds of pods, want operator, API and seccomp profiles", pods)
 	}
 }
 

@@ -23,6 +23,11 @@
 {{- .Values.fullnameOverride | default "berg-operator" -}}
 {{- end }}
 
+{{- /* The operator's ServiceAccount. */}}
+{{- define "berg-operator.account" -}}
+{{- .Values.serviceAccount.name | default (printf "%s-controller-manager" (include "berg-operator.fullname" .)) -}}
+{{- end }}
+
 {{- define "berg-operator.priorityClass" -}}
 {{- .Values.priorityClassName | default (printf "%s-controller-manager" (include "berg-operator.fullname" .)) -}}
 {{- end }}
