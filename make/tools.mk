@@ -32,3 +32,7 @@ $(BIN)/opm: tools/opm/go.mod tools/opm/go.sum
 # The version whose engine the chart's tests render with.
 $(BIN)/helm: test/conform/chart/go.mod test/conform/chart/go.sum
 	go build -C test/conform/chart -ldflags='-s -w' -o $@ helm.sh/helm/v4/cmd/helm
+
+# Only releases need it, so that make tools does not build it.
+$(BIN)/cosign: tools/cosign/go.mod tools/cosign/go.sum
+	go build -C tools/cosign -ldflags='-s -w' -o $@ github.com/sigstore/cosign/v3/cmd/cosign

@@ -203,6 +203,10 @@ func stages(suites []string, isBare bool) []stage {
 			name: "the site of the documentation", command: []string{"make", "test-docs-site"}, root: true, after: []string{"packages of nodes"}, usual: 30 * time.Second,
 			scope: &scope{paths: []string{"docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "hack/docs-site", "test/conform/evening"}},
 		},
+		stage{
+			name: "signatures", command: []string{"make", "verify-signatures"}, after: []string{verified}, usual: 20 * time.Second,
+			scope: &scope{paths: []string{"hack/sign", "hack/verify-signatures", "test/cluster/components/image"}},
+		},
 		// What is granted and not used shows only when all have run: a change of a role makes all run.
 		stage{
 			name: "rights", command: []string{"make", "rights"}, root: true, after: used, usual: 10 * time.Second,

@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// index puts the images of all platforms under one name. Its digest depends on the images alone, so it is known before
+// makeIndex puts the images of all platforms under one name. Its digest depends on the images alone, so it is known before
 // anything is pushed.
-func index(ctx context.Context, args []string, stdout io.Writer) error {
+func makeIndex(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := newFlagSet("index")
 	ref := flags.String("ref", "", "")
 	pushed := flags.Bool("push", false, "")

@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "push":
 		err = push(ctx, args[1:], stdout)
 	case "index":
-		err = index(ctx, args[1:], stdout)
+		err = makeIndex(ctx, args[1:], stdout)
 	case "serve":
 		err = serve(ctx, args[1:], stdout, stderr)
 	case "help", "-h", "--help":
