@@ -311,6 +311,8 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 					return d, err
 				}
 				d = found // all variants are equal in these fields
+			case "PodDisruptionBudget":
+				child(object, "spec")["maxUnavailable"] = exprPlaceholder(".Values.podDisruptionBudget.maxUnavailable")
 			case "ConfigMap": // a dashboard
 				child(object, "metadata", "labels")[morePlaceholder("dashboard.labels")] = ""
 				child(object, "metadata", "annotations")[morePlaceholder("dashboard.annotations")] = ""

@@ -150,6 +150,8 @@ dnsPolicy: ""
 
 podDisruptionBudget:
   enabled: true
+  # Pods that may be evicted at a time, as a number or a percentage.
+  maxUnavailable: 1
 
 # Add the ClusterRoles for Challenges, instances and the other resources to Kubernetes' own admin and edit. They read flags;
 # therefore none is added to view.
@@ -302,22 +304,22 @@ func schemaOf(all sources) (string, error) {
 			"updateStrategy":            anything,
 			"commonLabels":              texts,
 			"fullnameOverride":          object{"type": "string", "maxLength": 40, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
-			"serviceAccount":            closed(object{
+			"serviceAccount": closed(object{
 				"create": boolean, "annotations": texts,
 				"name": object{"type": "string", "maxLength": 63, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}, // also a part of a pattern: no dots
 			}),
-			"priorityClassName":         object{"type": "string"},
-			"hostNetwork":               boolean,
-			"dnsPolicy":                 object{"enum": []string{"", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}},
-			"podDisruptionBudget":       closed(object{"enabled": boolean}),
-			"aggregateRoles":            boolean,
-			"extraObjects":              list(object{"type": []string{"object", "string"}}),
-			"dashboard":                 closed(object{"enabled": boolean, "labels": texts, "annotations": texts}),
-			"extraEnv":                  list(anything),
-			"extraVolumes":              list(anything),
-			"extraVolumeMounts":         list(anything),
-			"networkPolicy":             closed(object{"enabled": boolean}),
-			"crds":                      closed(object{"enabled": boolean, "keep": boolean}),
+			"priorityClassName":   object{"type": "string"},
+			"hostNetwork":         boolean,
+			"dnsPolicy":           object{"enum": []string{"", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}},
+			"podDisruptionBudget":       closed(object{"enabled": boolean, "maxUnavailable": object{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%?$"}}),
+			"aggregateRoles":      boolean,
+			"extraObjects":        list(object{"type": []string{"object", "string"}}),
+			"dashboard":           closed(object{"enabled": boolean, "labels": texts, "annotations": texts}),
+			"extraEnv":            list(anything),
+			"extraVolumes":        list(anything),
+			"extraVolumeMounts":   list(anything),
+			"networkPolicy":       closed(object{"enabled": boolean}),
+			"crds":                closed(object{"enabled": boolean, "keep": boolean}),
 			"prometheus": closed(object{
 				"enabled": boolean, "labels": texts, "interval": object{"type": "string", "minLength": 1}, "scrapeTimeout": object{"type": "string"},
 				"relabelings": list(anything), "metricRelabelings": list(anything),

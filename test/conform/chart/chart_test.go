@@ -654,6 +654,15 @@ func TestAnotherAccountHasTheRights(t *testing.T) {
 	}
 }
 
+func TestTheDisruptionBudgetIsAValue(t *testing.T) {
+	const id = "PodDisruptionBudget/" + namespace + "/berg-operator-controller-manager"
+	for values, want := range map[string]any{"": float64(1), "podDisruptionBudget: {maxUnavailable: 2}": float64(2), "podDisruptionBudget: {maxUnavailable: 50%}": "50%"} {
+		if got := field(must(t, values)[id], "spec", "maxUnavailable"); got != want {
+			t.Errorf("with %q it is %v", values, got)
+		}
+	}
+}
+
 // Without the chart's PriorityClass no pod may name it.
 func TestAnotherPriorityIsThatOfAllPods(t *testing.T) {
 	pods := 0
