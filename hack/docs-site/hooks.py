@@ -6,6 +6,7 @@ backslashes. The site has the pages alone, and GitHub the whole repository.
 
 import collections
 import html.parser
+import itertools
 import logging
 import os
 import posixpath
@@ -167,8 +168,9 @@ def on_page_content(html, page, config, files):
     built = Outline(html)
     if built.elements != reference.elements:
         log.warning(f"{page.file.src_uri}: the site has {dict(built.elements - reference.elements)} more than GitHub, "
-                          f"and {dict(reference.elements - built.elements)} less")
-    for number, (ours, theirs) in enumerate(zip(built.words, reference.words)):
+                    f"and {dict(reference.elements - built.elements)} less")
+    for number, (ours, theirs) in enumerate(itertools.zip_longest(built.words, reference.words)):
         if ours != theirs:
-            log.warning(f"{page.file.src_uri}: the site has {built.words[number - 5:number + 5]}, and GitHub {reference.words[number - 5:number + 5]}")
+            around = slice(max(0, number - 5), number + 5)
+            log.warning(f"{page.file.src_uri}: the site has {built.words[around]}, and GitHub {reference.words[around]}")
             break
