@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/check"
+	"github.com/bergctf/berg-operator/internal/berg/digests"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
@@ -128,6 +129,10 @@ func trimPod(pod *corev1.Pod) {
 			delete(pod.Labels, name)
 		}
 	}
+	compared := map[string]bool{}
+	for _, c := range pod.Spec.Containers {
+		compared[c.Name] = c.ImagePullPolicy == corev1.PullAlways
+	}
 	pod.Spec = corev1.PodSpec{}
 	kept := corev1.PodStatus{Phase: pod.Status.Phase, HostIP: pod.Status.HostIP}
 	if !status.PodReady(pod) {
@@ -145,7 +150,11 @@ func trimPod(pod *corev1.Pod) {
 	kept.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State != (corev1.ContainerState{}) {
-			kept.ContainerStatuses = append(kept.ContainerStatuses, status.TrimContainer(s))
+			container := status.TrimContainer(s)
+			if compared[s.Name] {
+				container.ImageID = digests.Short(s.ImageID)
+			}
+			kept.ContainerStatuses = append(kept.ContainerStatuses, container)
 		}
 	}
 	pod.Status = kept

@@ -496,6 +496,7 @@ const (
 	ReasonUpToDate             = "UpToDate"
 	ReasonChallengeChanged     = "ChallengeChanged"
 	ReasonConfigurationChanged = "ConfigurationChanged"
+	ReasonImageChanged         = "ImageChanged"
 	ReasonTerminating          = "Terminating"
 	ReasonDeletionBlocked      = "DeletionBlocked"
 	ReasonDeleted              = "Deleted"
@@ -547,6 +548,9 @@ const (
 	// AnnotationPullSecret on a Deployment is the Secret that its image is pulled with,
 	// and the version of the source that this was copied from.
 	AnnotationPullSecret = "berg.norelect.ch/pull-secret" //nolint:gosec // its key, and no secret
+
+	// AnnotationImage on a pod is the beginning of the digest that the image had when a rollout pulled it once more.
+	AnnotationImage = "berg.norelect.ch/image"
 
 	// ManagedBy is the value of LabelManagedBy on every object of an instance.
 	ManagedBy = "berg"

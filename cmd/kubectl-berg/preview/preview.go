@@ -37,6 +37,8 @@ type Preview struct {
 	// Settings reports that the operator's settings have changed. The Challenge does not tell which
 	// pods that restarts.
 	Settings bool `json:"settingsChanged,omitempty"`
+	// Images reports that images have changed under the same names. The condition UpToDate names the containers.
+	Images bool `json:"imagesChanged,omitempty"`
 }
 
 // snapshot is the part of status.challengeSnapshot that the preview needs.
@@ -56,6 +58,7 @@ func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 	p := Preview{Policy: started.AllowOutboundTraffic != c.Spec.AllowOutboundTraffic}
 	for _, condition := range i.Status.Conditions {
 		p.Settings = p.Settings || condition.Type == bergv1.ConditionUpToDate && condition.Reason == bergv1.ReasonConfigurationChanged
+		p.Images = p.Images || condition.Type == bergv1.ConditionUpToDate && condition.Reason == bergv1.ReasonImageChanged
 	}
 	endpointChange := ""
 	if before, after := variables(started.Containers), variables(c.Spec.Containers); !slices.Equal(before, after) {
@@ -225,6 +228,9 @@ func (p Preview) Summary() string {
 	}
 	if p.Settings {
 		out = append(out, "the operator's settings have changed: any pod may restart")
+	}
+	if p.Images {
+		out = append(out, "an image has changed under the same name: its pods restart")
 	}
 	return strings.Join(out, "; ")
 }

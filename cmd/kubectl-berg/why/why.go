@@ -183,7 +183,8 @@ func outdated(v View, f *Finding) bool {
 	}
 	f.addCondition(c)
 	if requested := i.Annotations[bergv1.AnnotationRollout]; requested != "" && requested != i.Status.ObservedRollout {
-		if c.Reason == bergv1.ReasonChallengeChanged || c.Reason == bergv1.ReasonConfigurationChanged {
+		switch c.Reason {
+		case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged:
 			return f.set(Waiting, "A rollout was requested. The operator has not started it yet.", waitSeconds)
 		}
 		return f.set(Problem, "A rollout was requested, but the Challenge in its present form cannot run.",

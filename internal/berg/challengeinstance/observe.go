@@ -96,6 +96,7 @@ func (r *Reconciler) observeOutcome(ctx context.Context, o *status.Observed) err
 	if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
 		return err
 	}
+	r.compareImages(ctx, o)
 	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
 		return nil // most are
 	}
@@ -120,6 +121,31 @@ func (r *Reconciler) observePods(ctx context.Context, c status.Candidate) ([]cor
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
 		return p.Annotations[bergv1.LabelInstanceID] != c.Instance.Status.InstanceID
 	}), nil
+}
+
+// compareImages finds out which images of an instance newer ones do not run any more. When this one is the first with a newer
+// image, the others are enqueued.
+func (r *Reconciler) compareImages(ctx context.Context, o *status.Observed) {
+	if o.Challenge == nil {
+		r.images.Forget(o.Key)
+		return
+	}
+	news := false
+	for name, running := range status.ImagesOf(*o) {
+		newest, changed := r.images.Note(o.Key, name, running)
+		news = news || changed
+		if newest != running.Digest {
+			if o.Replaced == nil {
+				o.Replaced = map[string]string{}
+			}
+			o.Replaced[name] = newest
+		}
+	}
+	if news {
+		for _, request := range r.requests(ctx, indexChallenge, o.Key.String(), isBuilt) {
+			r.enqueue(request)
+		}
+	}
 }
 
 // challengeKey is where the instance's Challenge is looked for.

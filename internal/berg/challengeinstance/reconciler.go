@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/digests"
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
@@ -48,6 +49,7 @@ type Reconciler struct {
 	// Reach connects to instances before they are Running. Nil: nothing does.
 	Reach *reach.Waiter
 
+	images       digests.Latest
 	backoff      *outcome.Backoff
 	proofs       ownership.Secrets
 	former       formerPolicies

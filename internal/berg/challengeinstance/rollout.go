@@ -13,7 +13,7 @@ import (
 // adopt makes the Challenge as it is now what a live instance is built from, when a new rollout is requested, and when it was
 // mended before the instance ran.
 func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.Challenge, now time.Time) (err error) {
-	if o.Instance.Status.ReadyAt == nil {
+	if o.Instance.Status.ReadyAt == nil || status.RolloutDue(*o, cfg, now) {
 		if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
 			return err
 		}
@@ -24,6 +24,7 @@ func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.C
 	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(*o, cfg, now) {
 		return err
 	}
+	r.compareImages(ctx, o)
 	before := o.Instance.DeepCopy()
 	if err := status.Pin(o, cfg); err != nil {
 		return err

@@ -25,6 +25,9 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 	if d := in.Challenge.Defaults; d != nil && d.MarkedPods {
 		annotations[bergv1.LabelInstanceID] = in.InstanceID
 	}
+	if digest := in.Challenge.Images[c.Hostname]; digest != "" {
+		annotations[bergv1.AnnotationImage] = digest
+	}
 	meta := in.meta(c.Hostname, "challenge-deployment")
 	if use := in.pullSecretOf(c.Hostname); use.Version != "" {
 		meta.Annotations = map[string]string{bergv1.AnnotationPullSecret: noteOf(use)}
@@ -53,7 +56,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		Image:           c.Image,
 		Command:         literals(c.Command),
 		Args:            literals(c.Args),
-		ImagePullPolicy: imagePullPolicy(in.Config.ImagePullPolicy, c),
+		ImagePullPolicy: ImagePullPolicy(in.Config.ImagePullPolicy, c),
 		Env:             environment(in, c, endpoints),
 		Ports:           containerPorts(c),
 		Resources:       resources(in.Config, c),
@@ -107,8 +110,8 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	return spec
 }
 
-// imagePullPolicy is the author's, unless the administrator lets nodes pull nothing.
-func imagePullPolicy(configured corev1.PullPolicy, c bergv1.Container) corev1.PullPolicy {
+// ImagePullPolicy is the author's, unless the administrator lets nodes pull nothing.
+func ImagePullPolicy(configured corev1.PullPolicy, c bergv1.Container) corev1.PullPolicy {
 	if configured == corev1.PullNever {
 		return configured
 	}

@@ -27,6 +27,8 @@ type Snapshot struct {
 	Containers           []bergv1.Container `json:"containers,omitempty"`
 	// Defaults is nil until the instance is started.
 	Defaults *Defaults `json:"defaults,omitempty"`
+	// Images are the digests of the images that rollouts have pulled once more, by container.
+	Images map[string]string `json:"images,omitempty"`
 }
 
 // Defaults is the part of the configuration that pods and the published addresses are built
@@ -188,7 +190,7 @@ func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	other := SnapshotOf(c)
 	s = s.normal() // an earlier version may have stored another form
-	s.Defaults = nil
+	s.Defaults, s.Images = nil, nil
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && bytes.Equal(a, b)

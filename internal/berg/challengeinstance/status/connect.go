@@ -86,13 +86,17 @@ func nodePorts(out Outcome) []netip.AddrPort {
 	return all
 }
 
-// Begins reports whether the containers of a pod run for the first time, and the pod is not ready yet.
+// Begins reports whether the containers of a pod run for the first time, and it is not ready only because a startup probe has
+// not succeeded yet.
 func Begins(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && !PodReady(p) && len(p.Status.ContainerStatuses) > 0 &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-			return s.State.Running == nil || s.RestartCount > 0
+			return s.State.Running == nil || s.RestartCount > 0 || !s.Ready && !probed(s)
 		})
 }
+
+// probed reports whether a container has a startup probe that has not succeeded yet.
+func probed(s corev1.ContainerStatus) bool { return s.Started != nil && !*s.Started }
 
 // opened reports whether the program of a container accepts connections, although its pod is not ready yet.
 func opened(o Observed, c bergv1.Container, p *corev1.Pod) bool {

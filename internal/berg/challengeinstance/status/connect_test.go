@@ -57,7 +57,7 @@ func TestProgramsMayBeOpenBeforeTheirPodsAreReady(t *testing.T) {
 		p := pod(container, false)
 		p.UID = types.UID("uid-" + container)
 		p.Status.HostIP, p.Status.PodIP = "10.0.0.5", ip
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: runs}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: runs, Started: ptr.To(false)}}
 		return p
 	}
 	const all = "[uid-web uid-db] [10.1.0.1:8000 10.1.0.2:1337 10.0.0.5:30002]"
@@ -105,6 +105,7 @@ func TestAProgramThatIsOpenCountsAsReady(t *testing.T) {
 	}{
 		"open":                    {func(*Outcome) {}, true},
 		"not open":                {func(o *Outcome) { o.Opened = false }, false},
+		"it waits for another":    {func(o *Outcome) { o.Pods[0].Status.ContainerStatuses[0].Started = ptr.To(true) }, false},
 		"its program has ended":   {func(o *Outcome) { o.Pods[0].Status.ContainerStatuses[0].RestartCount = 1 }, false},
 		"it has a probe":          {func(o *Outcome) { o.Pinned.Containers[0].ReadinessProbe = &corev1.Probe{} }, false},
 		"it has no public port":   {func(o *Outcome) { o.Pinned.Containers[0].Ports = nil }, false},
@@ -114,7 +115,7 @@ func TestAProgramThatIsOpenCountsAsReady(t *testing.T) {
 		out.Opened = true
 		out.Pinned.Defaults = &manifests.Defaults{StartupProbes: true}
 		out.Pinned.Containers[0].Ports = []bergv1.Port{{Port: 8000, Type: bergv1.PublicHTTPRoute}}
-		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Started: ptr.To(false), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		tc.modify(&out)
 		if got := checkPods(out.Observed, noon).ready; got != tc.want {
 			t.Errorf("%s: ready is %t", name, got)

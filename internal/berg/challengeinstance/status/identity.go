@@ -50,6 +50,7 @@ func Pin(o *Observed, cfg config.Challenge) error {
 	pinned.Defaults = manifests.DefaultsOf(cfg)
 	pinned.Defaults.Source = o.Instance.Labels[bergv1.LabelSource]
 	pinned.Defaults.StaticFlag = o.Challenge.Spec.Flag != ""
+	pinned.Images = refreshed(o, pinned)
 	raw, err := pinned.Encode()
 	if err != nil {
 		return err

@@ -40,6 +40,8 @@ type Observed struct {
 	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
+	// Replaced are the digests of the images that newer instances run under the same names, by container.
+	Replaced map[string]string
 	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.

@@ -117,12 +117,17 @@ type PodView struct {
 	// reason is why the pod cannot start, or how it ended, "" if there is none; message has
 	// details.
 	reason, message string
+	// images are the digests of its images, as far as they are compared.
+	images string
 }
 
 // ViewOf returns the view of a pod. Two that are equal make the same status.
 func ViewOf(p *corev1.Pod) PodView {
 	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p), begins: Begins(p)}
 	v.reason, v.message = podProblem(p)
+	for _, s := range p.Status.ContainerStatuses {
+		v.images += s.ImageID
+	}
 	return v
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,7 +63,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	s.Phase = phaseOf(out, late)
 	s.Cause = causeOf(out, s.Phase, pods)
 	start, health := podsReady(out, pods, late, cfg), healthy(out, pods)
-	SetConditions(out.Instance, now, append(buildConditions(out), start, health, upToDate(out.Candidate, cfg), alive(out.Instance))...)
+	SetConditions(out.Instance, now, append(buildConditions(out), start, health, upToDate(out.Observed, cfg), alive(out.Instance))...)
 	setReady(out.Instance, now, readyOf(out, late, start, health))
 	// That a pod was scheduled is not worth a write of its own: it is written with the next
 	// change.
@@ -243,7 +244,8 @@ func healthy(out Outcome, pods podsSummary) metav1.Condition {
 
 // upToDate compares what the instance was started with to the current Challenge and
 // configuration.
-func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
+func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
+	c := o.Candidate
 	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
 		"The Challenge was changed after the start. To adopt the change, set the annotation "+bergv1.AnnotationRollout+" to a new value; affected pods restart"
 	switch {
@@ -252,6 +254,11 @@ func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 	case c.Challenge == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge no longer exists"
 	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned, cfg, c.Instance):
+		if names := replaced(o); len(names) > 0 {
+			reason, message = bergv1.ReasonImageChanged, fmt.Sprintf("Newer instances run another image under the same name: %s. "+
+				"To adopt it, set the annotation %s to a new value; affected pods restart", strings.Join(names, ", "), bergv1.AnnotationRollout)
+			break
+		}
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance matches the Challenge"
 	case c.Pinned.Matches(c.Challenge):
 		reason, message = bergv1.ReasonConfigurationChanged,

@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -31,11 +33,7 @@ var _ = Describe("An instance whose pods are ready", func() {
 		untilPods(ctx, i, corev1.PodRunning)
 		setPods(ctx, i, func(p *corev1.Pod) {
 			p.Status.HostIP, p.Status.HostIPs = node.String(), []corev1.HostIP{{IP: node.String()}}
-			for n := range p.Status.ContainerStatuses {
-				p.Status.ContainerStatuses[n].Ready = true
-			}
-			at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-			p.Status.Conditions[at].Status = corev1.ConditionTrue
+			becomeReady(p)
 		})
 		return i
 	}
@@ -63,11 +61,58 @@ var _ = Describe("An instance whose pods are ready", func() {
 		expect.Reaches(ctx, becomesReady(ctx, "once", ", connectAtStart: false", node), bergv1.PhaseRunning)
 	})
 
+	It("is Running as soon as its program accepts a connection, before the node says so", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"CHALLENGE_CONNECT_TIMEOUT": "30s"}, nil)
+		node := ownAddress()
+		listener, err := net.Listen("tcp", netip.AddrPortFrom(node, 0).String())
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(listener.Close)
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "early", fmt.Sprintf(
+			`containers: [{hostname: web, image: "berg.test/behaviour/not-ready:1", ports: [{name: web, port: %d, type: publicHttpRoute}]}]`, listener.Addr().(*net.TCPAddr).Port))
+		i := bergtest.Instance(ctx, ns, "early")
+		expect.Reaches(ctx, i, bergv1.PhaseStarting)
+		untilPods(ctx, i, corev1.PodRunning)
+		Consistently(phase(ctx, i)).WithTimeout(3*time.Second).Should(Equal(bergv1.PhaseStarting), "it is not ready for another reason than its startup probe")
+		setPods(ctx, i, func(p *corev1.Pod) {
+			p.Status.PodIP, p.Status.PodIPs = node.String(), []corev1.PodIP{{IP: node.String()}}
+			for n := range p.Status.ContainerStatuses {
+				p.Status.ContainerStatuses[n].Started = ptr.To(false) // its startup probe has not succeeded
+			}
+		})
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionHealthy)).To(BeTrue())
+		Expect(i.Status.Start.PodsReadyAt).NotTo(BeNil())
+		conn, err := listener.Accept()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(conn.Close()).To(Succeed())
+		var service corev1.Service
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &service)).To(Succeed())
+		Expect(service.Spec.PublishNotReadyAddresses).To(BeTrue(), "players would wait for the node")
+
+		By("the node, which says so later")
+		before := i.ResourceVersion
+		setPods(ctx, i, becomeReady)
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(i.ResourceVersion).To(Equal(before))
+		}).WithTimeout(3 * time.Second).Should(Succeed())
+	})
+
 	It("is Running after the timeout where nothing answers", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"CHALLENGE_CONNECT_TIMEOUT": "1s"}, nil)
 		expect.Reaches(ctx, becomesReady(ctx, "silent", "", ownAddress()), bergv1.PhaseRunning)
 	})
 })
+
+// becomeReady is what a node says of a pod whose probes succeed.
+func becomeReady(p *corev1.Pod) {
+	for n := range p.Status.ContainerStatuses {
+		p.Status.ContainerStatuses[n].Ready = true
+	}
+	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	p.Status.Conditions[at].Status = corev1.ConditionTrue
+}
 
 // ownAddress is an address of this machine that is not its loopback.
 func ownAddress() netip.Addr {

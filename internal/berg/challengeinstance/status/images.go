@@ -1,0 +1,79 @@
+package status
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/digests"
+)
+
+// ImagesOf returns what the containers of an instance run of which the nodes pull the image at every start. Of others the
+// name says which image they run, as far as that node has it.
+func ImagesOf(o Observed) map[string]digests.Running {
+	all := map[string]digests.Running{}
+	if o.Pinned == nil || o.Pinned.Defaults == nil {
+		return all
+	}
+	for _, c := range o.Pinned.Containers {
+		if manifests.ImagePullPolicy(o.Pinned.Defaults.ImagePullPolicy, c) != corev1.PullAlways {
+			continue
+		}
+		live, _ := PodsOf(o.Pods, c.Hostname)
+		for _, p := range live {
+			at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
+			if at < 0 {
+				continue
+			}
+			if s := p.Status.ContainerStatuses[at]; s.State.Running != nil && s.ImageID != "" {
+				all[c.Hostname] = digests.Running{Image: c.Image, Digest: s.ImageID, Started: s.State.Running.StartedAt.Time}
+				break
+			}
+		}
+	}
+	return all
+}
+
+// replaced names the containers whose image newer instances do not run any more, sorted. Until this process has seen a newer
+// instance, the status keeps what it says of containers that have not been started since.
+func replaced(o Observed) []string {
+	var names []string
+	before := meta.FindStatusCondition(o.Instance.Status.Conditions, bergv1.ConditionUpToDate)
+	kept := before != nil && before.Status == metav1.ConditionFalse && before.Reason == bergv1.ReasonImageChanged
+	for name := range o.Replaced {
+		names = append(names, name)
+	}
+	if len(names) == 0 && kept {
+		for name, running := range ImagesOf(o) {
+			if running.Started.Before(before.LastTransitionTime.Time) && running.Digest != o.Pinned.Images[name] {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// refreshed returns the digests that the containers of a snapshot are marked with: those that a rollout adopts now, and
+// those of earlier ones, so that no pod restarts for that alone.
+func refreshed(o *Observed, pinned manifests.Snapshot) map[string]string {
+	var all map[string]string
+	for _, c := range pinned.Containers {
+		digest := o.Replaced[c.Hostname]
+		if digest == "" && o.Pinned != nil {
+			digest = o.Pinned.Images[c.Hostname]
+		}
+		if digest == "" {
+			continue
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[c.Hostname] = digest
+	}
+	return all
+}
