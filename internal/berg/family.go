@@ -141,7 +141,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		if err != nil {
 			return err
 		}
-		if err := nodes.Permitted(ctx, direct, cfg.Challenge); err != nil {
+		if cfg.Challenge, err = nodes.Permitted(ctx, direct, cfg.Challenge); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -119,21 +120,25 @@ var needed = []authorizationv1.ResourceAttributes{
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 
-// Permitted returns an error that names the first right which the operator lacks to watch nodes. Without it a watch that is
-// forbidden would keep the operator from becoming ready, and no message would say why. Every account may ask this.
-func Permitted(ctx context.Context, c client.Client, cfg config.Challenge) error {
+// Permitted returns the configuration for what the operator may see. Where it may not watch nodes, auto means that no pod
+// uses a user namespace, and jails are an error: a watch that is forbidden would keep the operator from becoming ready, and no
+// message would say why. Every account may ask this.
+func Permitted(ctx context.Context, c client.Client, cfg config.Challenge) (config.Challenge, error) {
+	if !Watched(cfg) {
+		return cfg, nil
+	}
 	lacks, err := identity.Lacks(ctx, c, needed)
-	if err != nil {
-		return fmt.Errorf("ask whether nodes may be watched: %w", err)
+	switch {
+	case err != nil:
+		return cfg, fmt.Errorf("ask whether nodes may be watched: %w", err)
+	case lacks == "":
+	case cfg.NestedSeccompProfile != "":
+		return cfg, fmt.Errorf("CHALLENGE_NESTED_SECCOMP_PROFILE is set and the operator may not %s: bind the role of config/berg/nodes to it first, or remove the setting", lacks)
+	default:
+		cfg.UserNamespaces = cfg.UserNamespaces.On(false)
+		logf.FromContext(ctx).Info("Pods of instances use no user namespaces: the operator may not see which nodes support them. To use them, apply config/berg/nodes and restart the operator", "lacks", lacks)
 	}
-	if lacks == "" {
-		return nil
-	}
-	setting := "CHALLENGE_NESTED_SECCOMP_PROFILE is set"
-	if cfg.NestedSeccompProfile == "" {
-		setting = "CHALLENGE_USER_NAMESPACES is auto"
-	}
-	return fmt.Errorf("%s and the operator may not %s: bind the role of config/berg/nodes to it first, or remove the setting", setting, lacks)
+	return cfg, nil
 }
 
 // Trim keeps of a node what Support is made of.
