@@ -116,6 +116,7 @@ var teams = []string{"amber", "blue", "coral", "dune", "ember", "fern", "gold", 
 func (e *evening) begin(ctx context.Context) error {
 	accepted := metav1.Condition{Type: bergv1.ChallengeConditionAccepted, Status: metav1.ConditionTrue, Reason: bergv1.ChallengeAccepted}
 	pulled := metav1.Condition{Type: bergv1.ChallengeConditionImagesReady, Status: metav1.ConditionTrue, Reason: bergv1.ImagesPulled}
+	e.w.Memory = "1Gi" // so that 24 instances fill four nodes of the size below
 	for n, name := range challenges {
 		port := bergv1.PublicHTTPRoute
 		if n == 1 {
@@ -126,7 +127,7 @@ func (e *evening) begin(ctx context.Context) error {
 		}
 	}
 	return e.w.Nodes(ctx, corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("7Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	})
 }
 
@@ -159,8 +160,8 @@ func (e *evening) goBad(ctx context.Context) error {
 		status          bergv1.ChallengeInstanceStatus
 	}{
 		{"rust", "notes", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseImageUnavailable, bergv1.ConditionPodsReady, "example.org/notes:1: not found")},
-		{"sand", "guestbook", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseNoCapacity, bergv1.ConditionPodsReady, "0 of 3 nodes are available: insufficient memory")},
-		{"teal", "guestbook", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseNoCapacity, bergv1.ConditionPodsReady, "0 of 3 nodes are available: insufficient memory")},
+		{"sand", "guestbook", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseNoCapacity, bergv1.ConditionPodsReady, "0 of 4 nodes are available: insufficient memory")},
+		{"teal", "guestbook", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseNoCapacity, bergv1.ConditionPodsReady, "0 of 4 nodes are available: insufficient memory")},
 		{"umber", "notes", wall.Waiting(bergv1.PhasePending, bergv1.CauseQueued, bergv1.ConditionAdmitted, "30 of 30 instances exist")},
 		{"violet", "guestbook", wall.Waiting(bergv1.PhasePending, bergv1.CauseQueued, bergv1.ConditionAdmitted, "30 of 30 instances exist")},
 		{"red", "kernel", wall.Waiting(bergv1.PhaseStarting, bergv1.CauseCrashing, bergv1.ConditionPodsReady, "Container web ended with exit code 139")},

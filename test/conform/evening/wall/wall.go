@@ -44,6 +44,8 @@ type Wall struct {
 	Address string
 	// Process of berg-api.
 	Process *os.Process
+	// Memory that each container requests; "": the default.
+	Memory bergv1.Amount
 
 	command *exec.Cmd
 	folder  string
@@ -184,6 +186,10 @@ func (w *Wall) Challenge(ctx context.Context, name string, port bergv1.PortType,
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	c.Spec.Flag = Flag
 	c.Spec.Containers = []bergv1.Container{{Hostname: "web", Image: "example.org/" + name + ":1", Ports: []bergv1.Port{{Name: "web", Port: 8080, Type: port}}}}
+	if w.Memory != "" {
+		same := &bergv1.Resources{Memory: &w.Memory}
+		c.Spec.Containers[0].ResourceRequests, c.Spec.Containers[0].ResourceLimits = same, same
+	}
 	if err := w.Client.Create(ctx, c); err != nil {
 		return err
 	}
