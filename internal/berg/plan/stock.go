@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -160,85 +159,94 @@ func onEmpty(p load, nodes []Node) (n int) {
 }
 
 // certain returns how many instances of a shape, most at most, find a place for this pod of theirs, however all others are spread.
+//
+// A node has no room for it when more is taken than leaving says. There are two ways to see that not all nodes are closed so:
+//   - Weigh a node by the smallest part of what the largest ones may have taken, and a pod by the largest part of that which it
+//     takes. What a pod takes of any node never weighs more than the pod. So while all pods weigh no more than all nodes, one is open.
+//   - Let all that pods take of one dimension close as many nodes as it can. So while all dimensions together close fewer nodes than
+//     there are, one is open.
 func certain(s Shape, p load, nodes []Node, taken map[load]int, most int) int {
 	var each []dimensions
+	var needs [len(dimensions{})][]float64 // what closes a node, by dimension, the smallest first
+	largest := dimensions{-1, -1, -1, -1}
 	for _, node := range nodes {
-		if left, fits := node.leaving(p); fits {
-			each = append(each, left)
+		left, fits := node.leaving(p)
+		if !fits {
+			continue
+		}
+		each = append(each, left)
+		for d := range left {
+			largest[d] = max(largest[d], left[d])
+			if left[d] >= 0 {
+				needs[d] = append(needs[d], left[d])
+			}
 		}
 	}
-	return sort.Search(most, func(n int) bool {
-		// All other pods when the last of n+1 instances looks for a place.
-		others := maps.Clone(taken)
-		if others == nil {
-			others = map[load]int{}
+	for d := range needs {
+		slices.Sort(needs[d])
+	}
+	room := 0.0
+	for _, left := range each {
+		room += weightOfNode(left, largest)
+	}
+	// What the others are without the new instances, what an instance adds, and what this pod is, which is not one of them.
+	var others, more pile
+	for q, n := range taken {
+		others.add(q, float64(n), largest)
+	}
+	for _, q := range s.pods {
+		more.add(q, 1, largest)
+	}
+	others.add(p, -1, largest)
+	return sort.Search(most, func(n int) bool { // when the last of n+1 instances looks for a place
+		all := float64(n + 1)
+		if others.weight+all*more.weight <= room*(1+margin) {
+			return false
 		}
-		for _, q := range s.pods {
-			others[q] += n + 1
+		closed := 0
+		for d := range needs {
+			closed += closedBy(others.sum[d]+all*more.sum[d], needs[d])
 		}
-		others[p]--
-		return closedByWeight(each, others) && closedByDimension(each, others)
+		return closed >= len(each)
 	})
 }
 
-// closedByWeight reports whether pods could leave no room on any node, by their weight. Each of nodes is what it may have taken.
-//
-// A node has no room when more is taken of it. So weigh a node by the smallest part of what the largest ones have, and a pod
-// by the largest part of that which it takes: what it takes of any node never weighs more than it does itself. While all pods
-// weigh no more than all nodes, one node has room.
-func closedByWeight(nodes []dimensions, pods map[load]int) bool {
-	var largest dimensions
-	for d := range largest {
-		largest[d] = -1
-		for _, left := range nodes {
-			largest[d] = max(largest[d], left[d])
-		}
-	}
-	var room, used float64
-	for _, left := range nodes {
-		weight := 1.0
-		for d := range left {
-			if left[d] >= 0 && largest[d] > 0 {
-				weight = min(weight, left[d]/largest[d])
-			}
-		}
-		room += weight
-	}
-	for p, n := range pods {
-		const one = 1 + 1e-6 // a pod alone closes one node at most
-		weight := 0.0
-		for d, takes := range p.dimensions() {
-			if takes > 0 && largest[d] >= 0 {
-				weight = max(weight, min(one, takes/largest[d]))
-			}
-		}
-		used += float64(n) * weight
-	}
-	return used > room*(1+margin)
+// pile is a number of pods: their weight, and what they take.
+type pile struct {
+	weight float64
+	sum    dimensions
 }
 
-// closedByDimension is closedByWeight, by how many nodes have no room if all that pods take of one dimension is on them.
-func closedByDimension(nodes []dimensions, pods map[load]int) bool {
-	closed := 0
-	for d := range (dimensions{}) {
-		var used float64
-		for p, n := range pods {
-			used += float64(n) * p.dimensions()[d]
-		}
-		var needs []float64
-		for _, left := range nodes {
-			if left[d] >= 0 {
-				needs = append(needs, left[d])
-			}
-		}
-		slices.Sort(needs)
-		for _, need := range needs {
-			if used <= need*(1+margin) {
-				break
-			}
-			used -= need
-			closed++
+func (o *pile) add(p load, n float64, largest dimensions) {
+	const one = 1 + 1e-6 // a pod alone closes one node at most
+	weight := 0.0
+	for d, takes := range p.dimensions() {
+		o.sum[d] += n * takes
+		if takes > 0 && largest[d] >= 0 {
+			weight = max(weight, min(one, takes/largest[d]))
 		}
 	}
-	return closed >= len(nodes)
+	o.weight += n * weight
+}
+
+func weightOfNode(left, largest dimensions) float64 {
+	weight := 1.0
+	for d := range left {
+		if left[d] >= 0 && largest[d] > 0 {
+			weight = min(weight, left[d]/largest[d])
+		}
+	}
+	return weight
+}
+
+// closedBy returns how many nodes an amount closes that need more than these, the smallest first.
+func closedBy(amount float64, needs []float64) (n int) {
+	for _, need := range needs {
+		if amount <= need*(1+margin) {
+			break
+		}
+		amount -= need
+		n++
+	}
+	return n
 }
