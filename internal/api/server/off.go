@@ -26,7 +26,7 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 		handler          http.Handler
 	}{
 		{"BIND_ADDRESS", config.BindAddress, http.HandlerFunc(sayOff)},
-		{"METRICS_BIND_ADDRESS", config.MetricsBindAddress, health(prometheus.NewRegistry(), func() bool { return true })},
+		{"METRICS_BIND_ADDRESS", config.MetricsBindAddress, healthOf(prometheus.NewRegistry(), func() bool { return true })},
 	} {
 		listener, err := net.Listen("tcp", s.address)
 		if err != nil {

@@ -300,7 +300,7 @@ func (s *Server) Run(ctx context.Context) error {
 		listener = tls.NewListener(listener, api.TLSConfig)
 		start(func() error { return watcher.Start(ctx) })
 	}
-	health := &http.Server{Handler: health(s.metrics.registry, s.Ready), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	health := &http.Server{Handler: healthOf(s.metrics.registry, s.Ready), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
 	follow, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // answers that are being given still need the caches
 	defer stopFollowing()
 	start(func() error { return s.Follow(follow) })
@@ -325,7 +325,7 @@ func (s *Server) Run(ctx context.Context) error {
 // drainExtra is how much longer than BOOT_WAIT the end waits for answers.
 const drainExtra = 5 * time.Second
 
-func health(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
+func healthOf(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
