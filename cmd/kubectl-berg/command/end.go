@@ -41,23 +41,9 @@ before you drain a node.`,
 			if ended != bergv1.TerminationAdmin && ended != bergv1.TerminationUserRequest {
 				return console.Errorf(console.ExitUsage, "--reason %s: must be %s or %s", reason, bergv1.TerminationAdmin, bergv1.TerminationUserRequest)
 			}
-			if err := checkTime(after, r.clock.Now()); err != nil {
-				return err
-			}
-			to, err := r.open()
+			to, found, at, err := r.liveAt(ctx, &s, after)
 			if err != nil {
 				return err
-			}
-			found, err := s.find(ctx, to)
-			if err != nil {
-				return err
-			}
-			found = live(found)
-			var at time.Time
-			if after != "" {
-				if at, err = pointInTime(after, to.Now()); err != nil {
-					return err
-				}
 			}
 			if m.dryRun {
 				return r.showDryRun("end", nil, namesOf(found))

@@ -57,29 +57,15 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 			if err := s.check(args, true); err != nil {
 				return err
 			}
-			if err := checkTime(until, r.clock.Now()); err != nil {
-				return err
-			}
-			to, err := r.open()
+			to, found, at, err := r.liveAt(ctx, &s, until)
 			if err != nil {
 				return err
 			}
-			found, err := s.find(ctx, to)
-			if err != nil {
-				return err
-			}
-			found = live(found)
 			if m.dryRun {
 				return r.showDryRun("extend", nil, namesOf(found))
 			}
 			if id == "" {
 				id = utilrand.String(8)
-			}
-			var at time.Time
-			if until != "" {
-				if at, err = pointInTime(until, to.Now()); err != nil {
-					return err
-				}
 			}
 			report, err := bulk.Run(ctx, to, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
 				Verb: "extend", Pace: m.pace, Timeout: m.timeout,

@@ -121,6 +121,21 @@ func patchLatest(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIns
 	return err
 }
 
+// liveAt returns the live instances of a selection, and the point in time that a text names, on the clock of the API server;
+// zero for an empty text. A wrong text is refused before any request.
+func (r *root) liveAt(ctx context.Context, s *selection, text string) (to *cluster.Cluster, found []*bergv1.ChallengeInstance, at time.Time, err error) {
+	if err = checkTime(text, r.clock.Now()); err != nil {
+		return nil, nil, at, err
+	}
+	if to, err = r.open(); err != nil {
+		return nil, nil, at, err
+	}
+	if found, err = s.find(ctx, to); err == nil && text != "" {
+		at, err = pointInTime(text, to.Now())
+	}
+	return to, live(found), at, err
+}
+
 // checkTime validates an optional point in time before anything is asked or sent. Its meaning depends
 // on the clock of the cluster.
 func checkTime(text string, now time.Time) error {
