@@ -163,3 +163,48 @@ func TestEveryControllerHasItsOwnName(t *testing.T) {
 		t.Fatalf("only %d controllers were found", len(files))
 	}
 }
+
+// Who renames a function or a type often forgets its comment, which then speaks of something that nothing has as its name.
+func TestEveryDocCommentBeginsWithTheName(t *testing.T) {
+	documented := 0
+	for _, path := range sources(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") || !strings.HasPrefix(path, "internal/") && !strings.HasPrefix(path, "cmd/") && !strings.HasPrefix(path, "api/") {
+			continue
+		}
+		positions := token.NewFileSet()
+		file, err := parser.ParseFile(positions, filepath.Join("..", path), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(file) {
+			continue
+		}
+		check := func(name *ast.Ident, doc *ast.CommentGroup) {
+			words := strings.Fields(doc.Text())
+			if len(words) == 0 || name.Name == "init" {
+				return
+			}
+			documented++
+			if first := strings.TrimRight(words[0], ",.:;"); first != name.Name && !slices.Contains([]string{"A", "An", "The"}, first) {
+				t.Errorf("%s:%d: the comment of %s begins with %s", path, positions.Position(doc.Pos()).Line, name.Name, first)
+			}
+		}
+		for _, declaration := range file.Decls {
+			switch d := declaration.(type) {
+			case *ast.FuncDecl:
+				check(d.Name, d.Doc)
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if s, ok := s.(*ast.TypeSpec); ok && s.Doc != nil {
+						check(s.Name, s.Doc)
+					} else if ok && len(d.Specs) == 1 {
+						check(s.Name, d.Doc)
+					}
+				}
+			}
+		}
+	}
+	if documented < 1000 {
+		t.Fatalf("only %d comments were found", documented)
+	}
+}

@@ -315,7 +315,7 @@ type CheckResult struct {
 	Output string `json:"output,omitempty"`
 }
 
-// CheckVerdict is a result in a word.
+// CheckResultType is a result in a word.
 //
 // +kubebuilder:validation:Enum=Solved;NeverStarted;SolverNotStarted;Unreachable;WrongFlag;SolverCrashed;TooSlow;Refused
 type CheckResultType string
@@ -333,7 +333,7 @@ const (
 	CheckRefused          CheckResultType = "Refused"
 )
 
-// CheckVerdicts lists every result.
+// CheckResultTypes lists every result.
 var CheckResultTypes = []CheckResultType{
 	CheckSolved, CheckNeverStarted, CheckSolverNotStarted, CheckUnreachable, CheckWrongFlag, CheckSolverCrashed, CheckTooSlow, CheckRefused,
 }

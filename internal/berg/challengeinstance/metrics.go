@@ -130,8 +130,8 @@ func (s *challengeSeries) label(name string, exists bool) string {
 	return name
 }
 
-// keep removes the series of every Challenge that is not in exist.
-func (s *challengeSeries) keepRecord(exist map[string]struct{}) {
+// retain removes the series of every Challenge that is not in exist.
+func (s *challengeSeries) retain(exist map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.names {
@@ -158,7 +158,7 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 			for i := range challenges.Items {
 				exist[challenges.Items[i].Name] = struct{}{}
 			}
-			s.keepRecord(exist)
+			s.retain(exist)
 		}
 	}
 	created.Collect(ch)

@@ -52,7 +52,7 @@ func TestChallengeLabelIsBounded(t *testing.T) {
 		t.Errorf("a known Challenge has the label %q", got)
 	}
 
-	s.keepRecord(map[string]struct{}{"challenge-1": {}})
+	s.retain(map[string]struct{}{"challenge-1": {}})
 	if got := s.label("challenge-0", false); got != otherChallenges {
 		t.Errorf("a Challenge that is gone keeps the label %q", got)
 	}
@@ -67,8 +67,8 @@ func TestSeriesAreRemovedWithTheirChallenge(t *testing.T) {
 		created.WithLabelValues(s.label(name, true)).Inc()
 		timeToRunning.WithLabelValues(s.label(name, true)).Observe(1)
 	}
-	t.Cleanup(func() { s.keepRecord(nil) })
-	s.keepRecord(map[string]struct{}{"stays": {}})
+	t.Cleanup(func() { s.retain(nil) })
+	s.retain(map[string]struct{}{"stays": {}})
 	// Were a series still there, it could be deleted again.
 	if created.DeleteLabelValues("goes") || timeToRunning.DeleteLabelValues("goes") {
 		t.Error("the Challenge that is gone still has series")

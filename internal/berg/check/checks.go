@@ -90,7 +90,7 @@ func assess(o Observed, now time.Time) Assessment {
 	return v
 }
 
-// probes tells what keeps containers that run from being ready: a container without a readiness
+// probes says what keeps containers that run from being ready: a container without a readiness
 // probe is ready as soon as it runs.
 func probes(unready []string) string {
 	switch len(unready) {
@@ -182,7 +182,7 @@ func (v Assessment) unreached() bool {
 	return false
 }
 
-// add tells what else is wrong.
+// add says what else is wrong.
 func (v Assessment) add(problems []string) {
 	v.Result.Message = conditions.Bound(strings.Join(append([]string{v.Result.Message}, problems...), "; "))
 }
@@ -244,7 +244,7 @@ func disrupted(pod *corev1.Pod) bool {
 	})
 }
 
-// podProblem tells why a solver does not run yet.
+// podProblem says why a solver does not run yet.
 func podProblem(pod *corev1.Pod, state corev1.ContainerState) string {
 	if w := state.Waiting; w != nil && w.Reason != "" {
 		return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")

@@ -49,7 +49,7 @@ type Reconciler struct {
 	// What follows is of the one worker.
 	refusals refusals
 	builds   refusedBuilds
-	// named is the instance that was told last to be waited for.
+	// named is the instance that the status last named as waiting for room.
 	named types.NamespacedName
 	// others brings an event when those that wait may begin.
 	others chan event.GenericEvent
@@ -262,7 +262,7 @@ func (r *Reconciler) once() apply.Writer {
 }
 
 // create makes an object that is never changed. If there is one of its name the cache will show
-// it, and the next pass whose it is.
+// it, and the next reconciliation whose it is.
 func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 	err := r.Client.Create(ctx, o, client.FieldOwner(r.Writer.Manager))
 	if apierrors.IsAlreadyExists(err) {
@@ -272,7 +272,7 @@ func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 }
 
 // copyPullSecret copies the operator's pull secret. A missing one is no reason to stop: the
-// image may be public, and instances tell of it.
+// image may be public, and instances report it.
 func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeCheck) error {
 	name := r.Config.Challenge.PullSecretName
 	if name == "" {

@@ -1,8 +1,8 @@
 // Package check makes ChallengeChecks: it has Challenges played by the programs of their
-// authors, and tells whether they can be solved.
+// authors, and reports whether they can be solved.
 //
 // A check goes one way. Every step can be read from the cluster again, so the operator that takes
-// over from an operator that was killed goes on where it stopped:
+// over from an operator that was killed continues where it stopped:
 //
 //	observe (observe.go)    all reads, into one Observed
 //	due     (schedule.go)   pure: when the next check is to be made

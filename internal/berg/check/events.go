@@ -13,7 +13,7 @@ import (
 // actionCheck is the action of every event: what the operator was doing.
 const actionCheck = "Check"
 
-// report counts what a check has come to, and tells what is news.
+// report counts what a check has come to, and says what is news.
 func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Assessment) {
 	if v.BrokenOff != "" {
 		results.WithLabelValues(bergv1.CheckReasonInterrupted).Inc()

@@ -111,7 +111,7 @@ func causeOf(i *bergv1.ChallengeInstance) (reason, message string) {
 	return bergv1.ReasonStarting, "it does not say why"
 }
 
-// told is the cause that players are told; the reason, of an instance that says none.
+// reasonText is the cause that players see; the reason, of an instance that says none.
 func reasonText(i *bergv1.ChallengeInstance, reason string) string {
 	return cmp.Or(string(i.Status.Cause), reason)
 }

@@ -20,7 +20,7 @@ type lateness struct {
 	seen map[types.UID]observation
 }
 
-// sighting is since when a check has been wanted at the earliest, as long as the last result is that
+// observation is since when a check has been wanted at the earliest, as long as the last result is that
 // of then.
 type observation struct {
 	result metav1.Time
@@ -29,7 +29,7 @@ type observation struct {
 	outdated bool
 }
 
-// seeOverdue returns for how long the check that has been wanted longest has been due.
+// observeOverdue returns for how long the check that has been wanted longest has been due.
 func (r *Reconciler) observeOverdue(reader client.Reader) func(context.Context) (float64, error) {
 	var late lateness
 	return func(ctx context.Context) (float64, error) {

@@ -60,7 +60,7 @@ func measure(r *bergv1.CheckResult) {
 	}
 }
 
-// verdicts has a series for each Challenge that was checked.
+// solvableGauge has a series for each Challenge that was checked.
 type solvableGauge struct {
 	desc *prometheus.Desc
 	view atomic.Pointer[gaugeView]

@@ -35,9 +35,9 @@ var neverTheWay = []netip.Prefix{
 	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
 }
 
-// way is how a solver gets to the instance.
+// address is how a solver gets to the instance.
 type address struct {
-	// Told are the ports that players are told, each once.
+	// Published are the ports that players see, each once.
 	Published []netPort
 	// Translated are the container's own ports behind node ports. A connection from inside of
 	// the cluster to a node port leads to the pod before a policy is asked about it.
@@ -71,7 +71,7 @@ func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) address {
 	return w
 }
 
-// policies let a solver out to the name servers, to the addresses that players are told, and
+// policies let a solver out to the name servers, to the addresses that players see, and
 // to the proxies behind them; it accepts no connection. The kinds are those of instances now.
 func policies(in Inputs) []client.Object {
 	var out []client.Object
@@ -93,7 +93,7 @@ func policies(in Inputs) []client.Object {
 func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	egress := []networkingv1.NetworkPolicyEgressRule{
 		netpolicy.ToDNS(),
-		// The addresses that players are told may be those of nodes, private ones too. What
+		// The addresses that players see may be those of nodes, private ones too. What
 		// they are inside of the cluster is not known.
 		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: policyPorts(in.Way.Published)},
 		// An address of the Gateway leads to its proxies, on any port that they listen on.

@@ -138,7 +138,7 @@ type players struct {
 	Until time.Time
 }
 
-// String tells who waits.
+// String says who waits.
 func (p players) String() string {
 	return fmt.Sprintf("ChallengeInstance %s waits for capacity", p.Named)
 }

@@ -12,7 +12,7 @@ import (
 type Inputs struct {
 	Check     *bergv1.ChallengeCheck
 	Challenge *bergv1.Challenge
-	// Instance is Running: what players are told is in its status.
+	// Instance is Running: what players see is in its status.
 	Instance *bergv1.ChallengeInstance
 	Way      address
 	// Config has the kinds of network policy that instances are given now.

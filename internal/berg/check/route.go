@@ -67,7 +67,7 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 	}
 }
 
-// routeProblem tells why a route keeps players from an instance, if it does.
+// routeProblem says why a route keeps players from an instance, if it does.
 func routeProblem(of route, i *bergv1.ChallengeInstance) (problems []string) {
 	name := fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name)
 	if of.Namespace != i.Status.Namespace {

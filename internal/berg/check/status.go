@@ -15,7 +15,7 @@ import (
 // retryPause is how long after a check that was broken off the next one may begin.
 const retryDelay = time.Minute
 
-// obstacle tells what keeps a check from being made, apart from other checks and players; no
+// obstacle says what keeps a check from being made, apart from other checks and players; no
 // reason if nothing does.
 func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Time) (reason, message string) {
 	at := due(c, challenge)
@@ -36,7 +36,7 @@ func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Ti
 	return "", ""
 }
 
-// waiting tells what a check that is not being made waits for; no reason if nothing.
+// waiting says what a check that is not being made waits for; no reason if nothing.
 func waiting(o Observed, limit int, now time.Time) (reason, message string) {
 	if reason, message = obstacle(o.Check, o.Challenge, now); reason != "" {
 		return reason, message
@@ -135,7 +135,7 @@ func computeStatus(o Observed, running metav1.Condition, now time.Time) {
 	}.SetOn(&c.Status.Conditions, c.Generation, now)
 }
 
-// solvableCondition tells what the last check found.
+// solvableCondition says what the last check found.
 func solvableCondition(last *bergv1.CheckResult) metav1.Condition {
 	switch {
 	case last == nil:

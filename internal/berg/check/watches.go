@@ -137,7 +137,7 @@ var progressed = predicate.And(ofCheck, onChange(func(before, after client.Objec
 // ofCheck passes the instances that a ChallengeCheck owns.
 var ofCheck = predicate.NewPredicateFuncs(func(o client.Object) bool { return controllerOf(o) != nil })
 
-// ownerOf is the ChallengeCheck that owns an instance, nil if none does.
+// controllerOf is the ChallengeCheck that owns an instance, nil if none does.
 func controllerOf(o client.Object) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "ChallengeCheck" {
 		return owner

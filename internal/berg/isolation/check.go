@@ -41,7 +41,7 @@ const (
 	// written, or to forget one that was deleted; usual is a second.
 	DefaultSettle = time.Minute
 	pollInterval  = time.Second
-	// farewell bounds the deletion when the operator is told to stop.
+	// farewell bounds the deletion when the operator is asked to stop.
 	farewell = 5 * time.Second
 )
 
@@ -98,7 +98,7 @@ func (c *Checker) checkOnce(ctx context.Context) {
 		result = inconclusive("%v", err)
 	} else {
 		result = c.check(ctx, s)
-		// Also when the operator is told to stop: nothing would do it later.
+		// Also when the operator is asked to stop: nothing would do it later.
 		c.cleanUp(ctx, s)
 	}
 	if ctx.Err() != nil {
@@ -204,7 +204,7 @@ func (c *Checker) check(ctx context.Context, s objects) Result {
 	return enforced()
 }
 
-// await tells whether the probe comes to say so in time.
+// await reports whether the probe comes to say so in time.
 func (c *Checker) await(ctx context.Context, s objects, wanted reach, limit time.Duration) bool {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
 		pods, err := c.pods(ctx, s)
@@ -234,7 +234,7 @@ func (c *Checker) clear(ctx context.Context, s objects) error {
 	})
 }
 
-// leave deletes the namespace; the next check waits until it is gone.
+// cleanUp deletes the namespace; the next check waits until it is gone.
 func (c *Checker) cleanUp(ctx context.Context, s objects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
@@ -243,7 +243,7 @@ func (c *Checker) cleanUp(ctx context.Context, s objects) {
 	}
 }
 
-// remove deletes the namespace and tells whether it is gone.
+// remove deletes the namespace and reports whether it is gone.
 func (c *Checker) remove(ctx context.Context, s objects) (gone bool, err error) {
 	ns := &corev1.Namespace{}
 	err = c.Client.Get(ctx, client.ObjectKey{Name: s.namespaceName()}, ns)

@@ -22,7 +22,7 @@ const (
 	ReasonInconclusive = "CheckInconclusive"
 )
 
-// Latest is what a check found.
+// Result is what a check found.
 type Result struct {
 	Status  metav1.ConditionStatus
 	Reason  string
@@ -75,7 +75,7 @@ func reachOf(pods []corev1.Pod) reach {
 	}
 }
 
-// podProblem tells why the probe's pods do not run, as far as they say.
+// podProblem says why the probe's pods do not run, as far as they say.
 func podProblem(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "there is no pod"

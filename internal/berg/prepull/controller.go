@@ -161,7 +161,7 @@ func (r *Reconciler) refuse(s start, err error, now time.Time) error {
 }
 
 // create makes an object that is never changed. If there is one of its name the cache will show
-// it, and the next pass whose it is.
+// it, and the next reconciliation whose it is.
 func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 	err := r.Client.Create(ctx, o, client.FieldOwner(r.Manager))
 	if apierrors.IsAlreadyExists(err) {
@@ -171,7 +171,7 @@ func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 }
 
 // prepare confines a namespace and copies the pull secret into it, once. It returns the name of
-// the copy. A missing source is no reason to stop: the image may be public, and instances tell of it.
+// the copy. A missing source is no reason to stop: the image may be public, and instances report it.
 func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, ns *corev1.Namespace) (secret string, err error) {
 	if name, ok := r.store.prepared[ns.UID]; ok {
 		return name, nil

@@ -41,7 +41,7 @@ type Desired struct {
 	Targets []Target
 	// Nowhere are the images that no node may run.
 	Nowhere []string
-	// Blocked tells why nothing can be pulled for it now; "" if nothing is in the way.
+	// Blocked says why nothing can be pulled for it now; "" if nothing is in the way.
 	Blocked string
 }
 

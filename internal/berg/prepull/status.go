@@ -79,7 +79,7 @@ func inProgress(challenge types.UID, o Observed) bool {
 	return false
 }
 
-// judgement tells how far a Challenge has come, in an open window.
+// imagesCondition says how far a Challenge has come, in an open window.
 func imagesCondition(w *Desired, o Observed, l *store) (status metav1.ConditionStatus, reason, message string) {
 	if len(w.Challenge.Spec.Containers) == 0 {
 		return metav1.ConditionFalse, bergv1.ReasonNothingToRun, "The Challenge has no containers: there is nothing to pull"
@@ -129,7 +129,7 @@ func imagesCondition(w *Desired, o Observed, l *store) (status metav1.ConditionS
 	}
 }
 
-// prospect tells how a failure goes on.
+// prospect says how a failure goes on.
 func (f failure) prospect() string {
 	if _, again := f.again(); again {
 		return fmt.Sprintf("attempt %d of %d, it is tried again", f.Count, maxAttempts)

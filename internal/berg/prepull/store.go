@@ -19,7 +19,7 @@ var (
 
 // store is what this process knows of pulls and no object tells.
 type store struct {
-	// done are the targets that were pulled. The value tells whether the node listed the image since.
+	// done are the targets that were pulled. The value reports whether the node listed the image since.
 	done map[Target]bool
 	// failed are the targets of a Challenge that were not.
 	failed map[attempt]failure

@@ -102,7 +102,7 @@ func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
 	return wanted
 }
 
-// readLog reads the end of a log, and that of the run before, which tells why there is another one:
+// readLog reads the end of a log, and that of the run before, which says why there is another one:
 // it has a quarter of the room, or what the last run leaves.
 func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
 	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)

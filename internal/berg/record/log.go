@@ -25,7 +25,7 @@ const (
 // censor takes the flags of an instance out of what its containers wrote.
 type censor struct {
 	patterns []redact.Pattern
-	// short: a flag cannot be told from ordinary words.
+	// short: a flag cannot be distinguished from ordinary words.
 	short bool
 	// lost: containers may know a flag that is not known here.
 	lost bool
@@ -62,7 +62,7 @@ func (c censor) maxBytes() (length int) {
 func (c censor) text(text string) string { return redact.Remove(text, c.patterns...) }
 
 // words removes the flags from a text about a container: nothing of the text is left where a flag
-// cannot be told from words, or is not known.
+// cannot be distinguished from words, or is not known.
 func (c censor) words(text string) string {
 	if c.short || c.lost {
 		return ""
@@ -122,7 +122,7 @@ func (c censor) remainder(text string) (length int) {
 	return length
 }
 
-// harmless replaces what a terminal would take for a command, what turns the direction of
+// stripControl replaces what a terminal would take for a command, what turns the direction of
 // writing, and what is no text, by U+FFFD. Nothing is left out: what it stood between must not
 // become one.
 func stripControl(text string) string {

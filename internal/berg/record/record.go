@@ -249,7 +249,7 @@ func bounded(recorded bergv1.RecordedContainer, c censor) bergv1.RecordedContain
 // addLog puts the end of a log into what is recorded of its container.
 func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 	if c.short {
-		recorded.LogMissing = "The flag is too short to be told from ordinary words"
+		recorded.LogMissing = "The flag is too short to be distinguished from ordinary words"
 		return
 	}
 	if c.lost {

@@ -212,7 +212,7 @@ func (k *Recorder) Start(ctx context.Context) error {
 	}
 }
 
-// look sees what there is to be seen of an instance, lets its namespace go, and hands its record
+// update sees what there is to be seen of an instance, lets its namespace go, and hands its record
 // on.
 func (k *Recorder) update(ctx context.Context, e *ended) {
 	looking, cancel := context.WithTimeout(ctx, max(0, timeout-k.Clock.Since(e.since)))

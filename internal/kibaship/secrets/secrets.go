@@ -135,7 +135,7 @@ func (w *Watches) of(user, namespace string) *watch {
 	return o
 }
 
-// wake takes an object to the controllers.
+// enqueue takes an object to the controllers.
 func (w *Watches) enqueue(ctx context.Context, o any) {
 	if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = tombstone.Obj

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DrainTime is how long a pass may continue once the operator is asked to stop.
+// DrainTime is how long a reconciliation may continue once the operator is asked to stop.
 const DrainTime = 15 * time.Second
 
 // Drain returns a reconciler that completes what next has begun when the operator is

@@ -8,8 +8,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Normal tells what has happened, once: it is for its caller to know that it is news.
-// The text is cut to what an event holds; what must not be told is taken out before.
+// Normal says what has happened, once: it is for its caller to know that it is news.
+// The text is cut to what an event holds; secrets are removed before.
 func Normal(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s", conditions.Note(text))
 }

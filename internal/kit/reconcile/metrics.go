@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are how long the passes of the controllers of a kind take and how many fail.
+// Metrics are how long the reconciliations of the controllers of a kind take and how many fail.
 // They are a collector, to be registered once.
 type Metrics struct {
 	durations prometheus.Histogram
@@ -33,7 +33,7 @@ func NewMetrics(prefix, failures string) *Metrics {
 // Failed counts a failure. New and Drain call it by themselves.
 func (m *Metrics) Failed() { m.errors.Inc() }
 
-// observe counts a pass; failed is nil if it did not fail.
+// observe counts a reconciliation; failed is nil if it did not fail.
 func (m *Metrics) observe(took time.Duration, failed error) {
 	m.durations.Observe(took.Seconds())
 	if failed != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Timeout bounds one pass, should the API server not answer: it is the
+// Timeout bounds one reconciliation, should the API server not answer: it is the
 // ReconciliationTimeout of a controller.
 const Timeout = time.Minute
 
 // ErrDeferred is returned by a Func that did nothing and has arranged that its request
-// comes again. Such a pass is not counted, and the pauses of the resource stay as they are.
+// comes again. Such a reconciliation is not counted, and the pauses of the resource stay as they are.
 var ErrDeferred = errors.New("the request comes again by itself")
 
-// Func makes one pass. It returns after how long time alone will change something, zero
+// Func makes one reconciliation. It returns after how long time alone will change something, zero
 // for never, and what it failed at, which outcome.Backoff understands.
 type Func func(context.Context, ctrl.Request) (requeueAfter time.Duration, err error)
 
-// New returns the reconciler of a controller: it measures and counts the passes of do,
+// New returns the reconciler of a controller: it measures and counts the reconciliations of do,
 // chooses the pauses between them, and ends them in order when the operator stops. Do
 // calls backoff.Meet with the resource that it has read. The reconciler returns no errors,
 // for the queue would choose the pause after one.

@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Status is how the status of a kind is written: in one place, once in a pass.
+// Status is how the status of a kind is written: in one place, once in a reconciliation.
 type Status[T client.Object] struct {
 	// Client writes it.
 	Client client.Client
@@ -20,7 +20,7 @@ type Status[T client.Object] struct {
 	// Bound cuts what the status says outside its conditions to what the API server
 	// takes, before anything is compared. Nil: there is nothing to cut.
 	Bound func(T)
-	// Stamp writes what says that the status has changed, if it has. Nil: nothing does.
+	// Touch writes the time of a status that has changed. Nil: nothing does.
 	Touch func(T)
 	// Rejected is called when the API server refuses the status, which it will do again:
 	// what the status cannot say, an event can. Nil: it is only an error.
@@ -48,8 +48,8 @@ func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	return err
 }
 
-// Join joins what a pass failed at with the error of its status. A conflict of the status
-// alone would make the failure look like none, and another pass comes anyway.
+// Join joins what a reconciliation failed at with the error of its status. A conflict of the status
+// alone would make the failure look like none, and another reconciliation comes anyway.
 func Join(failed, status error) error {
 	if failed != nil && apierrors.IsConflict(status) {
 		status = nil

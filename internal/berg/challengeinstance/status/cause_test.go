@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// startingWith is the outcome of a pass over an instance that is starting.
+// startingWith is the outcome of a reconciliation over an instance that is starting.
 func startingWith(p *outcome.Problem, pods ...corev1.Pod) Outcome {
 	pinned := webOnly()
 	return Outcome{

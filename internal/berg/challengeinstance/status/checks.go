@@ -53,7 +53,7 @@ func checkSpec(c Candidate, cfg config.Challenge) *outcome.Problem {
 	return nil
 }
 
-// CheckAdoption returns why a live instance cannot adopt the current version of its Challenge,
+// checkAdoption returns why a live instance cannot adopt the current version of its Challenge,
 // nil if it can.
 func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	c.Pinned = nil

@@ -16,7 +16,7 @@ import (
 
 func afterNoon(n float64) time.Time { return noon.Add(time.Duration(n * float64(time.Second))) }
 
-// nodeSays is a pod of a container as far as its node tells of it: a time for each stage, in
+// nodeSays is a pod of a container as far as its node reports it: a time for each stage, in
 // seconds after noon, negative for what has not happened.
 func nodeSays(container string, scheduled, sandbox, initial, latest, ready float64) corev1.Pod {
 	p := pod(container, ready >= 0)

@@ -109,7 +109,7 @@ func TestCompute(t *testing.T) {
 	flagged := manifests.Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}}}}
 	cfg := config.Challenge{StartDeadline: 10 * time.Minute, Timeout: 2 * time.Hour}
 
-	// unstarted and built make what a pass saw of an instance before and after its
+	// unstarted and built make what a reconciliation saw of an instance before and after its
 	// start; the Challenge is what it was, unless a case says otherwise.
 	unstarted := func(p *outcome.Problem) Outcome {
 		return Outcome{Observed: Observed{Candidate: Candidate{Instance: testInstance(), Challenge: challengeOf(pinned)}}, Problem: p}
