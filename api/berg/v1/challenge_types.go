@@ -370,7 +370,7 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
 
-	// Most that the container may use: above the processor limit it is slowed down,
+	// Most that the container may use: above the CPU limit it is slowed down,
 	// above the memory limit it is killed. Each of the two that is absent gets the
 	// operator's default, CHALLENGE_CPU_LIMIT (1000m) or CHALLENGE_MEMORY_LIMIT
 	// (512Mi).
@@ -508,9 +508,9 @@ func (v *EnvironmentValue) DeepCopyInto(out *EnvironmentValue) {
 	out.raw = append(json.RawMessage(nil), v.raw...)
 }
 
-// Resources are amounts of processor time and memory.
+// Resources are amounts of CPU time and memory.
 type Resources struct {
-	// Processor time in cores, for example "0.5", or "500m" for the same in
+	// CPU time in cores, for example "0.5", or "500m" for the same in
 	// thousandths. Default: see the field around it.
 	// +optional
 	// +nullable

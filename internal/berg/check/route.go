@@ -79,7 +79,7 @@ func routeProblem(of route, i *bergv1.ChallengeInstance) (problems []string) {
 		return problems
 	}
 	if len(of.Parents) == 0 {
-		return []string{name + ": no controller of a Gateway has looked at it"}
+		return []string{name + ": no controller of a Gateway has processed it"}
 	}
 	for _, parent := range of.Parents {
 		for _, c := range parent.Conditions {

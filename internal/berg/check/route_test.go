@@ -43,7 +43,7 @@ func TestRouteProblem(t *testing.T) {
 		},
 		"no controller": {
 			route{"HTTPRoute", "challenge-a", "web", hosts, nil},
-			[]string{"HTTPRoute challenge-a/web: no controller of a Gateway has looked at it"},
+			[]string{"HTTPRoute challenge-a/web: no controller of a Gateway has processed it"},
 		},
 		"it is stolen": {
 			route{"HTTPRoute", "elsewhere", "thief", hosts, nil},

@@ -20,7 +20,7 @@ var (
 	}, []string{"reason"})
 	omitted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstancerecord_crowded_total",
-		Help: "Instances whose pods and logs were not looked at, because too many ended at the same time. Their records say so.",
+		Help: "Instances whose pods and logs were not read, because too many ended at the same time. Their records say so.",
 	})
 	logsMissing = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstancerecord_logs_missing_total",
@@ -32,7 +32,7 @@ var (
 	})
 	captureTimes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstancerecord_capture_seconds",
-		Help:    "For how long the namespace of an instance that ended waited until its pods and logs were looked at.",
+		Help:    "For how long the namespace of an instance that ended waited until its pods and logs were read.",
 		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3},
 	})
 	stored = gauge.NewNumber("berg_challengeinstancerecord_stored",

@@ -33,7 +33,7 @@ func check(o Observed) *outcome.Problem {
 	if !ready(app) {
 		why := app.Status.Message
 		if why == "" || app.Status.ObservedGeneration != app.Generation {
-			why = "it is being looked at"
+			why = "the operator has not checked it yet"
 		}
 		return blocked(kibashipv1.ReasonApplicationNotReady, fmt.Sprintf("Application %s is not Ready: %s", app.Name, why))
 	}
