@@ -3,17 +3,21 @@
 # Modules with hand-written Go. The others only pin versions.
 GO_MODULES := . api test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart test/conform/evening tools/proto tools/sbom
 
+# A family is a folder of api/ that holds versions, of internal/ and of config/.
+FAMILIES := $(sort $(patsubst api/%/,%,$(dir $(wildcard api/*/v[0-9]*))))
+
+# The generators of api/client. They have the version of the client-go that api/go.mod requires.
+CLIENT_GENERATORS := $(addprefix $(BIN)/,applyconfiguration-gen client-gen informer-gen lister-gen)
+
 # Protobuf files. Their generated Go is in the same folders.
 PROTOS := $(wildcard internal/*/*/*.proto)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, Go from protobuf files, and the plugin's copy of the operator's defaults.
-	$(BIN)/controller-gen object paths=./api/...
+generate: $(BIN)/controller-gen $(CLIENT_GENERATORS) ## Generate deep-copy methods and clients from api/, Go from protobuf files, and the plugin's copy of the operator's defaults.
+	$(BIN)/controller-gen object $(FAMILIES:%=paths=./api/%/...)
+	hack/generate-clients $(BIN)
 	go run -C tools/proto . --root $(CURDIR) $(PROTOS)
 	defaults="$$(go run ./hack/plugin-defaults)" && printf '%s\n' "$$defaults" >cmd/kubectl-berg/doctor/zz_generated.defaults.go
-
-# A family is a folder of api/ that holds versions, of internal/ and of config/.
-FAMILIES := $(sort $(patsubst api/%/,%,$(dir $(wildcard api/*/v[0-9]*))))
 
 # Packages with a folder config/<family>/<package>/rbac have a separate role, which administrators bind
 # only if they use the feature.

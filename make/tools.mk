@@ -1,7 +1,7 @@
 ##@ Tools
 
 .PHONY: tools
-tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm ## Build all pinned tools into bin/.
+tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm $(CLIENT_GENERATORS) ## Build all pinned tools into bin/.
 
 # go tool builds too, but links again at each call: minutes for the larger ones.
 $(BIN)/controller-gen: tools/go.mod tools/go.sum
@@ -15,6 +15,9 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 
 $(BIN)/crd-ref-docs: tools/go.mod tools/go.sum
 	go build -C tools -ldflags='-s -w' -o $@ github.com/elastic/crd-ref-docs
+
+$(CLIENT_GENERATORS): tools/clients/go.mod tools/clients/go.sum
+	go build -C tools/clients -ldflags='-s -w' -o $@ k8s.io/code-generator/cmd/$(@F)
 
 # The generated bundle names the version that the linker sets here.
 OPERATOR_SDK_VERSION = $(shell go list -C tools/operator-sdk -m -f '{{.Version}}' github.com/operator-framework/operator-sdk)

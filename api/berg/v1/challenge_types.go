@@ -15,6 +15,7 @@ import (
 // a Challenge; in its status it says whether instances can run, and whether the
 // images are on the nodes.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=chall,categories=all

@@ -10,6 +10,7 @@ import (
 // compares what the solver reports with the flag, and ends the instance. Only an operator with
 // CHECK_CONCURRENCY above 0 looks at ChallengeChecks.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=ccheck

@@ -10,6 +10,7 @@ import (
 // operator builds a namespace for it, reports its endpoints, and deletes it,
 // with all that belongs to it, when it expires.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=ci;instance,categories=all

@@ -9,6 +9,7 @@ import (
 // RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. No
 // flag is in it, but what players typed may be.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=cir
 // +kubebuilder:printcolumn:name="Instance",type=string,JSONPath=`.spec.instance.name`

@@ -1,12 +1,3 @@
-// Package v1 holds the API of CTF challenges and of the instances that players
-// start from them.
-//
-// A Challenge is written by an author and only read by the operator. A
-// ChallengeInstance names a Challenge and an owner; the operator turns it into
-// a namespace of running containers and deletes it when it expires.
-//
-// +kubebuilder:object:generate=true
-// +groupName=berg.norelect.ch
 package v1
 
 import (
@@ -17,6 +8,14 @@ import (
 
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "berg.norelect.ch", Version: "v1"}
+
+// SchemeGroupVersion is GroupVersion, by the name that generated clients know it by.
+var SchemeGroupVersion = GroupVersion
+
+// Resource adds the group of this package to the plural name of a kind.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {

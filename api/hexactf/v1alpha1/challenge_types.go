@@ -11,6 +11,7 @@ import (
 // apps.hexactf.io/challengeId and apps.hexactf.io/user identify the problem and the player:
 // both must be lower-case letters, digits and dashes, because they become parts of names.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,path=challenges,shortName=hchal,categories=hexactf

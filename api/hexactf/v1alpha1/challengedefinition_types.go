@@ -9,6 +9,7 @@ import (
 // ChallengeDefinition says what a Challenge consists of. The operator reads it when a
 // Challenge starts and never changes it; a running Challenge stays as it was started.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,path=challengedefinitions,shortName=hchaldef,categories=hexactf

@@ -1,10 +1,3 @@
-// Package v1alpha1 holds the API of HexaCTF challenges.
-//
-// A Challenge runs the components of a ChallengeDefinition for one player, tells the
-// platform about each step by a message, and ends when its time is over.
-//
-// +kubebuilder:object:generate=true
-// +groupName=apps.hexactf.io
 package v1alpha1
 
 import (
@@ -15,6 +8,14 @@ import (
 
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "apps.hexactf.io", Version: "v1alpha1"}
+
+// SchemeGroupVersion is GroupVersion, by the name that generated clients know it by.
+var SchemeGroupVersion = GroupVersion
+
+// Resource adds the group of this package to the plural name of a kind.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {

@@ -8,6 +8,7 @@ import (
 // project-<project>-app-<app>-kibaship-com. The operator checks it and makes no workload of it;
 // a Deployment builds it.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,path=applications,shortName=kapp,categories=kibaship

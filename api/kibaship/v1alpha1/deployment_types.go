@@ -8,6 +8,7 @@ import (
 // Application and is called project-<project>-app-<app>-deployment-<deployment>-kibaship-com.
 // It has nothing to do with Deployments of apps/v1: use the name kdeploy with kubectl.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,path=deployments,shortName=kdeploy,categories=kibaship

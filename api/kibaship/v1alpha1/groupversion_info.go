@@ -1,11 +1,3 @@
-// Package v1alpha1 holds the API of KibaShip: who may work where, what they run, and how it is
-// built.
-//
-// A Project is a namespace of its own for a tenant, an Application says what runs there, and
-// a Deployment builds an Application and remembers what came of it.
-//
-// +kubebuilder:object:generate=true
-// +groupName=platform.operator.kibaship.com
 package v1alpha1
 
 import (
@@ -16,6 +8,14 @@ import (
 
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "platform.operator.kibaship.com", Version: "v1alpha1"}
+
+// SchemeGroupVersion is GroupVersion, by the name that generated clients know it by.
+var SchemeGroupVersion = GroupVersion
+
+// Resource adds the group of this package to the plural name of a kind.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {

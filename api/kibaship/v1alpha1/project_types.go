@@ -10,6 +10,8 @@ import (
 // ServiceAccount that may do everything there and nothing elsewhere. It needs the label
 // platform.kibaship.com/uuid.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=projects,shortName=kproj,categories=kibaship

@@ -9,6 +9,8 @@ import (
 // namespace, gives the platform's ServiceAccount the rights of one reviewed
 // ClusterRole in it, repairs both, and deletes both with the Environment.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=env

@@ -1,10 +1,3 @@
-// Package v1 holds the API of Quix environments.
-//
-// An Environment is a namespace of its own in which the platform's
-// ServiceAccount may work, and nowhere else.
-//
-// +kubebuilder:object:generate=true
-// +groupName=quix.io
 package v1
 
 import (
@@ -15,6 +8,14 @@ import (
 
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "quix.io", Version: "v1"}
+
+// SchemeGroupVersion is GroupVersion, by the name that generated clients know it by.
+var SchemeGroupVersion = GroupVersion
+
+// Resource adds the group of this package to the plural name of a kind.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {

@@ -6,6 +6,8 @@ import (
 
 // ContainerNetwork is a network in which containers reach each other: a namespace. Its spec cannot be changed.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=containernetworks,shortName=ctrnet

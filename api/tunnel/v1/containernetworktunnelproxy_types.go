@@ -11,6 +11,8 @@ import (
 // Its name must be a DNS label, because a Service has the same name: at most 63 lower-case letters, digits and dashes,
 // beginning with a letter.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=containernetworktunnelproxies,shortName=cntp

@@ -1,10 +1,3 @@
-// Package v1 holds the API of tunnels between a container network and the host.
-//
-// A ContainerNetwork is a namespace in which containers reach each other. A ContainerNetworkTunnelProxy connects clients in
-// it to servers on the loopback of a node, through a pair of proxies. The proxy on the node opens all connections.
-//
-// +kubebuilder:object:generate=true
-// +groupName=usvc-dev.developer.microsoft.com
 package v1
 
 import (
@@ -15,6 +8,14 @@ import (
 
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "usvc-dev.developer.microsoft.com", Version: "v1"}
+
+// SchemeGroupVersion is GroupVersion, by the name that generated clients know it by.
+var SchemeGroupVersion = GroupVersion
+
+// Resource adds the group of this package to the plural name of a kind.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
