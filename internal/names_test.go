@@ -23,7 +23,7 @@ func TestNoVariableHidesAFunctionOfItsPackage(t *testing.T) {
 			return err
 		}
 		hidden := strings.HasPrefix(entry.Name(), ".") && path != ".."
-		if entry.IsDir() && (hidden || slices.Contains([]string{"bin", "dist"}, entry.Name())) {
+		if entry.IsDir() && (hidden || slices.Contains([]string{"bin", "dist", "node_modules"}, entry.Name())) {
 			return filepath.SkipDir
 		}
 		if entry.IsDir() || filepath.Ext(path) != ".go" {

@@ -85,6 +85,26 @@ test-docs-site: docs-site ## Build the site of the documentation, and search in 
 	hack/packages browser
 	DOCS_SITE=$(DIST)/docs-site DOCS_SITE_VERSION=$(VERSION) go test -C test/conform/evening -count=1 ./site
 
+# The example clients, with the packages that their lock files name.
+CLIENTS := $(DIST)/clients
+TYPESCRIPT := docs/clients/typescript
+
+$(CLIENTS)/typescript/dist/play.js: $(addprefix $(TYPESCRIPT)/,package.json package-lock.json tsconfig.json play.ts) internal/api/neutral/openapi.json
+	mkdir -p $(CLIENTS)/typescript
+	cp $(filter $(TYPESCRIPT)/%,$^) $(CLIENTS)/typescript/
+	cd $(CLIENTS)/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent types && npm run --silent build
+	touch $@
+
+$(CLIENTS)/python/installed: docs/clients/python/requirements.txt
+	python3 -m venv --clear $(CLIENTS)/python
+	$(CLIENTS)/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	touch $@
+
+.PHONY: clients
+clients: ## Prepare the example clients of docs/clients in TypeScript and Python, for test-integration-api; needs npm and PyPI.
+	hack/packages clients
+	$(MAKE) $(CLIENTS)/typescript/dist/play.js $(CLIENTS)/python/installed
+
 TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
 
 .PHONY: test-integration
@@ -101,6 +121,8 @@ $(TEST_INTEGRATION): test-integration-%:
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
 		'$(GO_TEST) -count=1 -timeout 80m ./test/integration/$(subst -,/,$*) -ginkgo.timeout=80m && \
 		go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json'
+
+test-integration-api: clients
 
 # What was granted and is not used shows only when every suite has run.
 USED := $(foreach suite,$(INTEGRATION),$(DIST)/rights/integration-$(subst /,-,$(suite)).json) $(DIST)/rights/e2e.json

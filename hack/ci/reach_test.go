@@ -49,6 +49,8 @@ func TestReach(t *testing.T) {
 		{changed: "config/quix/rbac/role.yaml", runs: append([]string{"rights"}, berg[:6]...)},
 		{changed: "config/manager/manager.yaml", runs: append([]string{"journeys: quix", "journeys with OLM"}, berg...)},
 		{changed: "docs/berg/challenge.md", runs: []string{"integration: berg/docs"}, not: []string{"integration: berg/apply", "journeys: helm", "build: node"}},
+		{changed: "docs/clients/typescript/package-lock.json", runs: []string{"integration: api"}, not: berg[:6]},
+		{changed: "api/client/clientset/versioned/clientset.go", runs: []string{"integration: api"}, not: berg[:6]},
 		{changed: "docs/operations.md", runs: []string{"journeys: helm"}, not: []string{"journeys: berg"}},
 		{changed: "deploy/helm/berg-operator/values.yaml", runs: []string{"journeys: helm"}, not: []string{"integration: berg/life", "journeys: berg"}},
 		{changed: "packages/hexactf-operator/bundle/manifests/hexactf-operator.clusterserviceversion.yaml", runs: []string{"journeys with OLM"}, not: []string{"journeys: helm"}},

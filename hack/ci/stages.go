@@ -107,7 +107,7 @@ func stages(suites []string, isBare bool) []stage {
 	}
 	builds := []stage{
 		{
-			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "jails", "browser", "axe", "site"},
+			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "clients", "platforms", "resolvers", "jails", "browser", "axe", "site"},
 			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second,
 		},
 		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),
@@ -151,6 +151,10 @@ func stages(suites []string, isBare bool) []stage {
 		s.clusters = []string{clusterName("TEST_CLUSTER") + "-" + dashed(suite)}
 		if suite == "berg/docs" {
 			s.scope.paths = []string{"docs", "README.md"}
+		}
+		if suite == "api" {
+			s.scope.programs = append(s.scope.programs, "docs/clients/go")
+			s.scope.paths = []string{"docs/clients", "docs/clients.md"}
 		}
 		if suite == "operator" {
 			s.scope.everything, s.scope.paths = true, []string{"bundle", "packages", "config/scorecard"}
