@@ -22,8 +22,13 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-// graceSeconds is how long the program of a tenant goes on after the signal to end, which it ignores.
-const graceSeconds = 8
+const (
+	// graceSeconds is how long the program of a tenant goes on after the signal to end, which it ignores: longer than a namespace
+	// takes to end without pods.
+	graceSeconds = 45
+	// unconfined is how long the program is watched after its network policy is gone.
+	unconfined = 10 * time.Second
+)
 
 // These specs need a cluster that enforces network policies. Instances have theirs in test/e2e/berg.
 var _ = Describe("While a tenant's namespace ends", Label("network", "ending", "attack"), Serial, func() {
@@ -74,7 +79,7 @@ var _ = Describe("While a tenant's namespace ends", Label("network", "ending", "
 				return deployed.ErrorIf(err == nil, "the pod of the tenant is there")
 			})
 			expect.GoneWithin(ctx, owner, deployed.DeleteLimit)
-			Consistently(clients).WithTimeout((graceSeconds + 5) * time.Second).WithPolling(500 * time.Millisecond).ShouldNot(ContainSubstring(counted(pod)))
+			Consistently(clients).WithTimeout(unconfined).WithPolling(500 * time.Millisecond).ShouldNot(ContainSubstring(counted(pod)))
 		},
 		Entry("in a container network", newNetwork, SpecTimeout(deployed.SpecLimit)),
 		Entry("in a KibaShip Project", newProject, SpecTimeout(deployed.SpecLimit)),
