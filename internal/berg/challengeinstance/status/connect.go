@@ -91,12 +91,12 @@ func nodePorts(out Outcome) []netip.AddrPort {
 func Begins(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && !PodReady(p) && len(p.Status.ContainerStatuses) > 0 &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-			return s.State.Running == nil || s.RestartCount > 0 || !s.Ready && !probed(s)
+			return s.State.Running == nil || s.RestartCount > 0 || !s.Ready && !awaitsProbe(s)
 		})
 }
 
-// probed reports whether a container has a startup probe that has not succeeded yet.
-func probed(s corev1.ContainerStatus) bool { return s.Started != nil && !*s.Started }
+// awaitsProbe reports whether a container has a startup probe that has not succeeded yet.
+func awaitsProbe(s corev1.ContainerStatus) bool { return s.Started != nil && !*s.Started }
 
 // opened reports whether the program of a container accepts connections, although its pod is not ready yet.
 func opened(o Observed, c bergv1.Container, p *corev1.Pod) bool {

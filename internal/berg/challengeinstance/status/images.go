@@ -48,8 +48,8 @@ func replaced(o Observed) []string {
 		names = append(names, name)
 	}
 	if len(names) == 0 && kept {
-		for name, running := range ImagesOf(o) {
-			if running.Started.Before(before.LastTransitionTime.Time) && running.Digest != o.Pinned.Images[name] {
+		for name, image := range ImagesOf(o) {
+			if image.Started.Before(before.LastTransitionTime.Time) && image.Digest != o.Pinned.Images[name] {
 				names = append(names, name)
 			}
 		}

@@ -18,7 +18,7 @@ func TestAnImageThatChangedUnderItsName(t *testing.T) {
 	shown := func(o *Outcome) {
 		o.Instance.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionUpToDate, Status: metav1.ConditionFalse, Reason: bergv1.ReasonImageChanged, LastTransitionTime: metav1.NewTime(noon)}}
 	}
-	started := func(o *Outcome, at time.Time) {
+	startedAt := func(o *Outcome, at time.Time) {
 		o.Pods[0].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(at)
 	}
 	for name, tc := range map[string]struct {
@@ -32,11 +32,11 @@ func TestAnImageThatChangedUnderItsName(t *testing.T) {
 			o.Challenge = o.Challenge.DeepCopy()
 			o.Challenge.Spec.Containers[0].Image = "b:2"
 		}, bergv1.ReasonChallengeChanged},
-		"the operator was restarted":      {func(o *Outcome) { shown(o); started(o, noon.Add(-time.Hour)) }, bergv1.ReasonImageChanged},
-		"its container was started since": {func(o *Outcome) { shown(o); started(o, noon.Add(time.Hour)) }, bergv1.ReasonUpToDate},
+		"the operator was restarted":      {func(o *Outcome) { shown(o); startedAt(o, noon.Add(-time.Hour)) }, bergv1.ReasonImageChanged},
+		"its container was started since": {func(o *Outcome) { shown(o); startedAt(o, noon.Add(time.Hour)) }, bergv1.ReasonUpToDate},
 		"a rollout has adopted what it runs": {func(o *Outcome) {
 			shown(o)
-			started(o, noon.Add(-time.Hour))
+			startedAt(o, noon.Add(-time.Hour))
 			o.Pinned.Images = map[string]string{"web": "a"}
 		}, bergv1.ReasonUpToDate},
 		"images are no more pulled every time": {func(o *Outcome) {

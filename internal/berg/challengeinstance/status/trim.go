@@ -19,7 +19,7 @@ func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 		State:                corev1.ContainerState{Waiting: s.State.Waiting, Terminated: trimEnd(s.State.Terminated)},
 		LastTerminationState: corev1.ContainerState{Terminated: trimEnd(s.LastTerminationState.Terminated)},
 	}
-	if probed(s) {
+	if awaitsProbe(s) {
 		kept.Started = s.Started
 	}
 	if r := s.State.Running; r != nil {
