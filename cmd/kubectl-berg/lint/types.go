@@ -11,6 +11,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -72,6 +73,9 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(object)) {
+			if child(node, name) == nil {
+				c.converted(at, name, node)
+			}
 			c.walk(at+"["+name+"]", t.Elem(), object[name], orNode(child(node, name), node))
 		}
 	case reflect.Slice:
@@ -130,7 +134,7 @@ func (c *checker) environment(at string, value any, node *yamlv3.Node) {
 	case string:
 		return // as it is written
 	case json.Number:
-		got = value.String()
+		got = stored(value)
 	case bool:
 		got = fmt.Sprint(value)
 	default:
@@ -144,6 +148,43 @@ func (c *checker) environment(at string, value any, node *yamlv3.Node) {
 		severity = Warning
 	}
 	c.addAt(severity, at, fmt.Sprintf("%s without quotes is %s in YAML, and the program gets %s: write \"%s\"", node.Value, nameOf(value), got, node.Value), node)
+}
+
+// stored returns a number as the API server stores it: it rounds a whole one that needs more than 64 bits with a sign.
+func stored(number json.Number) string {
+	_, err := number.Int64()
+	f, invalid := number.Float64()
+	if err == nil || invalid != nil {
+		return number.String()
+	}
+	var v bergv1.EnvironmentValue
+	data, err := json.Marshal(f)
+	if err != nil || json.Unmarshal(data, &v) != nil {
+		return number.String()
+	}
+	text, err := v.Text()
+	if err != nil {
+		return number.String()
+	}
+	return text
+}
+
+// converted adds the key of a map that YAML has made something else of, such as N, which becomes false.
+func (c *checker) converted(at, name string, node *yamlv3.Node) {
+	if node = target(node); node == nil || node.Kind != yamlv3.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i]
+		var as map[string]any
+		if key.Style != 0 || yaml.Unmarshal([]byte(key.Value+":"), &as) != nil {
+			continue
+		}
+		if _, is := as[name]; !is {
+			continue
+		}
+		c.addAt(Error, at, fmt.Sprintf("%s without quotes becomes the name %s in YAML: write \"%s\"", key.Value, name, key.Value), key)
+	}
 }
 
 // wrong adds a value of the wrong type in the spelling of the author.
