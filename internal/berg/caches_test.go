@@ -61,6 +61,45 @@ func TestCachesOfRecords(t *testing.T) {
 	}
 }
 
+// The address of a pod matters until it is ready, and its image where the node pulls that at every start.
+func TestTrimPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ready   corev1.ConditionStatus
+		policy  corev1.PullPolicy
+		started bool
+		want    string
+	}{
+		"begins":            {corev1.ConditionFalse, corev1.PullIfNotPresent, false, "10.1.0.1 awaits its probe"},
+		"has begun":         {corev1.ConditionFalse, corev1.PullIfNotPresent, true, "10.1.0.1"},
+		"ready":             {corev1.ConditionTrue, corev1.PullIfNotPresent, true, ""},
+		"pulled every time": {corev1.ConditionTrue, corev1.PullAlways, true, " 0123456789abcdef"},
+		"never pulled":      {corev1.ConditionTrue, corev1.PullNever, true, ""},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Labels: map[string]string{bergv1.LabelComponent: bergv1.ComponentPod}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", ImagePullPolicy: tc.policy}}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.1.0.1",
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: tc.ready}},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "web", ImageID: "example.com/web@sha256:0123456789abcdef0123456789abcdef", Started: &tc.started,
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				}},
+			},
+		}
+		trim(pod)
+		got := pod.Status.PodIP
+		if s := pod.Status.ContainerStatuses[0]; s.ImageID != "" {
+			got += " " + s.ImageID
+		} else if s.Started != nil {
+			got += " awaits its probe"
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // What a solver wrote is kept, and what it was told is not.
 func TestTrimSolver(t *testing.T) {
 	pod := &corev1.Pod{
