@@ -68,7 +68,7 @@ func formerTenant(ctx context.Context) (namespace *corev1.Namespace) {
 		fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {quix.io/managed-by: quix-environment-operator, ManagedBy: Quix, %s},
   annotations: {quix.io/created-by: quix-environment-operator, quix.io/environment-resource-name: tenant},
   ownerReferences: [{apiVersion: quix.io/v1, kind: Environment, name: tenant, uid: %q, controller: true, blockOwnerDeletion: true}]}}`, tenantNamespace, identity, env.GetUID()),
-		fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant-quix-crb, namespace: %s, labels: {quix.io/managed-by: quix-environment-operator, %s}},
+		fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant-quix-crb, namespace: %s, labels: {quix.io/managed-by: environment-operator, %s}},
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: quix-platform-account-role}, subjects: [{kind: ServiceAccount, name: quix-platform-account, namespace: %s}]}`, tenantNamespace, identity, formerNamespace),
 		fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: data, namespace: %s}, data: {kept: "yes"}}`, tenantNamespace),
 	} {
