@@ -108,7 +108,43 @@ type arrow struct{ from, to string }
 // arrowsBetween returns which file of a package uses which other one, and the names of what it uses. Without types it cannot
 // say of which type a method is: a name that two files declare, or that a field has too, draws no arrow.
 func arrowsBetween(files map[string]*ast.File) map[arrow][]string {
-	declared, members, fields := map[string][]string{}, map[string][]string{}, map[string]bool{}
+	declared, members := declarations(files)
+	arrows := map[arrow][]string{}
+	for from, file := range files {
+		use := func(name string, of map[string][]string) {
+			if to := of[name]; len(to) == 1 && to[0] != from && !slices.Contains(arrows[arrow{from, to[0]}], name) {
+				arrows[arrow{from, to[0]}] = append(arrows[arrow{from, to[0]}], name)
+			}
+		}
+		imported := map[string]bool{}
+		for _, i := range file.Imports {
+			imported[importedAs(i)] = true
+		}
+		unresolved := map[*ast.Ident]bool{} // of the file: used, and declared in another one
+		for _, name := range file.Unresolved {
+			unresolved[name] = true
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch n := node.(type) {
+			case *ast.Ident:
+				if unresolved[n] {
+					use(n.Name, declared)
+				}
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); !ok || !imported[x.Name] || !unresolved[x] {
+					use(n.Sel.Name, members)
+				}
+			}
+			return true
+		})
+	}
+	return arrows
+}
+
+// declarations returns which files declare a name of the package, and which declare a method. The names of fields are no methods.
+func declarations(files map[string]*ast.File) (declared, members map[string][]string) {
+	declared, members = map[string][]string{}, map[string][]string{}
+	fields := map[string]bool{}
 	for name, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
 			if s, ok := node.(*ast.StructType); ok {
@@ -143,36 +179,7 @@ func arrowsBetween(files map[string]*ast.File) map[arrow][]string {
 		}
 	}
 	maps.DeleteFunc(members, func(name string, _ []string) bool { return fields[name] })
-	arrows := map[arrow][]string{}
-	for from, file := range files {
-		use := func(name string, of map[string][]string) {
-			if to := of[name]; len(to) == 1 && to[0] != from && !slices.Contains(arrows[arrow{from, to[0]}], name) {
-				arrows[arrow{from, to[0]}] = append(arrows[arrow{from, to[0]}], name)
-			}
-		}
-		imported := map[string]bool{}
-		for _, i := range file.Imports {
-			imported[importedAs(i)] = true
-		}
-		unresolved := map[*ast.Ident]bool{} // of the file: used, and declared in another one
-		for _, name := range file.Unresolved {
-			unresolved[name] = true
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			switch n := node.(type) {
-			case *ast.Ident:
-				if unresolved[n] {
-					use(n.Name, declared)
-				}
-			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); !ok || !imported[x.Name] || !unresolved[x] {
-					use(n.Sel.Name, members)
-				}
-			}
-			return true
-		})
-	}
-	return arrows
+	return declared, members
 }
 
 func importedAs(i *ast.ImportSpec) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/command"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
@@ -43,5 +44,22 @@ func TestEveryExitCodeIsExplained(t *testing.T) {
 	}
 	for number := range rows {
 		t.Errorf("%s: there is no exit code %s", pluginPage, number)
+	}
+}
+
+func TestEveryCommandIsInTheTable(t *testing.T) {
+	table := sectionOf(t, string(read(t, pluginPage)), "Commands")
+	commands := 0
+	for _, c := range command.New(&console.Console{}, "v0.0.0").Commands() {
+		if c.GroupID == "" { // help, completion and version
+			continue
+		}
+		commands++
+		if !regexp.MustCompile(`kubectl berg ` + c.Name() + `\b`).MatchString(table) {
+			t.Errorf("%s: the table of commands has no kubectl berg %s", pluginPage, c.Name())
+		}
+	}
+	if commands < 15 {
+		t.Fatalf("only %d commands were found", commands)
 	}
 }
