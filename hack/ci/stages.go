@@ -69,7 +69,7 @@ var integrationTimes = map[string]time.Duration{
 	"quix":       4 * time.Minute,
 	"plugin":     4 * time.Minute,
 	"berg/docs":  time.Minute,
-	"api":        2 * time.Minute,
+	"api":        3 * time.Minute,
 	"builds":     2 * time.Minute,
 }
 

@@ -51,7 +51,7 @@ var _ = Describe("The clients of the documentation", func() {
 		program.Env = append(os.Environ(), "BERG_API="+begin(ctx, ns, 1, nil).proxy.URL, "BERG_TOKEN="+tokensOf["v1"])
 		out, err := program.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
-		Expect(k8sInstances(ctx, ns)).To(BeEmpty(), "an instance is left")
+		Expect(livingInstances(ctx, ns)).To(BeEmpty(), "an instance is left")
 		return string(out)
 	}
 	made := func(path string) string {
@@ -86,7 +86,10 @@ var _ = Describe("The clients of the documentation", func() {
 		Expect(found).To(BeTrue())
 		plain, _, _ = strings.Cut(plain, "\n## ")
 		script := "set -euo pipefail\n"
-		for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```\n").FindAllStringSubmatch(plain, -1) {
+		for n, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```\n").FindAllStringSubmatch(plain, -1) {
+			if n == 1 { // the start, which is sent again until the instance runs
+				block[1] = `for n in {1..20}; do answer=$(` + block[1] + `); echo "$answer"; [[ $answer != *'"state":"running"'* ]] || break; done`
+			}
 			script += block[1] + "\n"
 		}
 		out := run(ctx, "bash", "-c", script)
@@ -94,8 +97,8 @@ var _ = Describe("The clients of the documentation", func() {
 	}, limit)
 })
 
-// k8sInstances returns the names of the instances of a namespace that are not being deleted.
-func k8sInstances(ctx context.Context, namespace string) (names []string) {
+// livingInstances returns the names of the instances of a namespace that are not being deleted.
+func livingInstances(ctx context.Context, namespace string) (names []string) {
 	GinkgoHelper()
 	all, err := typed().BergV1().ChallengeInstances(namespace).List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
