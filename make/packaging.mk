@@ -9,7 +9,7 @@ catalog: $(BIN)/opm ## Render catalog/ from its templates and the bundles, and v
 	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG) $(PACKAGE_REGISTRY)
 
 # Where bundles and catalogs are taken from: a release has a copy with digests instead of tags.
-TREE ?= $(CURDIR)
+BUNDLE_TREE ?= $(CURDIR)
 
 # The packages in addition to berg-operator, whose bundle is bundle/.
 PACKAGES := $(notdir $(wildcard packages/*))
@@ -19,21 +19,21 @@ bundle-build: $(PACKAGES:%=bundle-build-%) ## Build the images of all bundles wi
 	mkdir -p $(DIST)/images
 	$(IMAGE_BUILD) --ref $(BUNDLE_IMG) --output $(DIST)/images/berg-operator-bundle.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' bundle.Dockerfile) \
-		$(TREE)/bundle/manifests:/manifests $(TREE)/bundle/metadata:/metadata $(TREE)/bundle/tests/scorecard:/tests/scorecard
+		$(BUNDLE_TREE)/bundle/manifests:/manifests $(BUNDLE_TREE)/bundle/metadata:/metadata $(BUNDLE_TREE)/bundle/tests/scorecard:/tests/scorecard
 
 .PHONY: $(PACKAGES:%=bundle-build-%)
 $(PACKAGES:%=bundle-build-%): bundle-build-%:
 	mkdir -p $(DIST)/images
 	$(IMAGE_BUILD) --ref $(PACKAGE_REGISTRY)/$*-bundle:v$(VERSION) --output $(DIST)/images/$*-bundle.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' packages/$*/bundle.Dockerfile) \
-		$(addprefix $(TREE)/packages/$*/bundle/,manifests:/manifests metadata:/metadata tests/scorecard:/tests/scorecard)
+		$(addprefix $(BUNDLE_TREE)/packages/$*/bundle/,manifests:/manifests metadata:/metadata tests/scorecard:/tests/scorecard)
 
 .PHONY: catalog-build
 catalog-build: ## Build the catalog's image without Docker: dist/images/berg-operator-catalog.tar.
 	mkdir -p $(DIST)/images
 	$(IMAGE_BUILD) --ref $(CATALOG_IMG) --output $(DIST)/images/berg-operator-catalog.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' catalog.Dockerfile) \
-		$(foreach package,berg-operator $(PACKAGES),$(TREE)/catalog/$(package):/configs/$(package))
+		$(foreach package,berg-operator $(PACKAGES),$(BUNDLE_TREE)/catalog/$(package):/configs/$(package))
 
 .PHONY: scorecard-build
 scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-operator-scorecard.tar.
@@ -56,7 +56,7 @@ BUNDLE_DIR = $(if $(filter berg-operator,$(PACKAGE)),bundle,packages/$(PACKAGE)/
 operatorhub: ## Lay a bundle out for OperatorHub's community, in COMMUNITY=clone of its repository. PACKAGE=hexactf-operator another one.
 	rm -rf $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)
 	mkdir -p $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)
-	cp -r $(addprefix $(TREE)/$(BUNDLE_DIR)/,manifests metadata tests) $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)/
+	cp -r $(addprefix $(BUNDLE_TREE)/$(BUNDLE_DIR)/,manifests metadata tests) $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)/
 	[[ -e $(COMMUNITY)/operators/$(PACKAGE)/ci.yaml ]] || cp config/operatorhub/ci.yaml $(COMMUNITY)/operators/$(PACKAGE)/
 
 .PHONY: bundle-push

@@ -28,7 +28,7 @@ index = $(IMAGE_BUILD:build=index) --ref $(call reference,$1) $2 $(foreach platf
 # each_platform calls make with TARGETS for each platform, and puts the IMAGES into the release: $(call each_platform,TARGETS,IMAGES).
 define each_platform
 	for platform in $(subst $(comma), ,$(PLATFORMS)); do \
-		arch=$${platform#*/} && $(MAKE) $1 ARCH=$$arch DIST=$(DIST)/platforms/$$arch TREE=$(PINNED) && \
+		arch=$${platform#*/} && $(MAKE) $1 ARCH=$$arch DIST=$(DIST)/platforms/$$arch BUNDLE_TREE=$(PINNED) && \
 		for image in $2; do cp $(DIST)/platforms/$$arch/images/$$image.tar $(RELEASE)/$$image-$${platform//\//-}.tar || exit; done || exit; \
 	done
 endef
