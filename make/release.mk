@@ -85,6 +85,7 @@ signing-key: $(BIN)/cosign ## Make a key that signs releases: cosign.key and cos
 
 .PHONY: sign
 sign: $(BIN)/cosign ## Sign the files of the release, and state how they were made: KEY=cosign.key, without a network.
+	git diff --quiet HEAD || { echo "make: commit first: the signed statement names the commit" >&2; exit 1; }
 	hack/sign files $(RELEASE) $(KEY)
 
 .PHONY: sign-images
