@@ -26,7 +26,7 @@ func init() { metrics.Registry.MustRegister(room, nodePortsInUse) }
 // errNoLimit is why there is no room to report: no limit is set.
 var errNoLimit = errors.New("CHALLENGE_MAX_INSTANCES is 0")
 
-// observeRoom returns how many instances may start before there are limit.
+// observeRoom returns how many instances may start until there are as many as limit.
 func observeRoom(reader client.Reader, limit int) func(context.Context) (instances float64, err error) {
 	return func(ctx context.Context) (float64, error) {
 		if limit == 0 {
