@@ -311,7 +311,7 @@ func schemaOf(all sources) (string, error) {
 			"priorityClassName":   object{"type": "string"},
 			"hostNetwork":         boolean,
 			"dnsPolicy":           object{"enum": []string{"", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}},
-			"podDisruptionBudget":       closed(object{"enabled": boolean, "maxUnavailable": object{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%?$"}}),
+			"podDisruptionBudget": closed(object{"enabled": boolean, "maxUnavailable": object{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%?$"}}),
 			"aggregateRoles":      boolean,
 			"extraObjects":        list(object{"type": []string{"object", "string"}}),
 			"dashboard":           closed(object{"enabled": boolean, "labels": texts, "annotations": texts}),

@@ -5,18 +5,30 @@ func berg() board {
 		folder: "berg", uid: "berg-instances", title: "Challenge instances", text: "CTF challenge instances: what runs, what waits and what fails.",
 		rows: []row{
 			{"At a glance", []panel{
-				{title: "Running", text: "Instances that players use now.", unit: "short", number: true,
-					queries: []query{{sum(of("berg_challengeinstance_active", `phase="Running"`)), "Running"}}},
-				{title: "Starting", text: "Instances that are being created or started.", unit: "short", number: true,
-					queries: []query{{sum(of("berg_challengeinstance_active", `phase=~"Creating|Starting"`)), "Starting"}}},
-				{title: "Failed", text: "Instances that need a fix by a person. Run kubectl get ci -A, and read the conditions.", unit: "short", number: true,
-					colors: []color{{"green", 0}, {"orange", 1}}, queries: []query{{sum(of("berg_challengeinstance_active", `phase="Failed"`)), "Failed"}}},
-				{title: "Time to Running (p95)", text: "Time from the creation of an instance until all its pods were ready, over 15 minutes.", unit: "s", number: true,
-					colors: []color{{"green", 0}, {"orange", 30}, {"red", 60}}, queries: []query{{quantile(0.95, "berg_challengeinstance_time_to_running_seconds"), "p95"}}},
-				{title: "Isolation", text: "1: the last test found network policies enforced. 0: they are ignored, and players reach each other.", unit: "short", number: true,
-					colors: []color{{"red", 0}, {"green", 1}}, queries: []query{{"min(" + of("berg_isolation_verified") + ")", "enforced"}}},
-				{title: "Left behind", text: "Namespaces whose instance is gone.", unit: "short", number: true,
-					colors: []color{{"green", 0}, {"orange", 1}}, queries: []query{{sum(of("berg_challengeinstance_orphaned_namespaces")), "namespaces"}}},
+				{
+					title: "Running", text: "Instances that players use now.", unit: "short", number: true,
+					queries: []query{{sum(of("berg_challengeinstance_active", `phase="Running"`)), "Running"}},
+				},
+				{
+					title: "Starting", text: "Instances that are being created or started.", unit: "short", number: true,
+					queries: []query{{sum(of("berg_challengeinstance_active", `phase=~"Creating|Starting"`)), "Starting"}},
+				},
+				{
+					title: "Failed", text: "Instances that need a fix by a person. Run kubectl get ci -A, and read the conditions.", unit: "short", number: true,
+					colors: []color{{"green", 0}, {"orange", 1}}, queries: []query{{sum(of("berg_challengeinstance_active", `phase="Failed"`)), "Failed"}},
+				},
+				{
+					title: "Time to Running (p95)", text: "Time from the creation of an instance until all its pods were ready, over 15 minutes.", unit: "s", number: true,
+					colors: []color{{"green", 0}, {"orange", 30}, {"red", 60}}, queries: []query{{quantile(0.95, "berg_challengeinstance_time_to_running_seconds"), "p95"}},
+				},
+				{
+					title: "Isolation", text: "1: the last test found network policies enforced. 0: they are ignored, and players reach each other.", unit: "short", number: true,
+					colors: []color{{"red", 0}, {"green", 1}}, queries: []query{{"min(" + of("berg_isolation_verified") + ")", "enforced"}},
+				},
+				{
+					title: "Left behind", text: "Namespaces whose instance is gone.", unit: "short", number: true,
+					colors: []color{{"green", 0}, {"orange", 1}}, queries: []query{{sum(of("berg_challengeinstance_orphaned_namespaces")), "namespaces"}},
+				},
 			}},
 			{"Instances", append(
 				byPhase("berg_challengeinstance", "Instances", "Creating|Starting|Terminating|Failed", "Ten minutes of Starting or Terminating indicate a problem."),
