@@ -58,6 +58,7 @@ func TestRolloutSelectsOutdatedInstances(t *testing.T) {
 		running("current"),
 		running("changed", outdatedFor(bergv1.ReasonChallengeChanged)),
 		running("configured", outdatedFor(bergv1.ReasonConfigurationChanged)),
+		running("image", outdatedFor(bergv1.ReasonImageChanged)),
 		running("underway", outdatedFor(bergv1.ReasonChallengeChanged), rolloutRequested("2")),
 		running("invalid", outdatedFor(bergv1.ReasonInvalidChallenge)),
 		running("stuck", outdatedFor(bergv1.ReasonNothingToRun), rolloutRequested("2")),
@@ -66,7 +67,7 @@ func TestRolloutSelectsOutdatedInstances(t *testing.T) {
 	for _, i := range found {
 		names = append(names, i.Name)
 	}
-	if want := []string{"changed", "configured"}; !slices.Equal(names, want) {
+	if want := []string{"changed", "configured", "image"}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 	names = nil

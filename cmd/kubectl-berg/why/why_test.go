@@ -171,6 +171,7 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		"route refused":   {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Rejected: "NotAllowedByListeners"}} }), Problem, []string{"does not accept its route web-80", "NotAllowedByListeners"}},
 		"route unclaimed": {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Unclaimed: true}} }), Problem, []string{"no Gateway has answered"}},
 		"outdated":        {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "")), OK, []string{"kubectl berg rollout guestbook"}},
+		"image changed":   {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonImageChanged, "")), OK, []string{"kubectl berg rollout guestbook"}},
 		"invalid rollout": {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, ""), instance(func(i *bergv1.ChallengeInstance) { i.Annotations = map[string]string{bergv1.AnnotationRollout: "2"} })), Problem, []string{"cannot run"}},
 
 		"terminating":      {view(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Second)} })), Waiting, nil},
