@@ -3,6 +3,7 @@ package preview
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -49,6 +50,22 @@ func TestSummaryOfARollout(t *testing.T) {
 		}
 		if got := p.Summary(); got != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
+		}
+	}
+}
+
+// What the Challenge does not say is in the condition.
+func TestSummaryOfWhatChangedOutsideTheChallenge(t *testing.T) {
+	for reason, want := range map[string]string{
+		bergv1.ReasonUpToDate:             "web starts",
+		bergv1.ReasonConfigurationChanged: "web starts; the operator's settings have changed: any pod may restart",
+		bergv1.ReasonImageChanged:         "web starts; an image has changed under the same name: its pods restart",
+	} {
+		i := &bergv1.ChallengeInstance{}
+		i.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionUpToDate, Reason: reason}}
+		p, err := Of(i, &bergv1.Challenge{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{{Hostname: "web"}}}})
+		if got := p.Summary(); err != nil || got != want {
+			t.Errorf("%s: %s, error %v", reason, got, err)
 		}
 	}
 }
