@@ -47,7 +47,7 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
 	}
 	f := c.Flags()
 	f.StringVar(&o.Name, "name", "", "name of the Challenge (default: that of the compose project, or of the folder)")
-	f.StringVar(&o.Registry, "registry", "registry.example.com", "registry, with a path, for the images that are built")
+	f.StringVar(&o.Registry, "registry", importer.DefaultRegistry, "registry, with a path, for the images that are built")
 	f.StringVar(&o.Tag, "tag", "1", "tag of the images that are built")
 	f.StringArrayVar(&o.variables, "env", nil, "value of a variable in the compose file, as in FLAG=flag{test}; goes before the file .env")
 	f.StringSliceVar(&o.Profiles, "profile", nil, "profiles of the compose file to include")

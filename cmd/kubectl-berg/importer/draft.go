@@ -216,7 +216,11 @@ func (d *draft) chooseImage(s *service) {
 		if text == "" && s.build != nil {
 			text = "build"
 		}
-		d.chosen(s, "image", s.container.Image, "stands for "+cmp.Or(text, "an image that is not named")+": choose your registry with --registry")
+		note := "stands for " + cmp.Or(text, "an image that is not named")
+		if d.options.Registry == DefaultRegistry {
+			note += ": choose your registry with --registry"
+		}
+		d.chosen(s, "image", s.container.Image, note)
 	}
 	if s.build != nil {
 		s.build.Image = s.container.Image

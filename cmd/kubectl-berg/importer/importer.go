@@ -17,6 +17,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
+// DefaultRegistry stands in names of images until the author names a registry.
+const DefaultRegistry = "registry.example.com"
+
 // Options are what the author's files do not say.
 type Options struct {
 	// Name of the Challenge. Default: that of the compose project, or of the folder.

@@ -28,7 +28,7 @@ func TestImport(t *testing.T) {
 	}
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			result, err := importer.Import(folder, importer.Options{Registry: "registry.example.com", Tag: "1", Allowed: allowed})
+			result, err := importer.Import(folder, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestImportOfNoYAMLNamesALine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "compose.yaml"), []byte("services:\n  bot:\n    environment: [FLAG=flag{x}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := importer.Import(folder, importer.Options{Registry: "registry.example.com", Tag: "1", Allowed: allowed})
+	_, err := importer.Import(folder, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
 	if err == nil || !strings.Contains(err.Error(), "compose.yaml: must be YAML: line ") {
 		t.Errorf("got %v", err)
 	}
