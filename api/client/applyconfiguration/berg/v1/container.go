@@ -51,7 +51,7 @@ type ContainerApplyConfiguration struct {
 	// (100m) or CHALLENGE_MEMORY_REQUEST (128Mi), lowered to the limit if that is
 	// smaller.
 	ResourceRequests *ResourcesApplyConfiguration `json:"resourceRequests,omitempty"`
-	// Most that the container may use: above the processor limit it is slowed down,
+	// Most that the container may use: above the CPU limit it is slowed down,
 	// above the memory limit it is killed. Each of the two that is absent gets the
 	// operator's default, CHALLENGE_CPU_LIMIT (1000m) or CHALLENGE_MEMORY_LIMIT
 	// (512Mi).

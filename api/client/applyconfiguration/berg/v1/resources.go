@@ -9,9 +9,9 @@ import (
 // ResourcesApplyConfiguration represents a declarative configuration of the Resources type for use
 // with apply.
 //
-// Resources are amounts of processor time and memory.
+// Resources are amounts of CPU time and memory.
 type ResourcesApplyConfiguration struct {
-	// Processor time in cores, for example "0.5", or "500m" for the same in
+	// CPU time in cores, for example "0.5", or "500m" for the same in
 	// thousandths. Default: see the field around it.
 	CPU *bergv1.Amount `json:"cpu,omitempty"`
 	// Memory in bytes, for example "256Mi". Default: see the field around it.

@@ -18,7 +18,7 @@ type ServiceEndpointApplyConfiguration struct {
 	// What is spoken on the port, as the Challenge says, for example http or ssh.
 	AppProtocol *string `json:"appProtocol,omitempty"`
 	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a publicHttpRoute
-	// unless the operator's CHALLENGE_HTTP_TLS is false, or auto at port 80. Default: false.
+	// unless the operator's CHALLENGE_HTTP_TLS is false or its CHALLENGE_HTTP_PORT is 80. Default: false.
 	TLS *bool `json:"tls,omitempty"`
 	// All of it in one, to give to a player: https:// or http:// for a browser, else
 	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the
