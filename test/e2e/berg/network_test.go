@@ -3,7 +3,6 @@ package berg
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -117,22 +115,6 @@ var _ = Describe("What players reach", Label("network", "attack"), Serial, func(
 			}
 		}
 		Expect(opened).To(Equal(map[string]bool{"metadata of a cloud": true, "private network next to the cluster": true}))
-	}, SpecTimeout(deployed.SpecLimit))
-
-	It("includes the platform API only for namespaces of platforms", func(ctx SpecContext) {
-		address := world.InstallPlatformAPI(ctx, nil)[0].Status.PodIP
-		stage := journey.NewStage(ctx)
-		visitor := stage.Visitor(ctx)
-		reached := func(ctx context.Context) (bool, error) {
-			out, err := world.ExecIn(ctx, visitor, "", "probe", "tcp/"+net.JoinHostPort(address, "8080"))
-			_, answer, _ := strings.Cut(strings.TrimSpace(out.Stdout), "\t")
-			return passes(answer), err
-		}
-		Expect(reached(ctx)).To(BeFalse())
-		home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Namespace}}
-		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"berg.norelect.ch/platform":"true"}}}`))
-		Expect(world.Patch(ctx, home, label)).To(Succeed())
-		Eventually(reached).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeTrue())
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("does not depend on the address that a packet claims to come from", func(ctx SpecContext) {
