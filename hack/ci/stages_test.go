@@ -135,7 +135,8 @@ func play(list []stage) time.Duration {
 }
 
 // TestAChangeOfOneFamilyTakesTwenty plays what a change of one file of each family reaches. Berg takes longer: its stages need
-// 104 minutes of the four slots, and each of them starts an operator that contains the changed package.
+// 104 minutes of the four slots, and each of them starts an operator that contains the changed package. KibaShip needs a data plane
+// and OLM, one after the other.
 func TestAChangeOfOneFamilyTakesTwenty(t *testing.T) {
 	t.Chdir("../..")
 	suites, err := integrationSuites(".")
@@ -151,7 +152,7 @@ func TestAChangeOfOneFamilyTakesTwenty(t *testing.T) {
 		"internal/berg/check/job.go":               28 * time.Minute,
 		"internal/hexactf/challenge/plan.go":       20 * time.Minute,
 		"internal/quix/environment/plan.go":        20 * time.Minute,
-		"internal/kibaship/deployment/plan.go":     20 * time.Minute,
+		"internal/kibaship/deployment/plan.go":     22 * time.Minute,
 		"internal/tunnel/proxy/server.go":          20 * time.Minute,
 		"internal/api/rctf/rctf.go":                20 * time.Minute,
 		"cmd/kubectl-berg/command/why.go":          20 * time.Minute,

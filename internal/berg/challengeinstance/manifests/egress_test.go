@@ -1,4 +1,4 @@
-package families_test
+package manifests_test
 
 import (
 	"os"
@@ -13,10 +13,13 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
+// installed is what an organiser applies.
+const installed = "../../../../deploy/install.yaml"
+
 // Instances are Running when the operator has connected to their programs and node ports, so its own network policy must
 // allow that.
 func TestOperatorMayConnectToInstances(t *testing.T) {
-	text, err := os.ReadFile("../../../deploy/" + mainFile)
+	text, err := os.ReadFile(installed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +42,10 @@ func TestOperatorMayConnectToInstances(t *testing.T) {
 		}
 	}
 	if !pods {
-		t.Errorf("%s lets the operator connect to no port of pods in namespaces with %s", mainFile, namespace)
+		t.Errorf("%s lets the operator connect to no port of pods in namespaces with %s", installed, namespace)
 	}
 	if !nodes {
-		t.Errorf("%s lets the operator connect to no node port", mainFile)
+		t.Errorf("%s lets the operator connect to no node port", installed)
 	}
 }
 
