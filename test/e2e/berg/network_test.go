@@ -3,6 +3,7 @@ package berg
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,6 +118,34 @@ var _ = Describe("What players reach", Label("network", "attack"), Serial, func(
 		}
 		Expect(opened).To(Equal(map[string]bool{"metadata of a cloud": true, "private network next to the cluster": true}))
 	}, SpecTimeout(deployed.SpecLimit))
+
+	DescribeTable("includes the platform API for namespaces of platforms", func(ctx SpecContext, labelled bool) {
+		address := world.InstallPlatformAPI(ctx, nil)[0].Status.PodIP
+		stage := journey.NewStage(ctx)
+		mark := func() {
+			home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Namespace}}
+			label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"berg.norelect.ch/platform":"true"}}}`))
+			Expect(world.Patch(ctx, home, label)).To(Succeed())
+		}
+		if labelled {
+			mark()
+		}
+		visitor := stage.Visitor(ctx)
+		reached := func(ctx context.Context) (bool, error) {
+			out, err := world.ExecIn(ctx, visitor, "", "probe", "tcp/"+net.JoinHostPort(address, "8080"))
+			_, answer, _ := strings.Cut(strings.TrimSpace(out.Stdout), "\t")
+			return passes(answer), err
+		}
+		if !labelled {
+			Expect(reached(ctx)).To(BeFalse())
+			mark()
+		}
+		// Cilium gives pods that run already their new identity after a random time of up to 30 seconds.
+		Eventually(reached).WithContext(ctx).WithTimeout(deployed.StartLimit).Should(BeTrue())
+	},
+		Entry("that have their label before their pods", SpecTimeout(deployed.SpecLimit), true),
+		Entry("that get it while their pods run", SpecTimeout(deployed.SpecLimit), false),
+	)
 
 	It("does not depend on the address that a packet claims to come from", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
