@@ -205,9 +205,9 @@ func upward(arrows map[arrow][]string) []arrow {
 		for _, name := range slices.Clone(order) {
 			at := slices.Index(order, name)
 			without := slices.Delete(slices.Clone(order), at, at+1)
-			best, gain, now := at, 0, 0
+			best, gain := at, 0
 			for _, step := range []int{-1, 1} {
-				now = 0
+				now := 0
 				for to := at; ; to += step {
 					var passed string
 					if step < 0 {

@@ -47,21 +47,7 @@ func run(list string, folders []string) error {
 	}
 	used := map[string]bool{}
 	for _, folder := range folders {
-		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
-				return err
-			}
-			before, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			after, err := pinned(string(before), images, used)
-			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			return os.WriteFile(path, []byte(after), 0o644) //nolint:gosec // a published file
-		})
-		if err != nil {
+		if err := pinFolder(folder, images, used); err != nil {
 			return err
 		}
 	}
@@ -71,6 +57,29 @@ func run(list string, folders []string) error {
 		}
 	}
 	return nil
+}
+
+// pinFolder pins the images in all manifests of a folder.
+func pinFolder(folder string, images []image, used map[string]bool) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		before, err := root.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		after, err := pinned(string(before), images, used)
+		if err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(folder, path), err)
+		}
+		return root.WriteFile(path, []byte(after), 0o644)
+	})
 }
 
 type image struct{ repository, tag, digest string }

@@ -18,7 +18,8 @@ func TestSecurityNamesTestsThatExist(t *testing.T) {
 	text := string(read(t, "docs/security.md"))
 	named := 0
 	for _, match := range proof.FindAllStringSubmatch(text, -1) {
-		name, ok := match[1], false
+		name := match[1]
+		var ok bool
 		switch {
 		case strings.HasPrefix(name, "test/"):
 			_, err := os.Stat(filepath.Join(root, name))
