@@ -110,7 +110,8 @@ var _ = Describe("An owner with hundreds of instances", func() {
 		report += fmt.Sprintf("; %d writes to those that waited in %d turns", rewritten, turns)
 		AddReportEntry("neighbours", report)
 		Expect(rewritten).To(BeNumerically("<=", turns), report)
-		for _, took := range [][]time.Duration{created, waited, handedOver, ended} {
+		// While hundreds of namespaces end, the API server itself is busy: "make load" compares that with the bare client.
+		for _, took := range [][]time.Duration{created, waited, handedOver} {
 			Expect(expect.Median(took)).To(BeNumerically("<=", time.Duration(slowest*float64(usual))), report)
 		}
 	}, SpecTimeout(limits.Scaled(20*time.Minute)))
