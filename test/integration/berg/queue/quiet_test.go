@@ -40,6 +40,7 @@ var _ = Describe("What has not changed costs no request", func() {
 		Expect(err).NotTo(HaveOccurred())
 		env["POD_NAMESPACE"] = installed.Namespace
 		env["CHALLENGE_NESTED_SECCOMP_PROFILE"] = "berg-nested.json" // one of the Challenges is a jail
+		bergtest.CapableNode(ctx)
 		inprocess.Pause()
 		stop := inprocess.Run(env, nil)
 		DeferCleanup(func() { stop() }) // the last one ends what is left
