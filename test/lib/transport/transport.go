@@ -5,6 +5,7 @@ package transport
 import (
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"sync/atomic"
 )
@@ -111,4 +112,9 @@ func (b delayedBody) Read(p []byte) (int, error) {
 		<-*until
 	}
 	return n, err
+}
+
+// Asks reports whether a request asks who its account is, or what that may do. It is a POST, and changes nothing.
+func Asks(r *http.Request) bool {
+	return strings.HasPrefix(path.Base(r.URL.Path), "selfsubject")
 }
