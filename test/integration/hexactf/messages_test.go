@@ -95,7 +95,7 @@ func (w *writes) list() []string {
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport.Showing(func(r *http.Request) {
 		switch {
-		case r.Method == http.MethodGet, strings.Contains(r.URL.Path, "/leases"), strings.Contains(r.URL.Path, "/events"):
+		case r.Method == http.MethodGet, transport.Asks(r), strings.Contains(r.URL.Path, "/leases"), strings.Contains(r.URL.Path, "/events"):
 		default:
 			w.mu.Lock()
 			defer w.mu.Unlock()

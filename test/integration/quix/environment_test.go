@@ -321,7 +321,7 @@ var _ = Describe("An environment", func() {
 			var writes atomic.Int64
 			var order requestLog
 			stop := inprocess.Run(nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-				if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
+				if r.Method == http.MethodGet || transport.Asks(r) || strings.Contains(r.URL.Path, "/events") {
 					return next.RoundTrip(r)
 				}
 				n := writes.Add(1)

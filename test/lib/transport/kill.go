@@ -45,7 +45,7 @@ func (k *Kill) Wrap(next http.RoundTripper) http.RoundTripper {
 		if k.Done() {
 			return nil, killed
 		}
-		if r.Method == http.MethodGet || !k.counts(r) || k.writes.Add(1) < k.at {
+		if r.Method == http.MethodGet || Asks(r) || !k.counts(r) || k.writes.Add(1) < k.at {
 			return next.RoundTrip(r)
 		}
 		switch {
