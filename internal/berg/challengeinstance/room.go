@@ -40,10 +40,10 @@ func observeRoom(reader client.Reader, limit int) func(context.Context) (instanc
 	}
 }
 
-// startedOf counts the instances that take room: those that have begun and are not gone.
+// startedOf counts the instances that take room, as the admission does.
 func startedOf(instances []bergv1.ChallengeInstance) (n int) {
 	for i := range instances {
-		if instances[i].Status.InstanceID != "" {
+		if isStarted(&instances[i]) {
 			n++
 		}
 	}
