@@ -117,8 +117,11 @@ func RoomOf(s Shape, own int, has Stock, taken Use) (room Room, limited bool) {
 // margin is what sums of fractions may be wrong by.
 const margin = 1e-9
 
-// dimensions are what a pod takes of a node: CPU, memory, disk, and a pod.
+// dimensions are what a pod takes of a node: CPU, memory, disk, and at podsAt a pod.
 type dimensions [4]float64
+
+// podsAt is the dimension that every node has: of the others a size of 0 is not known.
+const podsAt = 3
 
 func (p load) dimensions() dimensions { return dimensions{p.cpu, p.memory, p.disk, 1} }
 
@@ -129,7 +132,7 @@ func (n Node) leaving(p load) (left dimensions, fits bool) {
 	for d, has := range (dimensions{size.cpu, size.memory, size.disk, float64(max(0, n.Pods-n.Overhead))}) {
 		needs := p.dimensions()[d]
 		switch {
-		case has <= 0 && d != 3:
+		case has <= 0 && d != podsAt:
 			left[d] = -1
 		case needs > has*(1+margin):
 			return left, false

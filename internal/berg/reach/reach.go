@@ -46,8 +46,8 @@ type stage struct {
 type wait struct {
 	uid  types.UID
 	pods []types.UID
-	over bool
-	ok   bool
+	// done: all addresses have accepted a connection, or with pods that are ready, the wait is over.
+	done bool
 }
 
 // result is how connecting went.
@@ -90,7 +90,7 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.early.waits[key]; w != nil && w.uid == uid {
-		return w.ok && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
+		return w.done && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
 	}
 	if len(addresses) > 0 && r.early.begin(r.clock.Now()) {
 		w := &wait{uid: uid, pods: pods}
@@ -115,7 +115,7 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.ready.waits[key]; w != nil && w.uid == uid {
-		return w.over
+		return w.done
 	}
 	if !r.ready.begin(r.clock.Now()) {
 		return true
@@ -159,21 +159,21 @@ func (r *Waiter) endEarly(w *wait, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	<-r.early.slots
-	w.over, w.ok = true, got == connected
+	w.done = got == connected
 	if got == refused {
-		r.early.trust.testing = false
+		r.early.trust.skip()
 		return
 	}
-	r.early.trust.end(w.ok, r.clock.Now())
+	r.early.trust.end(w.done, r.clock.Now())
 }
 
 func (r *Waiter) end(w *wait, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	<-r.ready.slots
-	w.over, w.ok = true, got == connected
+	w.done = true
 	before := r.ready.trust.proven
-	r.ready.trust.end(w.ok, r.clock.Now())
+	r.ready.trust.end(got == connected, r.clock.Now())
 	if before && !r.ready.trust.proven {
 		logf.Log.Info("Node ports cannot be reached from the operator. Instances become Running without a connection to them, until one succeeds")
 	}
