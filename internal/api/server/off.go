@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bergctf/berg-operator/internal/api/challmanager"
 	"github.com/bergctf/berg-operator/internal/api/web"
 )
 
@@ -52,7 +53,8 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 	return nil
 }
 
+// sayOff answers as the door of CTFd does.
 func sayOff(w http.ResponseWriter, _ *http.Request) {
 	const message = "the platform API is off: grant its rights, then set PLATFORM_API=true, as docs/platform-api.md says"
-	web.Write(w, http.StatusServiceUnavailable, map[string]any{"code": 14, "message": message, "details": []any{}})
+	(&challmanager.Door{}).Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: message})
 }
