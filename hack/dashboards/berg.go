@@ -42,7 +42,7 @@ func berg() board {
 					{sum(rate("berg_challengeinstance_start_stage_seconds_sum"), "stage") + " / " + sum(rate("berg_challengeinstance_start_stage_seconds_count"), "stage") + " > 0", "{{stage}}"},
 				}},
 				panel{title: "Ends", text: "Instances that ended because their time was over, each minute.", unit: "short", queries: []query{
-					{sum(rate("berg_challengeinstance_timeouts_total")) + " * 60", "expired"},
+					{perMinute("berg_challengeinstance_timeouts_total"), "expired"},
 				}},
 				panel{title: "Delay of an end", text: "Time from the expiry of an instance until its deletion, and how overdue the worst live one is.", unit: "s", queries: append(
 					quantiles("berg_challengeinstance_expiry_delay_seconds"),
@@ -78,7 +78,7 @@ func berg() board {
 					{"min by (challenge) (" + of("berg_challengecheck_solvable") + ") == bool 0", "{{challenge}}"},
 				}},
 				{title: "Results of checks", text: "Checks that have ended, each minute.", unit: "short", stacked: true, queries: []query{
-					{sum(rate("berg_challengecheck_results_total"), "result") + " * 60", "{{result}}"},
+					{perMinute("berg_challengecheck_results_total", "result"), "{{result}}"},
 				}},
 				{title: "Duration of checks", text: "Median of the start of the instance and of its solver.", unit: "s", queries: []query{
 					{quantile(0.5, "berg_challengecheck_duration_seconds", "stage"), "{{stage}}"},
@@ -89,7 +89,7 @@ func berg() board {
 			}},
 			{"Images that are pulled ahead", []panel{
 				{title: "Pulls", text: "Pulls that have ended, each minute.", unit: "short", stacked: true, queries: []query{
-					{sum(rate("berg_image_prepull_pulls_total"), "result") + " * 60", "{{result}}"},
+					{perMinute("berg_image_prepull_pulls_total", "result"), "{{result}}"},
 				}},
 				{title: "Missing images", text: "Images that are missing on nodes because their last pull failed, once for each node and Challenge.", unit: "short", queries: []query{
 					{sum(of("berg_image_prepull_failing")), "missing"},
@@ -99,15 +99,15 @@ func berg() board {
 				{title: "Records", text: "Records that there are.", unit: "short", queries: []query{{sum(of("berg_challengeinstancerecord_stored")), "records"}}},
 				{title: "Size of all records", text: "What they took when they were written.", unit: "bytes", queries: []query{{sum(of("berg_challengeinstancerecord_stored_bytes")), "bytes"}}},
 				{title: "Written and deleted", text: "Records each minute.", unit: "short", queries: []query{
-					{sum(rate("berg_challengeinstancerecord_written_total")) + " * 60", "written"},
-					{sum(rate("berg_challengeinstancerecord_swept_total")) + " * 60", "deleted"},
+					{perMinute("berg_challengeinstancerecord_written_total"), "written"},
+					{perMinute("berg_challengeinstancerecord_swept_total"), "deleted"},
 				}},
 				{title: "Refused", text: "Records that could not be written, each minute, by the API server's reason.", unit: "short", stacked: true, queries: []query{
-					{sum(rate("berg_challengeinstancerecord_refused_total"), "reason") + " * 60", "{{reason}}"},
+					{perMinute("berg_challengeinstancerecord_refused_total", "reason"), "{{reason}}"},
 				}},
 				{title: "Incomplete", text: "Each minute: instances that were not looked at because too many ended at the same time, and logs that could not be read in time.", unit: "short", queries: []query{
-					{sum(rate("berg_challengeinstancerecord_crowded_total")) + " * 60", "not looked at"},
-					{sum(rate("berg_challengeinstancerecord_logs_missing_total")) + " * 60", "logs missing"},
+					{perMinute("berg_challengeinstancerecord_crowded_total"), "not looked at"},
+					{perMinute("berg_challengeinstancerecord_logs_missing_total"), "logs missing"},
 				}},
 				{title: "Time until it was looked at", text: "How long the namespace of an instance that ended waited.", unit: "s", queries: quantiles("berg_challengeinstancerecord_capture_seconds")},
 			}},

@@ -65,6 +65,9 @@ func rate(metric string, matchers ...string) string {
 	return "rate(" + of(metric, matchers...) + "[5m])"
 }
 
+// perMinute is the sum of how often a counter goes up in a minute, by labels if there are some.
+func perMinute(metric string, by ...string) string { return sum(rate(metric), by...) + " * 60" }
+
 // quantile is of a histogram over 15 minutes, by labels if there are some.
 func quantile(q float64, metric string, by ...string) string {
 	return fmt.Sprintf("histogram_quantile(%g, %s)", q, sum("rate("+of(metric+"_bucket")+"[15m])", append(by, "le")...))

@@ -8,7 +8,7 @@ func quix() board {
 				byPhase("quix_environment", "Environments", "InProgress|Deleting|Failed", "Ten minutes of InProgress or Deleting indicate a problem."),
 				panel{title: "Time to Ready", text: "Of Environments that were ready at the first attempt.", unit: "s", queries: quantiles("quix_environment_time_to_ready_seconds")},
 				panel{title: "New Environments", text: "Environments whose creation began, each minute.", unit: "short", queries: []query{
-					{sum(rate("quix_environment_total")) + " * 60", "created"},
+					{perMinute("quix_environment_total"), "created"},
 				}},
 				panel{title: "Bindings taken away", text: "RoleBindings that were deleted because of their ClusterRole, since the replicas started.", unit: "short", queries: []query{
 					{sum(of("quix_environment_unbound_total")), "deleted"},
@@ -27,8 +27,8 @@ func hexactf() board {
 				byPhase("hexactf_challenge", "Challenges", "None|Creating|Terminating|Error", "Ten minutes of Creating or Terminating indicate a problem."),
 				panel{title: "Time to Running", text: "From the creation of a Challenge.", unit: "s", queries: quantiles("hexactf_challenge_time_to_running_seconds")},
 				panel{title: "Starts and ends", text: "Each minute.", unit: "short", queries: []query{
-					{sum(rate("hexactf_challenge_total")) + " * 60", "started"},
-					{sum(rate("hexactf_challenge_expired_total")) + " * 60", "expired"},
+					{perMinute("hexactf_challenge_total"), "started"},
+					{perMinute("hexactf_challenge_expired_total"), "expired"},
 				}},
 				panel{title: "Delay of an end", text: "Time from the expiry of a Challenge until its deletion, and how overdue the worst live one is.", unit: "s", queries: append(
 					quantiles("hexactf_challenge_expiry_delay_seconds"),
@@ -37,8 +37,8 @@ func hexactf() board {
 			)},
 			{"Messages", []panel{
 				{title: "Messages", text: "Each minute: acknowledged by the broker, and failed attempts.", unit: "short", queries: []query{
-					{sum(rate("hexactf_messages_sent_total")) + " * 60", "sent"},
-					{sum(rate("hexactf_message_failures_total")) + " * 60", "failed attempts"},
+					{perMinute("hexactf_messages_sent_total"), "sent"},
+					{perMinute("hexactf_message_failures_total"), "failed attempts"},
 				}},
 				{title: "Delay of a message", text: "From the change until the acknowledgement, and the age of the oldest that is not acknowledged.", unit: "s", queries: append(
 					quantiles("hexactf_message_delay_seconds"),
@@ -65,15 +65,15 @@ func tunnel() board {
 					{quantile(0.9, "tunnel_proxy_time_to_running_seconds"), "pairs"},
 				}},
 				panel{title: "Pairs that were started", text: "Each minute, and those that failed.", unit: "short", queries: []query{
-					{sum(rate("tunnel_proxy_total")) + " * 60", "started"},
-					{sum(rate("tunnel_proxy_failed_total")) + " * 60", "failed"},
+					{perMinute("tunnel_proxy_total"), "started"},
+					{perMinute("tunnel_proxy_failed_total"), "failed"},
 				}},
 			)},
 			{"Tunnels", []panel{
 				{title: "Tunnels", text: "Of running pairs.", unit: "short", stacked: true, queries: []query{{sum(of("tunnel_tunnels"), "state"), "{{state}}"}}},
 				{title: "Preparations", text: "Each minute: tunnels that became Ready, and failures.", unit: "short", queries: []query{
-					{sum(rate("tunnel_prepared_total")) + " * 60", "prepared"},
-					{sum(rate("tunnel_prepare_failures_total")) + " * 60", "failed"},
+					{perMinute("tunnel_prepared_total"), "prepared"},
+					{perMinute("tunnel_prepare_failures_total"), "failed"},
 				}},
 				{title: "Open streams", text: "Over all pairs.", unit: "short", queries: []query{{sum(of("tunnel_streams_active")), "streams"}}},
 				{title: "New streams", text: "Connections of clients each second, and those that failed by their reason.", unit: "cps", queries: []query{
@@ -103,10 +103,10 @@ func kibaship() board {
 			{"Builds", append(
 				byPhase("kibaship_deployment", "Deployments", "Initializing|Running", "Running: a build that lasts so long."),
 				panel{title: "Builds that ended", text: "PipelineRuns each minute, by the reason of their condition Succeeded.", unit: "short", stacked: true, queries: []query{
-					{sum(rate("kibaship_deployment_runs_ended_total"), "reason") + " * 60", "{{reason}}"},
+					{perMinute("kibaship_deployment_runs_ended_total", "reason"), "{{reason}}"},
 				}},
 				panel{title: "Builds that began", text: "PipelineRuns each minute.", unit: "short", queries: []query{
-					{sum(rate("kibaship_deployment_runs_started_total")) + " * 60", "started"},
+					{perMinute("kibaship_deployment_runs_started_total"), "started"},
 				}},
 				panel{title: "Duration of a build", text: "Of those that succeeded.", unit: "s", queries: quantiles("kibaship_deployment_run_duration_seconds")},
 			)},
