@@ -74,11 +74,13 @@ func (d *draft) note(s *service, key, text, message string) Note {
 		return n
 	}
 	n.Service = s.name
-	if s.node != nil {
-		n.Line = s.node.Line
-		if at := child(s.node, key); at != nil {
-			n.Line = at.Line
-		}
+	if s.node == nil { // a folder of Dockerfiles: each has a service
+		n.File = cmp.Or(s.image.file, n.File)
+		return n
+	}
+	n.Line = s.node.Line
+	if at := child(s.node, key); at != nil {
+		n.Line = at.Line
 	}
 	return n
 }

@@ -118,23 +118,26 @@ const (
 )
 
 // readers gives the file of a flag the readers that the image gives it, and names them. The owner of a flag is always
-// root: what another user owns all can read.
+// root: what another user alone reads all can read, and the author is told how to change that.
 func (d *draft) readers(s *service, file *bergv1.FlagFile, by owned) string {
 	isRoot := func(name string) bool { return slices.Contains([]string{"", "root", "0"}, name) }
-	switch {
-	case by.mode == 0 || by.mode&othersRead != 0 || !isRoot(by.user):
+	if by.mode == 0 || by.mode&othersRead != 0 {
 		return "all users"
-	case isRoot(by.group) || by.mode&groupReads == 0:
-		file.Mode = ptr.To(by.mode)
-		return "root"
 	}
-	number, err := strconv.ParseInt(by.group, 10, 64)
-	if err != nil {
+	hasGroup := by.mode&groupReads != 0 && !isRoot(by.group)
+	switch number, err := strconv.ParseInt(by.group, 10, 64); {
+	case hasGroup && err == nil:
+		file.Group = &number
+		return "root and group " + by.group
+	case hasGroup:
 		d.lost(s, "flag", file.Path, "group "+by.group+": write its number in /etc/group of the image as dynamicFlag.content.group, so that its members alone can read the flag")
 		return "all users"
+	case !isRoot(by.user):
+		d.lost(s, "flag", file.Path, "user "+by.user+" alone can read it in the image, but the flag of an instance belongs to root: let a group read it, by USER or by a setgid program, and write the group's number as dynamicFlag.content.group")
+		return "all users"
 	}
-	file.Group = &number
-	return "root and group " + by.group
+	file.Mode = ptr.To(by.mode)
+	return "root"
 }
 
 // flag keeps the flag of the author, and its shape.
