@@ -18,8 +18,10 @@ import (
 const (
 	// maxConnecting is how many instances are connected to at the same time, of either stage. Further ones are not waited for.
 	maxConnecting = 64
-	// attemptTimeout ends an attempt whose packets are dropped: the kernel would send them again after a second.
-	attemptTimeout = 250 * time.Millisecond
+	// An attempt ends that gets no answer: a data plane drops packets before it knows a port, and the kernel would send them
+	// again after a second only. The first attempts end soon, the later ones are for networks on which an answer takes long.
+	shortTimeout, shortAttempts = 25 * time.Millisecond, 8
+	longTimeout                 = 400 * time.Millisecond
 	// Intervals between attempts double: most programs open their port a moment after they run.
 	minRetryInterval, maxRetryInterval = 5 * time.Millisecond, 40 * time.Millisecond
 )
@@ -192,9 +194,13 @@ func (r *Waiter) connect(addresses []netip.AddrPort) result {
 }
 
 func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
-	last := silent
-	for interval := minRetryInterval; ; interval = min(2*interval, maxRetryInterval) {
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	last, interval := silent, minRetryInterval
+	for n := 0; ; n++ {
+		timeout := longTimeout
+		if n < shortAttempts {
+			timeout = shortTimeout
+		}
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		err := r.dial(attempt, to)
 		cancel()
 		switch {
@@ -212,5 +218,6 @@ func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
 			return last
 		case <-retry.C:
 		}
+		interval = min(2*interval, maxRetryInterval)
 	}
 }

@@ -58,6 +58,42 @@ func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
 	}
 }
 
+// A data plane drops packets before it knows a port: they must not cost much more than the time until it does. On a network
+// whose answers take long, an attempt that lasts longer succeeds.
+func TestDroppedPacketsAreSentAgainSoon(t *testing.T) {
+	for name, tc := range map[string]struct {
+		served, answers, most time.Duration
+	}{
+		"served after 30 ms":    {30 * time.Millisecond, time.Millisecond, 70 * time.Millisecond},
+		"served after 100 ms":   {100 * time.Millisecond, time.Millisecond, 165 * time.Millisecond},
+		"answers within 300 ms": {0, 300 * time.Millisecond, 1200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				w := newWaiter(3*time.Second, clock.RealClock{}, func(ctx context.Context, _ netip.AddrPort) error {
+					if time.Since(began) < tc.served {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(tc.answers):
+						return nil
+					}
+				})
+				ended := make(chan struct{})
+				w.Over(one, "1", to[:1], func() { close(ended) })
+				<-ended
+				if got := time.Since(began); got > tc.most {
+					t.Errorf("over after %s, want at most %s", got, tc.most)
+				}
+			})
+		})
+	}
+}
+
 func refusedUntil(since, at time.Duration) error {
 	if since < at {
 		return syscall.ECONNREFUSED
