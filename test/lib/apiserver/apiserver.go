@@ -76,18 +76,18 @@ func Begin(ctx context.Context) (client.WithWatch, *rest.Config) {
 }
 
 // SetDefaults bounds every wait of a suite by limits.Wait and the context of its spec, and
-// makes it try again each PollInterval; operators in this process log to the spec.
+// makes it try again each PollInterval.
 func SetDefaults() {
 	SetDefaultEventuallyTimeout(limits.Wait)
 	SetDefaultEventuallyPollingInterval(PollInterval)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 }
 
 // Connect reaches the API server of KUBECONFIG. Its client knows the kinds of Kubernetes, of
-// the operator's families, and what add adds.
+// the operator's families, and what add adds. Clients and operators in this process log to the spec.
 func Connect(add ...func(*runtime.Scheme) error) {
 	GinkgoHelper()
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	var err error
 	Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	Expect(err).NotTo(HaveOccurred(), "read KUBECONFIG")
