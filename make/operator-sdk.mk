@@ -11,6 +11,7 @@ CLUSTER_KUBECTL = go run $(CLUSTER) kubectl --name $(NAME)
 .PHONY: run-bundle
 run-bundle: $(BIN)/operator-sdk load-bundle ## Install the operator with operator-sdk: BUNDLE_VERSION=0.0.8 a former version, PACKAGE=quix-environment-operator another package.
 	$(CLUSTER_KUBECTL) create namespace $(BUNDLE_NAMESPACE) --dry-run=client -o yaml | $(CLUSTER_KUBECTL) apply -f -
+	$(CLUSTER_KUBECTL) apply --server-side -f $(CURDIR)/deploy/fence.yaml # OLM installs no admission policies
 	$(OPERATOR_SDK) run bundle @$(BUNDLE) --namespace $(BUNDLE_NAMESPACE) --timeout 5m \
 		--index-image @$(OPM_IMG) --decompression-image @$(BUSYBOX_IMG) --image-pull-policy IfNotPresent
 
@@ -33,6 +34,7 @@ cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and
 	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/berg/check --ignore-not-found
 	$(OPERATOR_SDK) cleanup $(PACKAGE) --namespace $(BUNDLE_NAMESPACE) --delete-all --timeout 5m
 	$(CLUSTER_KUBECTL) delete namespace $(BUNDLE_NAMESPACE) --ignore-not-found
+	$(CLUSTER_KUBECTL) delete -f $(CURDIR)/deploy/fence.yaml --ignore-not-found
 	$(CLUSTER_KUBECTL) delete clusterroles,priorityclasses --selector app.kubernetes.io/name=$(PACKAGE)
 	$(CLUSTER_KUBECTL) delete operators.operators.coreos.com $(PACKAGE).$(BUNDLE_NAMESPACE) --ignore-not-found
 

@@ -233,6 +233,9 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 	if err := access.Permitted(ctx, direct, cfg); err != nil {
 		return nil, err
 	}
+	if err := access.Follow(ctx, deps.Policies); err != nil {
+		return nil, err
+	}
 	logs, err := clientcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
@@ -122,11 +123,16 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	if err := mgr.Add(names); err != nil {
 		return err
 	}
+	policies, err := follow(ctx, deps.Policies)
+	if err != nil {
+		return err
+	}
 	if err := (&project.Reconciler{
 		Client:   mgr.GetClient(),
 		Writer:   deps.Writer,
 		Events:   mgr.GetEventRecorder("kibaship-operator"),
 		Clock:    deps.Clock,
+		Policies: policies,
 		Config:   cfg,
 		Identity: me.Subject,
 		Workers:  deps.Workers,
@@ -143,6 +149,23 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		return err
 	}
 	return setupDeployments(ctx, deps, names, cfg)
+}
+
+// The admission policies of config/kibaship.
+const (
+	tenantsPolicy  = "berg-operator-kibaship-tenants"
+	confinedPolicy = "berg-operator-kibaship-confined-pods"
+)
+
+func follow(ctx context.Context, policies *admissionpolicy.Policies) (followed project.Policies, err error) {
+	for name, policy := range map[string]**admissionpolicy.Policy{
+		admissionpolicy.Fence: &followed.Fence, tenantsPolicy: &followed.Tenants, confinedPolicy: &followed.Confined,
+	} {
+		if *policy, err = policies.Follow(ctx, name, admissionpolicy.Install); err != nil {
+			return followed, err
+		}
+	}
+	return followed, nil
 }
 
 // inTransition lists since when Projects wait for the operator to create or to delete them.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -138,14 +139,19 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
+	policies, err := admissionpolicy.New(mgr)
+	if err != nil {
+		return nil, fmt.Errorf("set up the watches of admission policies: %w", err)
+	}
 	dependencies := dependencyBuilder{
 		mgr: mgr, restConfig: restConfig, newClient: options.NewClient,
 		caches: cache.New(fieldManager),
 		dependencies: family.Dependencies{
 			// Shared, so that the drift backoff counts the writes of all controllers.
-			Writer:  apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
-			Clock:   opts.Clock,
-			Workers: process.MaxConcurrentReconciles, Namespace: process.Namespace,
+			Writer:   apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
+			Policies: policies,
+			Clock:    opts.Clock,
+			Workers:  process.MaxConcurrentReconciles, Namespace: process.Namespace,
 			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},
 	}

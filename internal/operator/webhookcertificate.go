@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -48,6 +49,8 @@ const (
 type certificateRotator struct {
 	client client.Client
 	clock  clock.PassiveClock
+	// fence keeps a stolen token of the operator from changing more of the webhook configuration than its authorities.
+	fence  *admissionpolicy.Policy
 	secret types.NamespacedName
 	// open is called when there are a certificate and a webhook configuration.
 	open func()
@@ -72,8 +75,12 @@ func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string
 	if err != nil {
 		return nil, err
 	}
+	fence, err := deps.Policies.Follow(ctx, admissionpolicy.Fence, admissionpolicy.Install)
+	if err != nil {
+		return nil, err
+	}
 	k := &certificateRotator{
-		client: deps.Manager.GetClient(), clock: deps.Clock, open: open,
+		client: deps.Manager.GetClient(), clock: deps.Clock, fence: fence, open: open,
 		secret: types.NamespacedName{Namespace: namespace, Name: webhookSecret},
 	}
 	// A replica is ready only with a certificate: if it is stopped before, it would log that it had to wait.
@@ -88,12 +95,17 @@ func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string
 		do     func(context.Context, ctrl.Request) (ctrl.Result, error)
 		leader bool
 	}{"webhook-certificate-reader": {k.read, false}, "webhook-certificate": {k.keep, true}} {
-		if err := ctrl.NewControllerManagedBy(deps.Manager).
+		b := ctrl.NewControllerManagedBy(deps.Manager).
 			Named(name).
 			Watches(&corev1.Secret{}, one).
 			Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
-			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)}).
-			Complete(ctrlreconcile.Func(c.do)); err != nil {
+			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)})
+		if c.leader {
+			for _, s := range fence.Sources(one) {
+				b.WatchesRawSource(s)
+			}
+		}
+		if err := b.Complete(ctrlreconcile.Func(c.do)); err != nil {
 			return nil, err
 		}
 	}
@@ -213,12 +225,22 @@ func published(c *admissionregistrationv1.ValidatingWebhookConfiguration) []byte
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
+// publish waits until the fence is in force. Until then the API server trusts what was published before: the certificate stays
+// one of these authorities.
 func (k *certificateRotator) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	updated := c.DeepCopy()
 	for i := range updated.Webhooks {
 		updated.Webhooks[i].ClientConfig.CABundle = bundle
 	}
 	if len(updated.Webhooks) == 0 || bytes.Equal(published(c), bundle) {
+		return nil
+	}
+	missing, err := admissionpolicy.Missing(ctx, k.fence)
+	if err != nil {
+		return err
+	}
+	if missing != "" {
+		log.FromContext(ctx).Info("the authority of the webhooks' certificate is not published: the API server refuses the objects that they validate", "reason", missing)
 		return nil
 	}
 	return k.client.Patch(ctx, updated, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))

@@ -15,6 +15,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/quix/environment"
@@ -28,11 +29,16 @@ func New(cfg *config.Quix) family.Family {
 		AddToScheme: runtime.SchemeBuilder{quixv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme},
 		Cache:       func() cache.Options { return caches(*cfg) },
 		Setup: func(ctx context.Context, deps family.Dependencies) error {
+			fence, err := deps.Policies.Follow(ctx, admissionpolicy.Fence, admissionpolicy.Install)
+			if err != nil {
+				return err
+			}
 			return (&environment.Reconciler{
 				Client:  deps.Manager.GetClient(),
 				Writer:  deps.Writer,
 				Events:  deps.Manager.GetEventRecorder("environment-controller"),
 				Clock:   deps.Clock,
+				Fence:   fence,
 				Config:  *cfg,
 				Workers: deps.Workers,
 			}).SetupWithManager(ctx, deps.Manager)

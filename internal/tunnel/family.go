@@ -18,6 +18,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
@@ -68,9 +69,20 @@ func trim(o client.Object) {
 	}
 }
 
+// confinedPolicy is the admission policy of config/tunnel.
+const confinedPolicy = "berg-operator-tunnel-confined-pods"
+
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) error {
 	mgr := deps.Manager
 	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	fence, err := deps.Policies.Follow(ctx, admissionpolicy.Fence, admissionpolicy.Install)
+	if err != nil {
+		return err
+	}
+	confined, err := deps.Policies.Follow(ctx, confinedPolicy, admissionpolicy.Install)
 	if err != nil {
 		return err
 	}
@@ -79,6 +91,8 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 		Writer:   deps.Writer,
 		Events:   mgr.GetEventRecorder("container-network"),
 		Clock:    deps.Clock,
+		Fence:    fence,
+		Confined: confined,
 		Config:   cfg,
 		Identity: me.Subject,
 		Workers:  deps.Workers,

@@ -28,4 +28,11 @@ var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: limitranges":                                                        see,
 	"cluster: networkpolicies.networking.k8s.io":                                  see,
 	"cluster: customresourcedefinitions.apiextensions.k8s.io":                     see,
+	// Whether the API server limits what RBAC cannot.
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io/berg-operator-fence":                        see,
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io/berg-operator-fence":                  see,
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io/berg-operator-kibaship-tenants":             see,
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io/berg-operator-kibaship-tenants":       see,
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io/berg-operator-kibaship-confined-pods":       see,
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io/berg-operator-kibaship-confined-pods": see,
 })

@@ -9,4 +9,7 @@ var _ = allow("quix.io", map[string][]string{
 	"cluster: rolebindings.rbac.authorization.k8s.io":                            own,
 	"cluster: clusterroles.rbac.authorization.k8s.io":                            see,
 	"cluster: clusterroles.rbac.authorization.k8s.io/quix-platform-account-role": {"bind"},
+	// Whether the API server limits what RBAC cannot.
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io/berg-operator-fence":       see,
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io/berg-operator-fence": see,
 })

@@ -12,6 +12,11 @@ var _ = allow("usvc-dev.developer.microsoft.com", map[string][]string{
 	"cluster: pods":       see,
 	"cluster: services":   see,
 	"cluster: networkpolicies.networking.k8s.io": see,
+	// Whether the API server limits what RBAC cannot.
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io/berg-operator-fence":                      see,
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io/berg-operator-fence":                see,
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io/berg-operator-tunnel-confined-pods":       see,
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io/berg-operator-tunnel-confined-pods": see,
 	// The operator binds to itself, in the namespace of each network, the one role with the rest:
 	// it has no right to Secrets or to create pods elsewhere.
 	"cluster: rolebindings.rbac.authorization.k8s.io":                              own,

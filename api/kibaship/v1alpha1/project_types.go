@@ -407,13 +407,16 @@ const (
 
 // The reasons of conditions and events of a Project.
 const (
-	ReasonAccepted           = "Accepted"
-	ReasonInvalidName        = "InvalidName"
-	ReasonInvalidLabels      = "InvalidLabels"
-	ReasonUUIDTaken          = "UUIDTaken"
-	ReasonNamespaceConflict  = "NamespaceConflict"
-	ReasonNamespaceCreated   = "NamespaceCreated"
-	ReasonAdminRoleMissing   = "ProjectAdminMissing"
+	ReasonAccepted          = "Accepted"
+	ReasonInvalidName       = "InvalidName"
+	ReasonInvalidLabels     = "InvalidLabels"
+	ReasonUUIDTaken         = "UUIDTaken"
+	ReasonNamespaceConflict = "NamespaceConflict"
+	ReasonNamespaceCreated  = "NamespaceCreated"
+	ReasonAdminRoleMissing  = "ProjectAdminMissing"
+	// ReasonAdmissionPolicyMissing: the API server does not enforce an admission policy without which the operator gives no rights.
+	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
+
 	ReasonRightsExceedBounds = "RightsExceedBounds"
 	ReasonTektonNotInstalled = "TektonNotInstalled"
 	ReasonTektonOff          = "TektonOff"

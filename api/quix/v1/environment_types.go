@@ -211,6 +211,7 @@ const (
 	ReasonRoleValid                       = "RoleValid"
 	ReasonRoleMissing                     = "RoleMissing"
 	ReasonSecurityViolation               = "SecurityViolation"
+	ReasonAdmissionPolicyMissing          = "AdmissionPolicyMissing"
 	ReasonRoleBindingConflict             = "RoleBindingConflict"
 	ReasonRoleBindingCreationFailed       = "RoleBindingCreationFailed"
 	ReasonRoleBindingReconciliationFailed = "RoleBindingReconciliationFailed"

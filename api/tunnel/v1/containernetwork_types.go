@@ -219,6 +219,8 @@ const (
 	ReasonNamespaceRemoved = "NamespaceRemoved"
 	// ReasonNamespaceTerminating: the namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonAdmissionPolicyMissing: the API server does not enforce an admission policy that new networks rely on.
+	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
 	// ReasonConfined: policies and rights are in place.
 	ReasonConfined = "Confined"
 	// ReasonInUse: the deletion waits for a tunnel proxy.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -81,7 +82,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme,
-		gatewayv1.Install, bergv1.AddToScheme,
+		admissionregistrationv1.AddToScheme, gatewayv1.Install, bergv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -93,9 +94,10 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 			"Pod": true, "Event": true, "Secret": true, "ConfigMap": true, "Service": true, "ResourceQuota": true,
 			"Namespace": false, "Node": false,
 		},
-		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true},
+		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true, "DaemonSet": true},
 		coordinationv1.SchemeGroupVersion:              {"Lease": true},
 		authorizationv1.SchemeGroupVersion:             {"SelfSubjectAccessReview": false},
+		admissionregistrationv1.SchemeGroupVersion:     {"ValidatingAdmissionPolicy": false, "ValidatingAdmissionPolicyBinding": false},
 		{Group: gatewayv1.GroupName, Version: "v1"}:    {"HTTPRoute": true, "TLSRoute": true},
 		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition": false},
 	} {

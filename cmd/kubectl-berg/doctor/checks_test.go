@@ -37,6 +37,7 @@ func healthySurvey() Survey {
 		Rights: []Right{{Allowed: true}}, Leader: "pod-1_x", Renewed: noon, LeaseTime: 15 * time.Second,
 		HTTPS: &TLS{NotAfter: noon.AddDate(0, 2, 0), Issuer: "R3"},
 		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}}, CiliumAgents: Present,
+		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}},
 	}
 	s.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}}
 	s.Deployment.Spec.Replicas = ptr.To[int32](2)
@@ -136,18 +137,24 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", Warning, "old pods keep working"},
 		"no leader":         {func(s *Survey) { s.Leader = "" }, "leader", Problem, "no replica is leader"},
 		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", Problem, "not renewed its lease"},
-		"no fence":          {func(s *Survey) { s.Fence = Missing }, "operator's account", Warning, "every namespace"},
-		"fence hidden":      {func(s *Survey) { s.Fence = Hidden }, "operator's account", Unknown, "may not see"},
-		"other version":     {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", Warning, "plugin 0.3.0"},
-		"no routes":         {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", Warning, "tlsroutes"},
-		"no Gateway":        {func(s *Survey) { s.Gateway = nil }, "Gateway", Problem, "berg/berg-gateway"},
-		"no controller":     {func(s *Survey) { s.Gateway.Status.Conditions = nil }, "Gateway", Problem, "no controller"},
-		"no listener":       {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", Warning, "no listener"},
-		"other protocol":    {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", Problem, "HTTPS"},
-		"HTTPS at port 80":  {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "true", "CHALLENGE_HTTP_PORT", "80") }, "listener http", Problem, "HTTPS"},
-		"other domain":      {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", Problem, "*.other.org"},
-		"part of a label":   {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.ample.org") }, "listener http", Problem, "*.ample.org"},
-		"one name":          {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("play.example.org") }, "listener http", Problem, "play.example.org"},
+		"no fence":          {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Gap: "it does not exist"} }, "operator's account", Warning, "every namespace"},
+		"a fence for others": {func(s *Survey) {
+			s.Policies["berg-operator-fence"] = Policy{Gap: "it does not exist", Needs: []string{"quix.io", "platform.operator.kibaship.com"}}
+		}, "operator's account", Problem, "quix.io, platform.operator.kibaship.com start nothing new"},
+		"not confined": {func(s *Survey) {
+			s.Policies["berg-operator-tunnel-confined-pods"] = Policy{Gap: "its ValidatingAdmissionPolicyBinding lacks the action Deny", Needs: []string{"usvc-dev.developer.microsoft.com"}}
+		}, "pods of networks", Problem, "lacks the action Deny"},
+		"fence hidden":     {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Hidden: true} }, "operator's account", Unknown, "may not see"},
+		"other version":    {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", Warning, "plugin 0.3.0"},
+		"no routes":        {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", Warning, "tlsroutes"},
+		"no Gateway":       {func(s *Survey) { s.Gateway = nil }, "Gateway", Problem, "berg/berg-gateway"},
+		"no controller":    {func(s *Survey) { s.Gateway.Status.Conditions = nil }, "Gateway", Problem, "no controller"},
+		"no listener":      {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", Warning, "no listener"},
+		"other protocol":   {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", Problem, "HTTPS"},
+		"HTTPS at port 80": {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "true", "CHALLENGE_HTTP_PORT", "80") }, "listener http", Problem, "HTTPS"},
+		"other domain":     {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", Problem, "*.other.org"},
+		"part of a label":  {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.ample.org") }, "listener http", Problem, "*.ample.org"},
+		"one name":         {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("play.example.org") }, "listener http", Problem, "play.example.org"},
 		"a narrower domain": {func(s *Survey) {
 			s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.x.play.example.org")
 		}, "listener http", Problem, "*.x.play.example.org"},

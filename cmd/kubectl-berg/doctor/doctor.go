@@ -103,13 +103,23 @@ type Survey struct {
 	PullSecret   Presence
 	// CiliumAgents is the DaemonSet of Cilium's agents: Present if one of its pods is ready.
 	CiliumAgents Presence
-	// Fence is the binding of the admission policy that limits the operator's account.
-	Fence Presence
+	// Policies are the states of the admission policies by their names: those of API groups that are not served are left out.
+	Policies map[string]Policy
 	// Sources are the settings from envFrom, and Unread the objects of envFrom that could not be
 	// read.
 	Sources    map[string]string
 	Unread     []string
 	Unreadable map[string]string
+}
+
+// Policy is the state of an admission policy of the operator.
+type Policy struct {
+	// Gap is why the API server does not enforce it; empty if it does.
+	Gap string
+	// Hidden: the user may not see it.
+	Hidden bool
+	// Needs are the API groups that start nothing new without it.
+	Needs []string
 }
 
 // Presence reports whether an object exists.

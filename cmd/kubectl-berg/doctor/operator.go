@@ -55,23 +55,6 @@ func lease(s Survey) []Result {
 	}
 }
 
-// fencePolicy is the name of the policy of config/fence and of its binding.
-const fencePolicy = "berg-operator-fence"
-
-func account(s Survey) []Result {
-	switch s.Fence {
-	case Missing:
-		return result("operator's account", Warning, "no admission policy limits it: a stolen token of the operator could write in every namespace",
-			"kubectl apply --server-side -f deploy/fence.yaml")
-	case Hidden:
-		return result("operator's account", Unknown, "you may not see whether an admission policy limits it", askAdministrator)
-	case Present:
-		return result("operator's account", OK, "limited by the admission policy "+fencePolicy, "")
-	default:
-		return nil
-	}
-}
-
 func versions(s Survey) []Result {
 	image := ""
 	if c := s.container(); c != nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +38,8 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	}
 	s.inParallel(ctx,
 		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes no context
-		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.ciliumAgents, s.fence,
+		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.ciliumAgents,
+		func(ctx context.Context) { s.policies(ctx, d) },
 	)
 	if o.Whole {
 		s.inParallel(ctx, s.checks, s.records)
@@ -213,12 +213,6 @@ func (s *surveyor) ciliumAgents(ctx context.Context) {
 		presence = Missing
 	}
 	s.set(func() { s.CiliumAgents = presence })
-}
-
-// fence checks whether the API server limits the operator's account by config/fence.
-func (s *surveyor) fence(ctx context.Context) {
-	presence := s.presence(ctx, admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), client.ObjectKey{Name: fencePolicy})
-	s.set(func() { s.Fence = presence })
 }
 
 func (s *surveyor) presence(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) Presence {

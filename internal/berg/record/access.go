@@ -2,9 +2,11 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,12 +20,19 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
 // LogsRole is the ClusterRole that the operator binds to itself in the namespace of an instance
 // that ends, to read what its containers wrote: config/berg/record has it.
 const LogsRole = "berg-operator-berg-record-logs"
+
+// The admission policy that limits where the role may be bound, and to whom, has the same name. Both are installed together.
+const (
+	logsPolicy    = LogsRole
+	installPolicy = "kubectl apply -k config/berg/record"
+)
 
 // bindingName is that of the binding.
 const bindingName = "berg-operator-record"
@@ -34,6 +43,7 @@ const bindingName = "berg-operator-record"
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstancerecords,verbs=create;list;watch;delete,namespace=berg-records
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-berg-record-logs,verbs=bind
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-berg-record-logs,verbs=list;watch
 
 // Access is the operator's right to read logs.
 type Access struct {
@@ -43,6 +53,8 @@ type Access struct {
 	Identity *identity.Identity
 	// everywhere: the right is granted for all namespaces, and nothing need be bound.
 	everywhere bool
+	// policy limits the right to bind. It is nil if nothing need be bound.
+	policy *admissionpolicy.Policy
 }
 
 // Permitted makes sure of the right to read logs, or returns an error that names the first right
@@ -63,6 +75,11 @@ func (a *Access) Permitted(ctx context.Context, direct client.Client, cfg config
 		needed = append(needed,
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"},
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterroles", Name: LogsRole, Verb: "bind"})
+		for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+			for _, verb := range []string{"list", "watch"} {
+				needed = append(needed, authorizationv1.ResourceAttributes{Group: admissionregistrationv1.GroupName, Resource: resource, Name: logsPolicy, Verb: verb})
+			}
+		}
 	}
 	lacks, err := identity.Lacks(ctx, direct, needed)
 	if err != nil {
@@ -72,6 +89,14 @@ func (a *Access) Permitted(ctx context.Context, direct client.Client, cfg config
 		return fmt.Errorf("RECORD_RETENTION is set and the operator may not %s: apply config/berg/record first, or leave RECORD_RETENTION empty", lacks)
 	}
 	return defined(ctx, direct, cfg.Namespace)
+}
+
+// Follow watches the admission policy without which nothing is bound. It is called after Permitted.
+func (a *Access) Follow(ctx context.Context, policies *admissionpolicy.Policies) (err error) {
+	if !a.everywhere {
+		a.policy, err = policies.Follow(ctx, logsPolicy, installPolicy)
+	}
+	return err
 }
 
 func asking(err error) error {
@@ -95,10 +120,18 @@ func defined(ctx context.Context, direct client.Client, namespace string) error 
 	return nil
 }
 
-// Grant lets the operator read logs in the namespace of an instance. It goes with the namespace.
+// Grant lets the operator read logs in the namespace of an instance. It goes with the namespace. While the admission policy is
+// missing, it returns an error that says so.
 func (a *Access) Grant(ctx context.Context, instance types.UID, namespace string) error {
 	if a.everywhere {
 		return nil
+	}
+	missing, err := admissionpolicy.Missing(ctx, a.policy)
+	if err != nil {
+		return err
+	}
+	if missing != "" {
+		return errors.New(missing)
 	}
 	me, err := a.Identity.Subject(ctx)
 	if err != nil {

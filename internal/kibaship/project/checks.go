@@ -56,6 +56,15 @@ func checkAdmin(o Observed, name string) *outcome.Problem {
 		"ClusterRole %s does not exist. The operator needs it to work in namespaces of Projects: have an administrator create it, see the documentation of Projects", name)
 }
 
+// checkPolicies lets the operator give rights only while admission policies limit what can be done with them. there: it has given
+// them already, and they stay.
+func checkPolicies(condition string, o Observed, there bool) *outcome.Problem {
+	if o.MissingPolicy == "" || there {
+		return nil
+	}
+	return blocked(condition, kibashipv1.ReasonAdmissionPolicyMissing, "%s", o.MissingPolicy)
+}
+
 // checkTekton decides whether the Project must wait for Tekton.
 func checkTekton(o Observed, mode config.TektonMode) *outcome.Problem {
 	if o.Tekton || mode != config.TektonRequired {

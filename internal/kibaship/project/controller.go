@@ -30,6 +30,8 @@ type Reconciler struct {
 	Config config.KibaShip
 	// Identity returns who the operator is to the API server.
 	Identity func(context.Context) (rbacv1.Subject, error)
+	// Policies are the admission policies that Projects rely on.
+	Policies Policies
 	// Workers is how many Projects are worked on at the same time.
 	Workers int
 
@@ -54,6 +56,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=kibaship-project-admin;kibaship-tekton-integration,verbs=bind
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence;berg-operator-kibaship-tenants;berg-operator-kibaship-confined-pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // newKind says what is particular to Projects; kit/reconcile does the rest.
@@ -100,7 +103,10 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 				s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
 			}
 		},
-		func() { problems.Add(checkAdmin(s.Observed, r.Config.ProjectAdmin)) },
+		func() {
+			problems.Add(checkAdmin(s.Observed, r.Config.ProjectAdmin))
+			problems.Add(checkPolicies(kibashipv1.ConditionAccessReady, s.Observed, s.Bound))
+		},
 		func() {
 			for _, failure := range apply.Steps(ctx, r.Writer, ownerOf(p), naming.Namespace(p.Name), plan(in, granted)) {
 				problems.Add(problemOf(failure.Condition, kibashipv1.ReasonOwnershipConflict, failure.Err))
@@ -112,7 +118,11 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 			problems.Add(wider)
 		},
 		func() {
-			if problems.Add(checkTekton(s.Observed, s.Mode)); in.Tekton {
+			problems.Add(checkTekton(s.Observed, s.Mode))
+			if in.Tekton {
+				problems.Add(checkPolicies(kibashipv1.ConditionTektonIntegrated, s.Observed, s.Integrated))
+			}
+			if in.Tekton && problems.On(kibashipv1.ConditionTektonIntegrated) == nil {
 				problems.Add(problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
 			}
 		},

@@ -37,6 +37,11 @@ type Observed struct {
 	Quota *corev1.ResourceQuota
 	// Applications and Deployments are how many there are in the namespace.
 	Applications, Deployments int32
+	// MissingPolicy says which admission policy is not in force that the Project relies on; empty if none is missing. Bound and
+	// Integrated are known only then.
+	MissingPolicy string
+	// Bound: the operator has its rights in the namespace. Integrated: both have theirs in the namespace of Tekton.
+	Bound, Integrated bool
 }
 
 // State is what one reconciliation observed of a Project and did for it.
@@ -86,8 +91,10 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if o.Applications, err = count(ctx, r.Client, &kibashipv1.ApplicationList{}, where); err != nil {
 		return o, err
 	}
-	o.Deployments, err = count(ctx, r.Client, &kibashipv1.DeploymentList{}, where)
-	return o, err
+	if o.Deployments, err = count(ctx, r.Client, &kibashipv1.DeploymentList{}, where); err != nil {
+		return o, err
+	}
+	return o, r.observePolicies(ctx, p, &o.Observed)
 }
 
 // tektonThere reports whether Tekton is installed, and not being removed.

@@ -64,6 +64,21 @@ func TestCheckNamespace(t *testing.T) {
 	}
 }
 
+func TestNothingIsBoundWithoutThePolicies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		missing string
+		there   bool
+		waits   bool
+	}{
+		"in force": {"", false, false}, "missing": {"missing", false, true}, "missing by now": {"missing", true, false},
+	} {
+		p := checkPolicies(kibashipv1.ConditionAccessReady, Observed{MissingPolicy: tc.missing}, tc.there)
+		if (p != nil) != tc.waits || p != nil && (p.Reason != kibashipv1.ReasonAdmissionPolicyMissing || p.Class != outcome.Blocked) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
 func TestComputeStatus(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "resourcequotas"}, "q", errors.New("no"))
 	for name, tc := range map[string]struct {
@@ -84,6 +99,8 @@ func TestComputeStatus(t *testing.T) {
 			kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonOwnershipConflict,
 		},
 		"no role":        {config.TektonOptional, true, []*outcome.Problem{checkAdmin(Observed{}, "admin")}, kibashipv1.ProjectFailed, kibashipv1.ReasonAdminRoleMissing, kibashipv1.ReasonWaiting},
+		"no policy":      {config.TektonOptional, true, []*outcome.Problem{checkPolicies(kibashipv1.ConditionAccessReady, Observed{MissingPolicy: "missing"}, false)}, kibashipv1.ProjectFailed, kibashipv1.ReasonAdmissionPolicyMissing, kibashipv1.ReasonWaiting},
+		"bound already":  {config.TektonOptional, true, []*outcome.Problem{checkPolicies(kibashipv1.ConditionTektonIntegrated, Observed{MissingPolicy: "missing"}, false)}, kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonAdmissionPolicyMissing},
 		"quota refused":  {config.TektonOptional, true, []*outcome.Problem{problemOf(kibashipv1.ConditionLimitsReady, "", refused)}, kibashipv1.ProjectFailed, kibashipv1.ReasonRefused, kibashipv1.ReasonWaiting},
 		"server is down": {config.TektonOptional, true, []*outcome.Problem{problemOf(kibashipv1.ConditionAccessReady, "", errors.New("down"))}, kibashipv1.ProjectPending, kibashipv1.ReasonWriteFailed, kibashipv1.ReasonWaiting},
 	} {

@@ -52,7 +52,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	named := func(name string) builder.Predicates {
 		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-project").
 		For(&kibashipv1.Project{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
@@ -74,8 +74,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
-		}).
-		Complete(r.kind.Reconciler())
+		})
+	for _, s := range r.Policies.sources(every) {
+		b.WatchesRawSource(s)
+	}
+	return b.Complete(r.kind.Reconciler())
 }
 
 var (

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
@@ -72,6 +73,8 @@ type Dependencies struct {
 	// from the API server past it, to find out whether a kind is served by now.
 	Presence *optional.Presence
 	Direct   client.Reader
+	// Policies follows the admission policies that a family relies on.
+	Policies *admissionpolicy.Policies
 	// Clock is the time of day.
 	Clock clock.PassiveClock
 	// Workers is how many resources of a kind are worked on at the same time.

@@ -11,11 +11,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns the problems of an environment: of its namespace, then of the platform's role.
+// check returns the problems of an environment: of its namespace, then of the platform's role and of its binding.
 func check(env *quixv1.Environment, o Observed, cfg config.Quix) (problems outcome.Problems) {
 	problems.Add(checkNamespace(env, o, cfg.IDPattern))
 	problems.Add(checkRole(o.Role, cfg.ClusterRoleName))
+	problems.Add(checkFence(inputs(env, o, cfg), o.Unfenced))
 	return problems
+}
+
+// checkFence lets the platform get rights only while the right to bind is limited. Rights that it has already stay.
+func checkFence(in Inputs, unfenced string) *outcome.Problem {
+	if unfenced == "" || hasRights(in) {
+		return nil
+	}
+	return &outcome.Problem{Condition: quixv1.ConditionRoleBindingReady, Reason: quixv1.ReasonAdmissionPolicyMissing, Class: outcome.Blocked, Message: unfenced}
 }
 
 // checkNamespace checks that the namespace may be created, or belongs to the environment.

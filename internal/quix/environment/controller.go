@@ -13,6 +13,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
@@ -27,6 +28,8 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
+	// Fence limits the right to bind to namespaces of environments. Without it nothing is bound.
+	Fence  *admissionpolicy.Policy
 	Config config.Quix
 	// Workers is how many environments are reconciled concurrently.
 	Workers int
@@ -45,6 +48,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=quix-platform-account-role,verbs=bind
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // newKind says what is particular to Environments; kit/reconcile does the rest.

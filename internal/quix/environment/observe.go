@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
@@ -20,6 +21,8 @@ type Observed struct {
 	RoleBinding *rbacv1.RoleBinding
 	// Role is the platform's ClusterRole; nil if there is none.
 	Role *rbacv1.ClusterRole
+	// Unfenced says which admission policy is missing, without which nothing may be bound; empty if none is.
+	Unfenced string
 }
 
 // State is what one reconciliation observed of an environment and did for it.
@@ -44,6 +47,9 @@ func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o St
 			return o, err
 		}
 	}
-	o.Role, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ClusterRoleName}, &rbacv1.ClusterRole{})
+	if o.Role, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ClusterRoleName}, &rbacv1.ClusterRole{}); err != nil {
+		return o, err
+	}
+	o.Unfenced, err = admissionpolicy.Missing(ctx, r.Fence)
 	return o, err
 }

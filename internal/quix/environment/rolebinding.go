@@ -17,16 +17,23 @@ func roleBinding(in Inputs) *rbacv1.RoleBinding {
 			Namespace: in.Namespace,
 			Labels:    identity(in.ID, in.Name, quixv1.RoleBindingManagedBy),
 		},
-		RoleRef: roleRef(in),
-		Subjects: []rbacv1.Subject{{
-			Kind: rbacv1.ServiceAccountKind, Name: in.Config.ServiceAccountName, Namespace: in.Config.ServiceAccountNamespace,
-		}},
+		RoleRef:  roleRef(in),
+		Subjects: []rbacv1.Subject{platform(in)},
 	}
 	// An administrator may add other subjects. A binding that lacks the platform, or names another role, is created again.
-	if in.Bound != nil && !boundElsewhere(in) && slices.Contains(in.Bound.Subjects, binding.Subjects[0]) {
+	if hasRights(in) {
 		binding.Subjects = slices.Clone(in.Bound.Subjects)
 	}
 	return binding
+}
+
+func platform(in Inputs) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: in.Config.ServiceAccountName, Namespace: in.Config.ServiceAccountNamespace}
+}
+
+// hasRights reports whether the platform has its rights already.
+func hasRights(in Inputs) bool {
+	return in.Bound != nil && !boundElsewhere(in) && slices.Contains(in.Bound.Subjects, platform(in))
 }
 
 func roleRef(in Inputs) rbacv1.RoleRef {

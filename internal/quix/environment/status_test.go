@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -115,6 +116,34 @@ func TestCheckNamespace(t *testing.T) {
 	}
 }
 
+func TestNothingIsBoundWithoutTheFence(t *testing.T) {
+	env := testEnvironment()
+	cfg := config.Quix{ClusterRoleName: "platform", ServiceAccountName: "account", ServiceAccountNamespace: "quix"}
+	in := inputs(env, Observed{}, cfg)
+	bindingOf := func(modify func(*rbacv1.RoleBinding)) *rbacv1.RoleBinding {
+		b := roleBinding(in)
+		modify(b)
+		return b
+	}
+	for name, tc := range map[string]struct {
+		bound    *rbacv1.RoleBinding
+		unfenced string
+		waits    bool
+	}{
+		"with the fence":        {nil, "", false},
+		"a new environment":     {nil, "missing", true},
+		"bound already":         {bindingOf(func(*rbacv1.RoleBinding) {}), "missing", false},
+		"to another role":       {bindingOf(func(b *rbacv1.RoleBinding) { b.RoleRef.Name = "other" }), "missing", true},
+		"without the platform":  {bindingOf(func(b *rbacv1.RoleBinding) { b.Subjects[0].Name = "other" }), "missing", true},
+		"the platform and more": {bindingOf(func(b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, rbacv1.Subject{Name: "more"}) }), "missing", false},
+	} {
+		p := check(env, Observed{Namespace: ownNamespace(env), Role: &rbacv1.ClusterRole{}, RoleBinding: tc.bound, Unfenced: tc.unfenced}, cfg).First()
+		if (p != nil) != tc.waits || p != nil && (p.Condition != quixv1.ConditionRoleBindingReady || p.Reason != quixv1.ReasonAdmissionPolicyMissing || p.Message != tc.unfenced || p.Class != outcome.Blocked) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
 func TestComputeStatus(t *testing.T) {
 	env := testEnvironment()
 	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "alpha-qdep", nil)
@@ -158,6 +187,7 @@ func TestComputeStatus(t *testing.T) {
 			of(violation, retryProblem(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, down)),
 			quixv1.PhaseFailed, active, creating, "TFFF", "security violation", false,
 		},
+		"no fence":           {of(checkFence(Inputs{}, "The admission policy is missing")), quixv1.PhaseFailed, active, failed, "TTFF", "admission policy", false},
 		"foreign binding":    {of(roleBindingProblem(Observed{}, foreign)), quixv1.PhaseFailed, active, failed, "TTFF", "left untouched", false},
 		"binding refused":    {of(roleBindingProblem(Observed{}, refused)), quixv1.PhaseFailed, active, failed, "TTFF", "invalid", false},
 		"binding, no answer": {of(roleBindingProblem(Observed{}, down)), quixv1.PhaseInProgress, active, creating, "TTFF", "connection refused", false},

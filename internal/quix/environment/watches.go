@@ -38,17 +38,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 
-	return ctrl.NewControllerManagedBy(mgr).
+	every := handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
 		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced, reconcile.Replaced, finalizer.TakenOff(quixv1.Finalizer)))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
-		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)).
+		Watches(&rbacv1.ClusterRole{}, every).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
-		}).
-		Complete(r.kind.Reconciler())
+		})
+	for _, s := range r.Fence.Sources(every) {
+		b.WatchesRawSource(s)
+	}
+	return b.Complete(r.kind.Reconciler())
 }
 
 // resynced accepts the events that the cache emits every CACHE_SYNC_PERIOD.

@@ -33,8 +33,17 @@ func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems
 	case o.Namespace != nil && !o.Ours && n.Spec.ModeOf() == tunnelv1.ModeSession:
 		add(outcome.Blocked, tunnelv1.ReasonNamespaceTaken,
 			"Namespace %s was not made for this ContainerNetwork and is left untouched: name another one, or use mode existing", name)
+	case o.MissingPolicy != "" && !o.Bound:
+		problems.Add(&outcome.Problem{
+			Condition: tunnelv1.ConditionConfined, Reason: tunnelv1.ReasonAdmissionPolicyMissing, Class: outcome.Blocked, Message: o.MissingPolicy,
+		})
 	}
 	return problems
+}
+
+// made reports whether the operator made the namespace of a network, or makes it.
+func made(spec tunnelv1.ContainerNetworkSpec, o *Observed) bool {
+	return makes(spec) && (o.Namespace == nil || o.Ours)
 }
 
 // removed reports whether the namespace of a network is gone. Another namespace of that name is another network.

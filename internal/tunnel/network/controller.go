@@ -13,6 +13,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -26,7 +27,10 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	Config config.Tunnel
+	// Fence limits where the operator may bind its rights for tunnels. Confined keeps pods confined until their end. While one is
+	// missing, no further network is made.
+	Fence, Confined *admissionpolicy.Policy
+	Config          config.Tunnel
 	// Identity returns the operator's account, which is bound in the namespaces of networks.
 	Identity func(context.Context) (rbacv1.Subject, error)
 	// Workers is how many networks are reconciled at the same time.
@@ -49,6 +53,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-tunnel-network,verbs=bind
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence;berg-operator-tunnel-confined-pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // newKind says what is particular to ContainerNetworks; kit/reconcile does the rest.
@@ -119,7 +124,7 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 func (r *Reconciler) inputs(n *tunnelv1.ContainerNetwork, o *Observed, operator rbacv1.Subject) Inputs {
 	return Inputs{
 		UID: n.UID, Name: n.Name, Spec: n.Spec,
-		Made:     makes(n.Spec) && (o.Namespace == nil || o.Ours),
+		Made:     made(n.Spec, o),
 		Operator: operator,
 		Closed:   append([]int32{r.Config.ControlPort, r.Config.DataPort}, o.ControlPorts...),
 	}

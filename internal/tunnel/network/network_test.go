@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,6 +45,9 @@ func TestCheckAndState(t *testing.T) {
 		"cleanup and missing":          {networkIn(tunnelv1.ModeCleanup, ""), Observed{}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
 		"gone":                         {networkIn(tunnelv1.ModeSession, "a"), Observed{}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
 		"replaced":                     {networkIn(tunnelv1.ModeExisting, "a"), Observed{Namespace: namespaceOf("b", false)}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
+		"no policy":                    {networkIn(tunnelv1.ModeSession, ""), Observed{MissingPolicy: "missing"}, tunnelv1.ReasonAdmissionPolicyMissing, tunnelv1.NetworkFailedToStart},
+		"no policy, existing":          {networkIn(tunnelv1.ModeExisting, ""), Observed{Namespace: namespaceOf("a", false), MissingPolicy: "missing"}, tunnelv1.ReasonAdmissionPolicyMissing, tunnelv1.NetworkFailedToStart},
+		"no policy by now":             {networkIn(tunnelv1.ModeSession, "a"), Observed{Namespace: namespaceOf("a", false), Ours: true, MissingPolicy: "missing", Bound: true}, "", tunnelv1.NetworkRunning},
 		"being deleted":                {networkIn(tunnelv1.ModeExisting, ""), Observed{Namespace: namespaceOf("b", true)}, tunnelv1.ReasonNamespaceTerminating, tunnelv1.NetworkPending},
 	} {
 		problems := check(test.n, &test.o)
@@ -60,6 +64,9 @@ func TestCheckAndState(t *testing.T) {
 		if ready.Status == metav1.ConditionTrue != (test.reason == "") || test.reason != "" && ready.Reason != test.reason ||
 			ready.Stalled != (test.reason != "" && test.reason != tunnelv1.ReasonNamespaceTerminating) {
 			t.Errorf("%s: %+v", what, ready)
+		}
+		if c := meta.FindStatusCondition(test.n.Status.Conditions, tunnelv1.ConditionNamespaceReady); c.Status == metav1.ConditionTrue && test.o.Namespace == nil {
+			t.Errorf("%s: NamespaceReady is %s without a namespace", what, c.Status)
 		}
 		if test.n.Status.Message == "" {
 			t.Errorf("%s: the status says nothing", what)

@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
@@ -27,6 +29,10 @@ type Observed struct {
 	// Containers are the IDs of those in the namespace, sorted. They are known if Counted.
 	Containers []string
 	Counted    bool
+	// MissingPolicy says which admission policy is not in force that the network relies on; empty if none is missing. Bound is known
+	// only then: the operator has its rights in the namespace.
+	MissingPolicy string
+	Bound         bool
 }
 
 func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) (o Observed, err error) {
@@ -57,7 +63,23 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 		return o, err
 	}
 	o.ControlPorts = controlPorts(pairobjects.ClientProxies(proxies.Items, pairs.Items, pairobjects.Namespaces{n.Name: ns.Name}))
-	return o, nil
+	return o, r.observePolicies(ctx, n, &o)
+}
+
+// observePolicies finds out whether an admission policy is missing. The pods of a namespace that was not made for the network are
+// not the operator's to confine.
+func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) (err error) {
+	policies := []*admissionpolicy.Policy{r.Fence}
+	if made(n.Spec, o) {
+		policies = append(policies, r.Confined)
+	}
+	if o.MissingPolicy, err = admissionpolicy.Missing(ctx, policies...); err != nil || o.MissingPolicy == "" {
+		return err
+	}
+	key := client.ObjectKey{Namespace: NamespaceName(n.Spec, n.Name, n.UID), Name: bindingName(Inputs{UID: n.UID})}
+	live, err := apply.Found(ctx, r.Client, key, &rbacv1.RoleBinding{})
+	o.Bound = live != nil && ownerOf(n).Owns(live)
+	return err
 }
 
 // controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods.

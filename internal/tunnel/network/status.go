@@ -35,7 +35,7 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 		}
 	}
 	set := conditions.SetterOf(n, &s.Conditions, now)
-	setNamespaceReady(set, p)
+	setNamespaceReady(set, o, p)
 	setConfined(set, o, p)
 	return reconcile.ReadyUnless(p, tunnelv1.ReasonNetworkReady, s.Message)
 }
@@ -58,13 +58,16 @@ func stateOf(before tunnelv1.ContainerNetworkState, o Observed, p *outcome.Probl
 	return state, conditions.Bound(p.Message)
 }
 
-func setNamespaceReady(set conditions.Setter, p *outcome.Problem) {
+func setNamespaceReady(set conditions.Setter, o Observed, p *outcome.Problem) {
 	const this = tunnelv1.ConditionNamespaceReady
-	if p != nil && p.Condition == this {
+	switch {
+	case p != nil && p.Condition == this:
 		set(this, metav1.ConditionFalse, p.Reason, p.Message)
-		return
+	case o.Namespace == nil:
+		set(this, metav1.ConditionUnknown, tunnelv1.ReasonWaiting, "Waiting for "+p.Condition)
+	default:
+		set(this, metav1.ConditionTrue, tunnelv1.ReasonNetworkReady, "The namespace exists")
 	}
-	set(this, metav1.ConditionTrue, tunnelv1.ReasonNetworkReady, "The namespace exists")
 }
 
 func setConfined(set conditions.Setter, o Observed, p *outcome.Problem) {

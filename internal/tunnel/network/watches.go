@@ -3,6 +3,7 @@ package network
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -53,21 +54,25 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	ofNamespace := handler.EnqueueRequestsFromMapFunc(r.ofNamespace)
-	return ctrl.NewControllerManagedBy(mgr).
+	every := handler.EnqueueRequestsFromMapFunc(r.every)
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("container-network").
 		For(&tunnelv1.ContainerNetwork{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(tunnelv1.NetworkFinalizer)))).
 		Watches(&corev1.Namespace{}, ofNamespace).
 		Watches(&networkingv1.NetworkPolicy{}, ofNamespace, builder.WithPredicates(named(policyName))).
 		Watches(&rbacv1.RoleBinding{}, ofNamespace).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(subnetsChanged)).
+		Watches(&corev1.Node{}, every, builder.WithPredicates(subnetsChanged)).
 		// The deletion of a network waits for the end of its proxies.
 		Watches(&tunnelv1.ContainerNetworkTunnelProxy{}, handler.EnqueueRequestsFromMapFunc(ofProxy), builder.WithPredicates(gone)).
 		WatchesRawSource(r.containers.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
-		}).
-		Complete(r.kind.Reconciler())
+		})
+	for _, s := range slices.Concat(r.Fence.Sources(every), r.Confined.Sources(every)) {
+		b.WatchesRawSource(s)
+	}
+	return b.Complete(r.kind.Reconciler())
 }
 
 // ofNamespace maps a namespace, or an object in one, to its networks.

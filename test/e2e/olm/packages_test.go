@@ -14,6 +14,7 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"
 )
@@ -187,6 +189,34 @@ var _ = Describe("The packages side by side", Ordered, func() {
 		}
 	}, SpecTimeout(6*instanceLimit))
 
+	It("make no network without the admission policies, which OLM does not install, and continue when an administrator has", func(ctx SpecContext) {
+		network := packages["container-tunnel-operator"].works.DeepCopy()
+		network.SetName("limited")
+		Expect(world.Create(ctx, network)).To(Succeed())
+		shows := func(condition, status, reason string) {
+			GinkgoHelper()
+			expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
+				if err := world.Get(ctx, client.ObjectKeyFromObject(network), network); err != nil {
+					return err
+				}
+				all, _, _ := unstructured.NestedSlice(network.Object, "status", "conditions")
+				for _, one := range all {
+					if c, ok := one.(map[string]any); ok && c["type"] == condition && c["status"] == status && c["reason"] == reason {
+						return nil
+					}
+				}
+				return fmt.Errorf("the conditions are %v", all)
+			})
+		}
+		shows("Confined", "False", "AdmissionPolicyMissing")
+		for _, folder := range []string{"config/fence", "config/tunnel/confined"} {
+			Expect(installed.Folder(ctx, world, folder, "administrator")).To(Succeed())
+		}
+		shows("Ready", "True", "NetworkReady")
+		Expect(world.Delete(ctx, network)).To(Succeed())
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return gone(ctx, client.ObjectKeyFromObject(network), network) })
+	}, SpecTimeout(4*instanceLimit))
+
 	It("take a new setting when their Subscription changes", func(ctx SpecContext) {
 		for name, p := range packages {
 			Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -238,7 +268,10 @@ var _ = Describe("The packages side by side", Ordered, func() {
 		})
 		Expect(world.Delete(ctx, &operatorsv1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: catalogName}})).To(Succeed())
 		for name := range packages {
-			for _, kind := range []client.Object{&rbacv1.ClusterRole{}, &schedulingv1.PriorityClass{}, &apiextensionsv1.CustomResourceDefinition{}} {
+			for _, kind := range []client.Object{
+				&rbacv1.ClusterRole{}, &schedulingv1.PriorityClass{}, &apiextensionsv1.CustomResourceDefinition{},
+				&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
+			} {
 				Expect(world.DeleteAllOf(ctx, kind, client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
 			}
 			// And these, which go with a namespace of the operator's own.

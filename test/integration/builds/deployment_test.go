@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -631,6 +632,47 @@ var _ = Describe("A Deployment of an image whose tag moves", func() {
 		Expect(asked.Load()).To(BeZero())
 		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "later"} })
 		Eventually(reference).Should(Equal(third))
+	}, SpecTimeout(limits.Scaled(3*time.Minute)))
+})
+
+var _ = Describe("A Deployment of an image, where IMAGE_REGISTRIES lists registries", func() {
+	It("has that of a listed one, and no other is connected to", func(ctx SpecContext) {
+		DeferCleanup(registry.Exempt(loopback))
+		var connections [2]atomic.Int32
+		var hosts [2]string
+		for n := range hosts {
+			server := httptest.NewUnstartedServer(ggcr.New(ggcr.Logger(log.New(GinkgoWriter, "", 0))))
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					connections[n].Add(1)
+				}
+			}
+			server.Start()
+			DeferCleanup(server.Close)
+			hosts[n] = strings.TrimPrefix(server.URL, "http://")
+			tag, err := name.NewTag(hosts[n] + "/team/app:1.2")
+			Expect(err).NotTo(HaveOccurred())
+			image, err := random.Image(64, 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(remote.Write(tag, image)).To(Succeed())
+			connections[n].Store(0)
+		}
+		inprocess.Restart(map[string]string{"IMAGE_REGISTRIES": hosts[0]}, nil)
+		deploy := func(host string) *kibashipv1.Deployment {
+			w := newWorld(ctx, kibashipv1.ApplicationSpec{Type: kibashipv1.TypeDockerImage, DockerImage: &kibashipv1.DockerImage{Image: host + "/team/app", Tag: "1.2"}})
+			return w.create(ctx, "")
+		}
+		listed, other := deploy(hosts[0]), deploy(hosts[1])
+		expect.ReachesWithin(ctx, listed, kibashipv1.DeploymentSucceeded, time.Minute)
+		Expect(connections[0].Load()).NotTo(BeZero())
+		expect.Shows(ctx, other, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonImageNotResolved)
+		Expect(other.Status.Message).To(And(ContainSubstring("IMAGE_REGISTRIES"), ContainSubstring(hosts[1]), ContainSubstring(hosts[0])))
+		Expect(connections[1].Load()).To(BeZero(), "a registry that is not listed was connected to")
+
+		By("listing the other one")
+		inprocess.Restart(map[string]string{"IMAGE_REGISTRIES": hosts[0] + "," + hosts[1]}, nil)
+		expect.ReachesWithin(ctx, other, kibashipv1.DeploymentSucceeded, time.Minute)
+		Expect(connections[1].Load()).NotTo(BeZero())
 	}, SpecTimeout(limits.Scaled(3*time.Minute)))
 })
 

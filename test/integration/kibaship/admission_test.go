@@ -225,6 +225,28 @@ var _ = Describe("Admission", Serial, func() {
 		}).Should(Succeed())
 	})
 
+	It("is told no authority without the policy that limits what the operator may change of it", func(ctx context.Context) {
+		asked(ctx)
+		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
+		Expect(configuration.Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
+		answers(ctx)
+		bundle := func() []byte {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+			return configuration.Webhooks[0].ClientConfig.CABundle
+		}
+		waiting := inprocess.Metric("controller_runtime_reconcile_total", "controller", "webhook-certificate")
+		apiserver.Change(ctx, configuration, func() { configuration.Webhooks[0].ClientConfig.CABundle = nil })
+		Eventually(func() float64 {
+			return inprocess.Metric("controller_runtime_reconcile_total", "controller", "webhook-certificate")
+		}).Should(BeNumerically(">", waiting))
+		Consistently(bundle).WithTimeout(time.Second).Should(BeEmpty())
+		restore()
+		Eventually(bundle).ShouldNot(BeEmpty())
+		answers(ctx)
+	})
+
 	It("lets everything pass while the family is not enabled", func(ctx context.Context) {
 		address := asked(ctx)
 		inprocess.Restart(map[string]string{"WEBHOOK_BIND_ADDRESS": address, "ENABLED_APIS": "quix.io"}, nil)

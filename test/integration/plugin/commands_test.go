@@ -496,6 +496,13 @@ var _ = Describe("doctor and completion", func() {
 				Expect(line.Do).NotTo(BeEmpty(), line.Check)
 			}
 		}
+		levels := map[string]string{}
+		for _, line := range report.Checks {
+			levels[line.Check] = line.Level
+		}
+		for _, check := range []string{"operator's account", "operator's deletions", "accounts of Projects", "pods of Projects", "pods of networks"} {
+			Expect(levels).To(HaveKeyWithValue(check, "ok"), "an admission policy is installed and not seen")
+		}
 		poor := run(ctx, "doctor", "--offline", "--as", "stranger", "--as-group", "system:authenticated")
 		Expect(poor.code).To(BeElementOf(0, 4))
 		Expect(poor.out).To(And(ContainSubstring("you may not"), ContainSubstring("? operator")))

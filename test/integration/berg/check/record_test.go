@@ -99,6 +99,28 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		expect.GoneWithin(ctx, r, time.Minute)
 	})
 
+	It("has no log without the policy that limits the right to read it, which the operator then does not give itself", func(ctx context.Context) {
+		restore := apiserver.RemovePolicy(ctx, "berg-operator-berg-record-logs")
+		var bound atomic.Int64
+		inprocess.Restart(recording(), transport.Showing(func(r *http.Request) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/rolebindings") {
+				bound.Add(1)
+			}
+		}))
+		end := func() *bergv1.ChallengeInstanceRecord {
+			i := bergtest.Instance(ctx, ns, "web")
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			Expect(k8s.Delete(ctx, i)).To(Succeed())
+			bergtest.Gone(ctx, i)
+			return recordOf(ctx, i)
+		}
+		Expect(end().Spec.Containers[0].LogMissing).To(And(ContainSubstring("berg-operator-berg-record-logs"), ContainSubstring("kubectl apply -k config/berg/record")))
+		Expect(bound.Load()).To(BeZero())
+		restore()
+		Eventually(func() string { return end().Spec.Containers[0].LogMissing }).ShouldNot(ContainSubstring("berg-operator-berg-record-logs"))
+		Expect(bound.Load()).NotTo(BeZero())
+	})
+
 	It("tells why, of all that ends", func(ctx context.Context) {
 		inprocess.Restart(recording("CHALLENGE_WITHDRAWAL_POLICY", "Stop"), nil)
 		withdrawn := bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)

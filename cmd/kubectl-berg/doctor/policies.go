@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
+)
+
+// The other API groups of the operator. Their packages are not imported: a change of them would concern the plugin.
+var (
+	quix     = schema.GroupVersion{Group: "quix.io", Version: "v1"}
+	kibaship = schema.GroupVersion{Group: "platform.operator.kibaship.com", Version: "v1alpha1"}
+	tunnel   = schema.GroupVersion{Group: "usvc-dev.developer.microsoft.com", Version: "v1"}
+)
+
+// admissionPolicies are those of deploy/fence.yaml, in the order of the report.
+var admissionPolicies = []struct {
+	name, check string
+	// risk is what is possible without it.
+	risk string
+	// needs are the API groups that start nothing new without it; always: it is of use without them, too.
+	needs  []schema.GroupVersion
+	always bool
+}{
+	{
+		admissionpolicy.Fence, "operator's account", "a stolen token of the operator could write in every namespace",
+		[]schema.GroupVersion{quix, kibaship, tunnel}, true,
+	},
+	{"berg-operator-fence-deletions", "operator's deletions", "a stolen token of the operator could delete routes and policies of Cilium in every namespace", nil, true},
+	{
+		"berg-operator-kibaship-tenants", "accounts of Projects", "they could take the namespace of their Project from the operator",
+		[]schema.GroupVersion{kibaship}, false,
+	},
+	{
+		"berg-operator-kibaship-confined-pods", "pods of Projects", "they could run for seconds without their network policy",
+		[]schema.GroupVersion{kibaship}, false,
+	},
+	{
+		"berg-operator-tunnel-confined-pods", "pods of networks", "they could run for seconds without their network policy",
+		[]schema.GroupVersion{tunnel}, false,
+	},
+}
+
+func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface) {
+	found := map[string]Policy{}
+	for _, p := range admissionPolicies {
+		var state Policy
+		for _, gv := range p.needs {
+			if _, err := d.ServerResourcesForGroupVersion(gv.String()); err == nil {
+				state.Needs = append(state.Needs, gv.Group)
+			}
+		}
+		if !p.always && len(state.Needs) == 0 {
+			continue
+		}
+		state.Gap, state.Hidden = s.gap(ctx, p.name)
+		found[p.name] = state
+	}
+	s.set(func() { s.Policies = found })
+}
+
+func (s *surveyor) gap(ctx context.Context, name string) (gap string, hidden bool) {
+	limits, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	key := client.ObjectKey{Name: name}
+	if err := s.Get(ctx, key, limits); apierrors.IsNotFound(err) {
+		limits = nil
+	} else if err != nil {
+		return "", true
+	}
+	if err := s.Get(ctx, key, binding); apierrors.IsNotFound(err) {
+		binding = nil
+	} else if err != nil {
+		return "", true
+	}
+	return admissionpolicy.Gap(limits, binding), false
+}
+
+// policiesInForce checks whether the API server limits what RBAC cannot.
+func policiesInForce(s Survey) (results []Result) {
+	for _, p := range admissionPolicies {
+		state, known := s.Policies[p.name]
+		switch {
+		case !known:
+		case state.Hidden:
+			results = append(results, result(p.check, Unknown, "you may not see whether the admission policy "+p.name+" limits them", askAdministrator)...)
+		case state.Gap == "":
+			results = append(results, result(p.check, OK, "limited by the admission policy "+p.name, "")...)
+		case len(state.Needs) > 0:
+			results = append(results, result(p.check, Problem, fmt.Sprintf("the admission policy %s is not in force: %s. %s start nothing new that relies on it, and %s",
+				p.name, state.Gap, strings.Join(state.Needs, ", "), p.risk), admissionpolicy.Install)...)
+		default:
+			results = append(results, result(p.check, Warning, fmt.Sprintf("the admission policy %s is not in force: %s. So %s", p.name, state.Gap, p.risk), admissionpolicy.Install)...)
+		}
+	}
+	return results
+}

@@ -1,0 +1,65 @@
+package project
+
+import (
+	"context"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+)
+
+// Policies are the admission policies that Projects rely on. While one is missing, the operator gives no rights: what RBAC grants
+// is more than it may be used for.
+type Policies struct {
+	// Fence limits where the operator may bind roles.
+	Fence *admissionpolicy.Policy
+	// Tenants keeps accounts of a Project from taking its namespace.
+	Tenants *admissionpolicy.Policy
+	// Confined keeps pods confined until their end, in Projects with a network policy.
+	Confined *admissionpolicy.Policy
+}
+
+// of returns those that a Project relies on.
+func (p Policies) of(spec kibashipv1.ProjectSpec) []*admissionpolicy.Policy {
+	if spec.NetworkPolicy == nil {
+		return []*admissionpolicy.Policy{p.Fence, p.Tenants}
+	}
+	return []*admissionpolicy.Policy{p.Fence, p.Tenants, p.Confined}
+}
+
+func (p Policies) sources(handle handler.EventHandler) []source.Source {
+	return slices.Concat(p.Fence.Sources(handle), p.Tenants.Sources(handle), p.Confined.Sources(handle))
+}
+
+// observePolicies finds out whether a policy is missing, and which rights have been given already.
+func (r *Reconciler) observePolicies(ctx context.Context, p *kibashipv1.Project, o *Observed) (err error) {
+	if o.MissingPolicy, err = admissionpolicy.Missing(ctx, r.Policies.of(p.Spec)...); err != nil || o.MissingPolicy == "" {
+		return err
+	}
+	in := r.inputs(p, *o)
+	if o.Bound, err = r.grants(ctx, operatorBinding(in)); err != nil {
+		return err
+	}
+	for _, binding := range []*rbacv1.RoleBinding{sharedBinding(in.Operator), tektonBinding(in)} {
+		if o.Integrated, err = r.grants(ctx, binding); err != nil || !o.Integrated {
+			return err
+		}
+	}
+	return nil
+}
+
+// grants reports whether a RoleBinding exists that grants what another one does. Of a very large one only that it exists is known.
+func (r *Reconciler) grants(ctx context.Context, desired *rbacv1.RoleBinding) (bool, error) {
+	live, err := apply.Found(ctx, r.Client, types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name}, &rbacv1.RoleBinding{})
+	if live == nil || err != nil {
+		return false, err
+	}
+	return cache.Reduced(live) || live.RoleRef == desired.RoleRef && slices.Contains(live.Subjects, desired.Subjects[0]), nil
+}
