@@ -21,12 +21,12 @@ RENDER = copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -r config "$$co
 	(cd "$$copy/config/manager" && $(BIN)/kustomize edit set image controller=$(IMG)) && $(BIN)/kustomize build "$$copy/config/default"
 
 .PHONY: install
-install: ## Install the CRDs.
-	$(KUBECTL_APPLY) $(addprefix -f ,$(CRDS))
+install: ## Install the CRDs, and the admission policies without which some API groups start nothing.
+	$(KUBECTL_APPLY) $(addprefix -f ,$(CRDS)) -f deploy/fence.yaml
 
 .PHONY: uninstall
 uninstall: end-instances ## Delete all resources that the operator reconciles, and remove the CRDs with every Challenge.
-	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(CRDS))
+	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(CRDS)) -f deploy/fence.yaml
 
 .PHONY: deploy
 deploy: $(BIN)/kustomize ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it is ready.

@@ -31,21 +31,24 @@ var admissionPolicies = []struct {
 	always bool
 }{
 	{
-		admissionpolicy.Fence, "operator's account", "a stolen token of the operator could write in every namespace",
-		[]schema.GroupVersion{quix, kibaship, tunnel}, true,
-	},
-	{"berg-operator-fence-deletions", "operator's deletions", "a stolen token of the operator could delete routes and policies of Cilium in every namespace", nil, true},
-	{
-		"berg-operator-kibaship-tenants", "accounts of Projects", "they could take the namespace of their Project from the operator",
-		[]schema.GroupVersion{kibaship}, false,
+		name: admissionpolicy.Fence, check: "operator's account", risk: "a stolen token of the operator could write in every namespace",
+		needs: []schema.GroupVersion{quix, kibaship, tunnel}, always: true,
 	},
 	{
-		"berg-operator-kibaship-confined-pods", "pods of Projects", "they could run for seconds without their network policy",
-		[]schema.GroupVersion{kibaship}, false,
+		name: "berg-operator-fence-deletions", check: "operator's deletions",
+		risk: "a stolen token of the operator could delete routes and policies of Cilium in every namespace", always: true,
 	},
 	{
-		"berg-operator-tunnel-confined-pods", "pods of networks", "they could run for seconds without their network policy",
-		[]schema.GroupVersion{tunnel}, false,
+		name: "berg-operator-kibaship-tenants", check: "accounts of Projects", risk: "they could take the namespace of their Project from the operator",
+		needs: []schema.GroupVersion{kibaship},
+	},
+	{
+		name: "berg-operator-kibaship-confined-pods", check: "pods of Projects", risk: "they could run for seconds without their network policy",
+		needs: []schema.GroupVersion{kibaship},
+	},
+	{
+		name: "berg-operator-tunnel-confined-pods", check: "pods of networks", risk: "they could run for seconds without their network policy",
+		needs: []schema.GroupVersion{tunnel},
 	},
 }
 
@@ -90,7 +93,7 @@ func policiesInForce(s Survey) (results []Result) {
 		switch {
 		case !known:
 		case state.Hidden:
-			results = append(results, result(p.check, Unknown, "you may not see whether the admission policy "+p.name+" limits them", askAdministrator)...)
+			results = append(results, result(p.check, Unknown, "you may not see whether the admission policy "+p.name+" is in force", askAdministrator)...)
 		case state.Gap == "":
 			results = append(results, result(p.check, OK, "limited by the admission policy "+p.name, "")...)
 		case len(state.Needs) > 0:

@@ -101,7 +101,7 @@ func Missing(ctx context.Context, policies ...*Policy) (string, error) {
 			return "", fmt.Errorf("read the admission policy %s: %w", p.name, err)
 		}
 		if gap != "" {
-			return fmt.Sprintf("The admission policy %s is not in force: %s. Without it the operator starts nothing new that relies on it: %s", p.name, gap, p.install), nil
+			return fmt.Sprintf("The admission policy %s is not in force: %s. Nothing new starts that relies on it until an administrator installs it: %s", p.name, gap, p.install), nil
 		}
 	}
 	return "", nil
