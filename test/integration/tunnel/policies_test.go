@@ -19,6 +19,14 @@ import (
 )
 
 var _ = Describe("Without an admission policy", Serial, func() {
+	// begin creates a network that need not start.
+	begin := func(ctx context.Context, modify ...func(*tunnelv1.ContainerNetwork)) *tunnelv1.ContainerNetwork {
+		GinkgoHelper()
+		n := tunneltest.NewNetwork(modify...)
+		Expect(k8s.Create(ctx, n)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { tunneltest.Delete(ctx, n) })
+		return n
+	}
 	waits := func(ctx context.Context, n *tunnelv1.ContainerNetwork, policy string) {
 		GinkgoHelper()
 		expect.Shows(ctx, n, tunnelv1.ConditionConfined, "False", tunnelv1.ReasonAdmissionPolicyMissing)
@@ -30,10 +38,9 @@ var _ = Describe("Without an admission policy", Serial, func() {
 	DescribeTable("that networks rely on, none is made until it is there, and those that run go on",
 		func(ctx context.Context, policy string) {
 			live := tunneltest.Network(ctx)
-			tunneltest.NetworkReaches(ctx, live, tunnelv1.NetworkRunning)
 
 			restore := apiserver.RemovePolicy(ctx, policy)
-			fresh := tunneltest.Network(ctx)
+			fresh := begin(ctx)
 			waits(ctx, fresh, policy)
 			expect.Shows(ctx, fresh, tunnelv1.ConditionNamespaceReady, "Unknown", tunnelv1.ReasonWaiting)
 			Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: fresh.Status.NetworkName}, &corev1.Namespace{}))).To(BeTrue())
@@ -59,13 +66,12 @@ var _ = Describe("Without an admission policy", Serial, func() {
 		existing := func(namespace string) func(*tunnelv1.ContainerNetwork) {
 			return func(n *tunnelv1.ContainerNetwork) { n.Spec.NetworkName, n.Spec.Mode = namespace, tunnelv1.ModeExisting }
 		}
-		n := tunneltest.Network(ctx, existing(apiserver.Namespace(ctx)))
-		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkRunning)
+		tunneltest.Network(ctx, existing(apiserver.Namespace(ctx)))
 
 		By("removing the fence: it binds its rights in no other one")
 		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
 		foreign := apiserver.Namespace(ctx)
-		other := tunneltest.Network(ctx, existing(foreign))
+		other := begin(ctx, existing(foreign))
 		waits(ctx, other, "berg-operator-fence")
 		Expect(apiserver.Names(ctx, &rbacv1.RoleBindingList{}, client.InNamespace(foreign))).To(BeEmpty())
 		restore()
