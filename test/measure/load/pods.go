@@ -28,7 +28,7 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 	}{
 		{fmt.Sprintf("%d, one after the other", alone), func(ctx context.Context, r *batch) error {
 			for i := range alone {
-				if err := r.create(ctx, 1, long); err != nil {
+				if err := r.play(ctx, 1); err != nil {
 					return err
 				}
 				if err := r.await(ctx, "Running", i+1, reachedRunning); err != nil {
@@ -37,7 +37,12 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 			}
 			return nil
 		}},
-		{fmt.Sprintf("%d together", together), func(ctx context.Context, r *batch) error { return r.start(ctx, together) }},
+		{fmt.Sprintf("%d together", together), func(ctx context.Context, r *batch) error {
+			if err := r.play(ctx, together); err != nil {
+				return err
+			}
+			return r.await(ctx, "Running", together, reachedRunning)
+		}},
 	} {
 		lives := map[string][]*life{}
 		err := inRounds(min(podRounds, b.rounds), func(_ int, who string) error {
@@ -60,7 +65,11 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 		}
 		floor := bare["rest"].P50
 		s.Figures = append(s.Figures,
-			figure("creation to Running", "all"),
+			figure("creation to Running", "all"))
+		if b.hasNodePorts() {
+			s.Figures = append(s.Figures, figure("creation until a player connects", "connected"))
+		}
+		s.Figures = append(s.Figures,
 			figure("scheduler and kubelet", "pod"),
 			figure("creation until the pod is there", "before"),
 			figure("containers run until Running", "after"),
@@ -74,7 +83,13 @@ func (b *bench) shares(lives []*life) map[string]Quantiles {
 	pod := func(l *life) time.Duration { return l.podRuns.Sub(l.podSeen) }
 	shares := map[string]Quantiles{}
 	for name, of := range map[string]func(*life) time.Duration{
-		"all":    func(l *life) time.Duration { return l.running.Sub(l.created) },
+		"all": func(l *life) time.Duration { return l.running.Sub(l.created) },
+		"connected": func(l *life) time.Duration {
+			if l.connected.Before(l.running) {
+				return l.running.Sub(l.created) // before, no player knows the address
+			}
+			return l.connected.Sub(l.created)
+		},
 		"pod":    pod,
 		"before": func(l *life) time.Duration { return l.podSeen.Sub(l.created) },
 		"after":  func(l *life) time.Duration { return l.running.Sub(l.podRuns) },

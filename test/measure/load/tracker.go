@@ -30,6 +30,8 @@ type life struct {
 	running       time.Time
 	// podSeen is when its first pod was there, podRuns when the containers of that ran.
 	podSeen, podRuns time.Time
+	// connected is when a connection to its node port succeeded, see connect.go.
+	connected time.Time
 	// deleted is when the API server accepted a deletion that we asked for.
 	deleted time.Time
 	// ending is when the instance was seen to be deleted, namespaceEnding its
@@ -42,6 +44,7 @@ type life struct {
 func reachedStarting(l *life) bool        { return !l.starting.IsZero() }
 func reachedStartingOrEnd(l *life) bool   { return reachedStarting(l) || !l.ending.IsZero() }
 func reachedRunning(l *life) bool         { return !l.running.IsZero() }
+func reachedPodRuns(l *life) bool         { return !l.podRuns.IsZero() }
 func reachedNamespaceEnding(l *life) bool { return !l.namespaceEnding.IsZero() }
 func reachedGone(l *life) bool            { return !l.gone.IsZero() }
 
