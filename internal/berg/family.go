@@ -44,6 +44,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/record"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -145,6 +146,10 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 			return err
 		}
 	}
+	keys, err := sealkey.NewKeeper(mgr, deps.Namespace)
+	if err != nil {
+		return err
+	}
 	reconciler := &challengeinstance.Reconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
@@ -160,6 +165,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Direct:    deps.Direct,
 		Isolation: isolation.NewLatest(),
 		Reach:     reach.New(cfg.Challenge.ConnectTimeout, deps.Clock),
+		Keys:      keys,
 	}
 	if cfg.Record.Retention > 0 {
 		recorder, err := records(ctx, deps, cfg.Record)

@@ -260,7 +260,8 @@ type ChallengeInstanceStatus struct {
 	ChallengeGeneration int64 `json:"challengeGeneration,omitempty"`
 
 	// The part of the Challenge's spec that the instance was started with (its
-	// containers and allowOutboundTraffic), from which its objects are repaired.
+	// containers and allowOutboundTraffic), from which its objects are repaired. Values of
+	// variables, commands and probes are encrypted: the operator alone reads them.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -498,6 +499,7 @@ const (
 	ReasonChallengeChanged     = "ChallengeChanged"
 	ReasonConfigurationChanged = "ConfigurationChanged"
 	ReasonImageChanged         = "ImageChanged"
+	ReasonValuesLost           = "ValuesLost"
 	ReasonTerminating          = "Terminating"
 	ReasonDeletionBlocked      = "DeletionBlocked"
 	ReasonDeleted              = "Deleted"

@@ -156,7 +156,7 @@ func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstanc
 // adoptable reports whether the operator can carry out a rollout, by the condition UpToDate.
 func adoptable(c *metav1.Condition) bool {
 	switch c.Reason {
-	case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonUpToDate, bergv1.ReasonWaiting:
+	case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonValuesLost, bergv1.ReasonUpToDate, bergv1.ReasonWaiting:
 		return true
 	default:
 		return false

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/sealed"
 )
 
 // Effect is the effect of a rollout on a container.
@@ -44,7 +47,7 @@ type Preview struct {
 // snapshot is the part of status.challengeSnapshot that the preview needs.
 type snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic"`
-	Containers           []bergv1.Container `json:"containers"`
+	Containers           []sealed.Container `json:"containers"`
 }
 
 // Of compares the Challenge with the snapshot that an instance runs.
@@ -56,12 +59,20 @@ func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 		}
 	}
 	p := Preview{Policy: started.AllowOutboundTraffic != c.Spec.AllowOutboundTraffic}
-	for _, condition := range i.Status.Conditions {
-		p.Settings = p.Settings || condition.Type == bergv1.ConditionUpToDate && condition.Reason == bergv1.ReasonConfigurationChanged
-		p.Images = p.Images || condition.Type == bergv1.ConditionUpToDate && condition.Reason == bergv1.ReasonImageChanged
+	var hidden map[string][]string
+	lost := false
+	if condition := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); condition != nil {
+		p.Settings = condition.Reason == bergv1.ReasonConfigurationChanged
+		p.Images = condition.Reason == bergv1.ReasonImageChanged
+		hidden = sealed.Noted(condition.Message)
+		lost = condition.Reason == bergv1.ReasonValuesLost
+	}
+	running := make([]bergv1.Container, 0, len(started.Containers))
+	for _, s := range started.Containers {
+		running = append(running, s.Container)
 	}
 	endpointChange := ""
-	if before, after := variables(started.Containers), variables(c.Spec.Containers); !slices.Equal(before, after) {
+	if before, after := variables(running), variables(c.Spec.Containers); !slices.Equal(before, after) {
 		endpointChange = "addresses in *_ENDPOINT: " + difference(before, after)
 	}
 	before := byName(started.Containers)
@@ -70,7 +81,14 @@ func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 		delete(before, now.Hostname)
 		change := Change{Container: now.Hostname, Effect: Starts}
 		if known {
-			change.Why = differences(was, now)
+			private := hidden[now.Hostname]
+			switch {
+			case !was.Environment.Sealed():
+				private = sealed.Changes(sealed.PrivateOf(was.Open()), sealed.PrivateOf(now))
+			case lost:
+				private = []string{"what it was started with is lost"}
+			}
+			change.Why = differences(was.Container, now, private)
 			if endpointChange != "" {
 				change.Why = append(change.Why, endpointChange)
 			}
@@ -89,8 +107,8 @@ func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 	return p, nil
 }
 
-func byName(all []bergv1.Container) map[string]bergv1.Container {
-	out := map[string]bergv1.Container{}
+func byName(all []sealed.Container) map[string]sealed.Container {
+	out := map[string]sealed.Container{}
 	for _, c := range all {
 		out[c.Hostname] = c
 	}
@@ -129,9 +147,9 @@ func difference(before, after []string) string {
 	return strings.Join(out, " ")
 }
 
-// differences are the changes of a container that restart its pod. They do not contain values of
-// variables, which may be secret.
-func differences(was, now bergv1.Container) (out []string) {
+// differences are the changes of a container that restart its pod. private are those of what the snapshot may hide. They do
+// not contain values of variables, which may be secret.
+func differences(was, now bergv1.Container, private []string) (out []string) {
 	add := func(what string, a, b any) {
 		if !same(a, b) {
 			out = append(out, what)
@@ -140,32 +158,10 @@ func differences(was, now bergv1.Container) (out []string) {
 	if was.Image != now.Image {
 		out = append(out, fmt.Sprintf("image %s → %s", was.Image, now.Image))
 	}
-	var names []string
-	for name := range was.Environment {
-		names = append(names, name)
-	}
-	for name := range now.Environment {
-		if _, both := was.Environment[name]; !both {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		a, had := was.Environment[name]
-		b, has := now.Environment[name]
-		textA, _ := a.Text()
-		textB, _ := b.Text()
-		if had != has || textA != textB {
-			out = append(out, "environment "+name)
-		}
-	}
+	out = append(out, private...)
 	add("ports", numbers(was.Ports), numbers(now.Ports))
-	add("readinessProbe", was.ReadinessProbe, now.ReadinessProbe)
-	add("livenessProbe", was.LivenessProbe, now.LivenessProbe)
 	add("resourceRequests", amounts(was.ResourceRequests), amounts(now.ResourceRequests))
 	add("resourceLimits", amounts(was.ResourceLimits), amounts(now.ResourceLimits))
-	add("command", was.Command, now.Command)
-	add("args", was.Args, now.Args)
 	add("dynamicFlag", was.DynamicFlag, now.DynamicFlag)
 	add("additionalCapabilities", capabilities(was), capabilities(now))
 	add("sandbox", was.Sandbox, now.Sandbox)

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/sealed"
 )
 
 const before = `
@@ -50,6 +52,38 @@ func TestSummaryOfARollout(t *testing.T) {
 		}
 		if got := p.Summary(); got != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
+		}
+	}
+}
+
+// What the snapshot hides is told by the condition.
+func TestSummaryOfWhatIsNotShown(t *testing.T) {
+	const started = `{"containers":[{"hostname":"web","image":"web:1","environment":["COLOUR"]},{"hostname":"db","image":"db:1","environment":[]}],"sealed":"0.AA=="}`
+	const now = `{containers: [{hostname: web, image: "web:1", environment: {COLOUR: red}}, {hostname: db, image: "db:1", args: [a]}]}`
+	for name, tc := range map[string]struct{ reason, message, challenge, want string }{
+		"nothing": {bergv1.ReasonUpToDate, "", now, "web stays; db stays"},
+		"a value": {
+			bergv1.ReasonChallengeChanged, "The Challenge was changed" + sealed.Note([]sealed.Changed{{Hostname: "web", What: []string{"environment COLOUR"}}}),
+			now, "web restarts (environment COLOUR); db stays",
+		},
+		"a value and an image": {
+			bergv1.ReasonChallengeChanged, "The Challenge was changed" + sealed.Note([]sealed.Changed{{Hostname: "db", What: []string{"args"}}}),
+			strings.ReplaceAll(now, "web:1", "web:2"), "web restarts (image web:1 → web:2); db restarts (args)",
+		},
+		"an image":     {bergv1.ReasonChallengeChanged, "The Challenge was changed", strings.ReplaceAll(now, "web:1", "web:2"), "web restarts (image web:1 → web:2); db stays"},
+		"the settings": {bergv1.ReasonConfigurationChanged, "", now, "web stays; db stays; the operator's settings have changed: any pod may restart"},
+		"lost":         {bergv1.ReasonValuesLost, "", now, "web restarts (what it was started with is lost); db restarts (what it was started with is lost)"},
+	} {
+		i := &bergv1.ChallengeInstance{}
+		i.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(started)}
+		i.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionUpToDate, Reason: tc.reason, Message: tc.message}}
+		c := &bergv1.Challenge{}
+		if err := yaml.Unmarshal([]byte(tc.challenge), &c.Spec); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Of(i, c)
+		if got := p.Summary(); err != nil || got != tc.want {
+			t.Errorf("%s:\n got %s, error %v\nwant %s", name, got, err, tc.want)
 		}
 	}
 }

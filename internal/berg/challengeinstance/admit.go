@@ -217,7 +217,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	if w.problem == nil {
 		id, err := uuid.NewV7()
 		if err == nil {
-			err = status.Pin(&out.Observed, cfg)
+			err = a.pin(ctx, &out.Observed, cfg)
 		}
 		if err != nil {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)

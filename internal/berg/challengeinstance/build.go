@@ -3,6 +3,7 @@ package challengeinstance
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -17,15 +18,15 @@ import (
 // build applies the plan. No pod is created before everything that confines it and everything
 // that it reads. It returns the endpoints, nil until every Service exists, and stores in times
 // when it wrote objects.
-func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status.Written) ([]manifests.Endpoint, *outcome.Problem) {
-	in := r.inputs(o)
+func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *status.Written) ([]manifests.Endpoint, *outcome.Problem) {
+	in := r.inputs(*o)
 	f, err := manifests.PlanFoundation(in)
 	if err != nil {
 		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact.Text(err.Error(), in.Flag)}
 	}
 	owner := manifests.OwnerOf(o.Instance)
 	var reached []manifests.Endpoint
-	var secrets map[string]manifests.PullSecretUse
+	var workloads []*appsv1.Deployment
 	stopped := apply.Steps(ctx, r.Writer, owner, in.Namespace(), []apply.Step{
 		{
 			Condition: bergv1.ConditionNamespaceCreated,
@@ -72,16 +73,15 @@ func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status
 			Objects:   []apply.Set{apply.All(f.ConfigMaps), apply.All(f.DisruptionBudgets)},
 			Replace:   true, // in case a ConfigMap was made immutable
 			Then: func(ctx context.Context, _ []client.Object) (err error) {
-				secrets, err = r.copyPullSecrets(ctx, o, in)
+				if in.PullSecrets, err = r.copyPullSecrets(ctx, *o, in); err == nil {
+					workloads, err = r.workloads(o, in, reached)
+				}
 				return err
 			},
 		},
 		{
 			Condition: bergv1.ConditionDeploymentsCreated,
-			Plan: func() []apply.Set {
-				in.PullSecrets = secrets
-				return []apply.Set{apply.All(manifests.PlanWorkloads(in, reached))}
-			},
+			Plan:      func() []apply.Set { return []apply.Set{apply.All(workloads)} },
 		},
 	})
 	if stopped.Of(bergv1.ConditionRoutesCreated) != nil {

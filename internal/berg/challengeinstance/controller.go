@@ -92,7 +92,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 			return 0, err
 		}
 		if out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace); out.Problem == nil {
-			out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
+			out.Endpoints, out.Problem = r.build(ctx, &out.Observed, &out.Written)
 			if err := outcome.WrapNotFound(r.stopUnconfined(ctx, out.Observed, out.Problem)); err != nil {
 				return 0, err
 			}
@@ -117,6 +117,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, nil
 	}
 	before := instance.DeepCopy()
+	if err := r.sealAgain(ctx, &out.Observed); err != nil {
+		return 0, err
+	}
 	status.Compute(out, cfg, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {

@@ -78,6 +78,8 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 	var news []metav1.Condition
 	for _, c := range after {
 		switch {
+		case c.Reason == bergv1.ReasonValuesLost && c.Type == bergv1.ConditionUpToDate && conditions.Transitioned(before, c):
+			news = append(news, c)
 		case c.Status != metav1.ConditionFalse, !conditions.Transitioned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
 		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued:
@@ -125,7 +127,7 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 		return bergv1.TerminationTimeout
 	}
 	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		if c, err := r.observeCandidate(ctx, instance); err == nil && status.Withdrawn(c) {
+		if c, err := r.observeCandidate(ctx, instance, nil); err == nil && status.Withdrawn(c) {
 			return bergv1.TerminationAdmin
 		}
 	}

@@ -112,12 +112,12 @@ func planFuzzed(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, s
 	problem := status.Check(o, cfg.Challenge)
 	if problem == nil {
 		before := instance.DeepCopy()
-		if err := status.Pin(&o, cfg.Challenge); err != nil {
+		if err := status.Pin(&o, cfg.Challenge, testRing); err != nil {
 			t.Fatal(err)
 		}
 		store(t, before, instance)
 		var err error
-		if o.Pinned, err = manifests.StoredSnapshot(instance); err != nil {
+		if o.Pinned, err = manifests.StoredSnapshot(instance, testRing); err != nil {
 			t.Fatal(err)
 		}
 		instance.Status.InstanceID = "01920000-0000-7000-8000-000000000001"

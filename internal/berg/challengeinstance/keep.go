@@ -68,7 +68,7 @@ func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInsta
 	}
 	where := r.challengeKey(instance)
 	e.Challenge = bergv1.ChallengeReference{Namespace: where.Namespace, Name: where.Name}
-	c, err := r.observeCandidate(ctx, instance)
+	c, err := r.observeCandidate(ctx, instance, nil)
 	if err != nil {
 		return e // only a cache that shuts down fails
 	}

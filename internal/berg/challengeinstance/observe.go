@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -30,8 +31,11 @@ const (
 
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Observed, error) {
 	o := status.Observed{Policies: r.policies(ctx), Enforced: r.Isolation.Enforced()}
-	var err error
-	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
+	ring, err := r.Keys.Ring(ctx)
+	if err != nil {
+		return o, err
+	}
+	if o.Candidate, err = r.observeCandidate(ctx, instance, ring); err != nil {
 		return o, err
 	}
 	if o.Namespace, err = r.observeNamespace(ctx, instance.Spec.OwnerID); err != nil {
@@ -60,7 +64,8 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 	return all, nil
 }
 
-func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Candidate, error) {
+// observeCandidate needs no keys for what everyone may read of the snapshot.
+func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, ring *sealkey.Ring) (status.Candidate, error) {
 	c := status.Candidate{Instance: instance, Key: r.challengeKey(instance)}
 	challenge := &bergv1.Challenge{}
 	switch err := r.Client.Get(ctx, c.Key, challenge); {
@@ -73,7 +78,7 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 	if c.Nodes, err = nodes.Observe(ctx, r.Client, r.Config.Challenge); err != nil {
 		return c, err
 	}
-	c.Pinned, err = manifests.StoredSnapshot(instance)
+	c.Pinned, err = manifests.StoredSnapshot(instance, ring)
 	return c, err
 }
 

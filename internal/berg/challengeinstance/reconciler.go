@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -46,6 +47,8 @@ type Reconciler struct {
 	Isolation *isolation.Latest
 	// Recorder keeps something of instances that end. Nil: nothing is.
 	Recorder Recorder
+	// Keys seal what the status of an instance must not show.
+	Keys *sealkey.Keeper
 	// Reach connects to instances before they are Running. Nil: nothing does.
 	Reach *reach.Waiter
 

@@ -26,10 +26,28 @@ func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.C
 	}
 	r.compareImages(ctx, o)
 	before := o.Instance.DeepCopy()
-	if err := status.Pin(o, cfg); err != nil {
+	if err := r.pin(ctx, o, cfg); err != nil {
 		return err
 	}
 	return r.patchStatus(ctx, before, o.Instance)
+}
+
+// pin seals with the key that seals now.
+func (r *Reconciler) pin(ctx context.Context, o *status.Observed, cfg config.Challenge) error {
+	ring, err := r.Keys.Ring(ctx)
+	if err != nil {
+		return err
+	}
+	return status.Pin(o, cfg, ring)
+}
+
+// sealAgain seals what an earlier version has left readable, and what a former key has sealed.
+func (r *Reconciler) sealAgain(ctx context.Context, o *status.Observed) error {
+	ring, err := r.Keys.Ring(ctx)
+	if err != nil {
+		return err
+	}
+	return status.SealAgain(o, ring)
 }
 
 // latest reads the Challenge from the API server. A rollout is requested right after an edit of the Challenge,

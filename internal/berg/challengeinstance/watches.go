@@ -95,6 +95,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			return nil
 		})).
 		WatchesRawSource(r.Isolation.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).
+		WatchesRawSource(r.Keys.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,

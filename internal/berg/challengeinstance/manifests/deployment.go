@@ -65,6 +65,10 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		StartupProbe:    startupProbe(in.Challenge, c),
 		SecurityContext: securityContext(in.Config, c),
 	}
+	if running, ok := in.Running[c.Hostname]; ok {
+		container.Command, container.Args = running.Command, running.Args
+		container.ReadinessProbe, container.LivenessProbe, container.StartupProbe = running.ReadinessProbe, running.LivenessProbe, running.StartupProbe
+	}
 	spec := corev1.PodSpec{
 		Hostname:                      c.Hostname,
 		EnableServiceLinks:            ptr.To(false),
@@ -165,6 +169,9 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 		if d := in.Challenge.Defaults; d == nil || d.LiteralVariables {
 			value = rules.Literal(value)
 		}
+		if running, ok := in.Running[c.Hostname]; ok {
+			value = valueIn(running.Env, name)
+		}
 		set(name, value)
 	}
 	for _, e := range endpoints {
@@ -177,6 +184,15 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 		set(f.Env.Name, rules.Literal(in.Flag))
 	}
 	return env
+}
+
+// valueIn returns the value of a variable, "" if there is none of the name.
+func valueIn(env []corev1.EnvVar, name string) string {
+	at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	if at < 0 {
+		return ""
+	}
+	return env[at].Value
 }
 
 // literals returns words that reach the program as the author wrote them.

@@ -354,7 +354,7 @@ func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
 		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
 			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
 			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
-	pinned, err := StoredSnapshot(instance)
+	pinned, err := StoredSnapshot(instance, testRing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
 	if spec.SecurityContext != nil || spec.HostUsers != nil || len(spec.Containers[0].Resources.Limits) != 2 || len(spec.Containers[0].Resources.Requests) != 2 {
 		t.Errorf("the pod would be another: %s", asJSON(t, spec))
 	}
-	raw, err := pinned.Encode()
+	raw, err := pinned.Encode(testRing, instance.UID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,6 +34,9 @@ type Inputs struct {
 	Challenge          Snapshot
 	// Recorded are the endpoints in status.services, which players have seen.
 	Recorded []bergv1.ServiceEndpoint
+	// Running has the containers of live pods by their name, where the private part of the Challenge is lost: they keep
+	// theirs. Nil otherwise.
+	Running map[string]corev1.Container
 	// PullSecrets has, by container, the copies that are in use. A container without an entry
 	// uses the configured name.
 	PullSecrets map[string]PullSecretUse

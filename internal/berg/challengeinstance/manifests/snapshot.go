@@ -12,10 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/berg/sealed"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -23,12 +26,38 @@ import (
 // instance, so that a live instance is repaired to the state it was started with. A later
 // state of the Challenge or of the configuration would restart its pods.
 type Snapshot struct {
-	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
-	Containers           []bergv1.Container `json:"containers,omitempty"`
+	AllowOutboundTraffic bool
+	Containers           []bergv1.Container
 	// Defaults is nil until the instance is started.
-	Defaults *Defaults `json:"defaults,omitempty"`
+	Defaults *Defaults
 	// Images are the digests of the images that rollouts have pulled once more, by container.
-	Images map[string]string `json:"images,omitempty"`
+	Images map[string]string
+	// Seal is how the private part of the containers was stored.
+	Seal Seal
+}
+
+// Seal is how the private part of the containers of a snapshot was stored: their variables, commands and probes.
+type Seal int
+
+// The kinds of seal.
+const (
+	// SealCurrent: it was sealed with the key that seals now, or there is nothing to seal.
+	SealCurrent Seal = iota
+	// SealOutdated: a version that sealed nothing has stored it, or it was sealed with a former key.
+	SealOutdated
+	// SealLost: it does not open. Of the variables only the names are known, and nothing of commands and probes.
+	SealLost
+)
+
+// stored is a snapshot in a status.
+type stored struct {
+	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
+	Containers           []sealed.Container `json:"containers,omitempty"`
+	Defaults             *Defaults          `json:"defaults,omitempty"`
+	Images               map[string]string  `json:"images,omitempty"`
+	// Sealed has a sealed.Private of each container, in their order, as JSON. It opens for the instance alone. "": none of
+	// them has anything private, or all is readable.
+	Sealed string `json:"sealed,omitempty"`
 }
 
 // Defaults is the part of the configuration that pods and the published addresses are built
@@ -157,26 +186,110 @@ func (s Snapshot) HasExpansions() bool {
 	return false
 }
 
-// Encode returns the snapshot as it is stored in a status.
-func (s Snapshot) Encode() (*runtime.RawExtension, error) {
-	data, err := json.Marshal(s)
+// Encode returns the snapshot as it is stored in the status of an instance.
+func (s Snapshot) Encode(ring *sealkey.Ring, of types.UID) (*runtime.RawExtension, error) {
+	out := s.plain()
+	if private := s.private(); slices.ContainsFunc(private, isPrivate) {
+		text, err := json.Marshal(private)
+		if err != nil {
+			return nil, fmt.Errorf("encode the Challenge: %w", err)
+		}
+		out = s.public()
+		if out.Sealed, err = ring.Seal(text, string(of)); err != nil {
+			return nil, fmt.Errorf("seal the Challenge: %w", err)
+		}
+	}
+	data, err := json.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("encode the Challenge: %w", err)
 	}
 	return &runtime.RawExtension{Raw: data}, nil
 }
 
-// StoredSnapshot returns what an instance was started with, nil before its start.
-func StoredSnapshot(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
+func isPrivate(p sealed.Private) bool { return !p.IsZero() }
+
+// private is what Encode seals.
+func (s Snapshot) private() []sealed.Private {
+	all := make([]sealed.Private, 0, len(s.Containers))
+	for _, c := range s.Containers {
+		all = append(all, sealed.PrivateOf(c))
+	}
+	return all
+}
+
+// plain is the snapshot with everything readable.
+func (s Snapshot) plain() stored { return s.storedAs(sealed.Plain) }
+
+// public is the snapshot without what is sealed.
+func (s Snapshot) public() stored { return s.storedAs(sealed.Public) }
+
+func (s Snapshot) storedAs(form func(bergv1.Container) sealed.Container) stored {
+	out := stored{AllowOutboundTraffic: s.AllowOutboundTraffic, Defaults: s.Defaults, Images: s.Images}
+	for _, c := range s.Containers {
+		out.Containers = append(out.Containers, form(c))
+	}
+	return out
+}
+
+// StoredSnapshot returns what an instance was started with, nil before its start. Without keys nothing is opened.
+func StoredSnapshot(instance *bergv1.ChallengeInstance, ring *sealkey.Ring) (*Snapshot, error) {
 	raw := instance.Status.ChallengeSnapshot
 	if raw == nil {
 		return nil, nil
 	}
-	s := &Snapshot{}
-	if err := json.Unmarshal(raw.Raw, s); err != nil {
+	in := stored{}
+	if err := json.Unmarshal(raw.Raw, &in); err != nil {
 		return nil, fmt.Errorf("status.challengeSnapshot: %w", err)
 	}
+	s := &Snapshot{AllowOutboundTraffic: in.AllowOutboundTraffic, Defaults: in.Defaults, Images: in.Images}
+	names := false
+	for _, c := range in.Containers {
+		s.Containers = append(s.Containers, c.Open())
+		names = names || c.Environment.Sealed()
+	}
+	switch {
+	case in.Sealed != "" || names:
+		s.open(in.Sealed, ring, instance.UID)
+	case slices.ContainsFunc(s.private(), isPrivate):
+		s.Seal = SealOutdated
+	}
 	return s, nil
+}
+
+// open puts what is sealed into the containers.
+func (s *Snapshot) open(text string, ring *sealkey.Ring, of types.UID) {
+	s.Seal = SealLost
+	if ring == nil {
+		return
+	}
+	opened, err := ring.Open(text, string(of))
+	if err != nil {
+		return
+	}
+	var private []sealed.Private
+	if json.Unmarshal(opened, &private) != nil || len(private) != len(s.Containers) {
+		return
+	}
+	for n := range private {
+		private[n].Put(&s.Containers[n])
+	}
+	s.Seal = SealCurrent
+	if !ring.IsCurrent(text) {
+		s.Seal = SealOutdated
+	}
+}
+
+// WithValuesOf returns a snapshot that does not open, with the values that the Challenge has now. ok is false if all
+// else is not as in the Challenge.
+func (s Snapshot) WithValuesOf(c *bergv1.Challenge) (found Snapshot, ok bool) {
+	now := SnapshotOf(c)
+	was := s
+	was.Defaults, was.Images = nil, nil
+	if !sameJSON(was.public(), now.public()) {
+		return s, false
+	}
+	s.Containers, s.Seal = now.Containers, SealOutdated
+	return s, true
 }
 
 // Validate returns the errors of the Challenge, each naming its field. allowed is what the administrator allows.
@@ -188,12 +301,28 @@ func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 // forms: the API server may have reordered the keys of one of them, and decoding and encoding
 // puts both into the same order.
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
-	other := SnapshotOf(c)
 	s = s.normal() // an earlier version may have stored another form
 	s.Defaults, s.Images = nil, nil
-	a, errA := json.Marshal(s)
-	b, errB := json.Marshal(other)
-	return errA == nil && errB == nil && bytes.Equal(a, b)
+	return sameJSON(s.plain(), SnapshotOf(c).plain())
+}
+
+// ChangesOfPrivate are those of a Challenge since the snapshot that who reads the instance does not see in it. A
+// container that was added or removed is seen.
+func (s Snapshot) ChangesOfPrivate(c *bergv1.Challenge) (all []sealed.Changed) {
+	for _, was := range s.normal().Containers {
+		for _, now := range SnapshotOf(c).Containers {
+			if now.Hostname == was.Hostname {
+				all = append(all, sealed.Changed{Hostname: was.Hostname, What: sealed.Changes(sealed.PrivateOf(was), sealed.PrivateOf(now))})
+			}
+		}
+	}
+	return all
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

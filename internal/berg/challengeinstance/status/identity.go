@@ -8,6 +8,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -43,15 +44,15 @@ func ProveAgain(instance *bergv1.ChallengeInstance, digest string) {
 	instance.Status.NamespaceUID, instance.Status.NamespaceProof = "", digest
 }
 
-// Pin stores the current Challenge and configuration: the instance is built from them.
-func Pin(o *Observed, cfg config.Challenge) error {
+// Pin stores the current Challenge and configuration: the instance is built from them. What is private is sealed.
+func Pin(o *Observed, cfg config.Challenge, ring *sealkey.Ring) error {
 	s := &o.Instance.Status
 	pinned := manifests.SnapshotOf(o.Challenge)
 	pinned.Defaults = manifests.DefaultsOf(cfg)
 	pinned.Defaults.Source = o.Instance.Labels[bergv1.LabelSource]
 	pinned.Defaults.StaticFlag = o.Challenge.Spec.Flag != ""
 	pinned.Images = refreshed(o, pinned)
-	raw, err := pinned.Encode()
+	raw, err := pinned.Encode(ring, o.Instance.UID)
 	if err != nil {
 		return err
 	}
@@ -60,6 +61,20 @@ func Pin(o *Observed, cfg config.Challenge) error {
 	s.ChallengeGeneration = o.Challenge.Generation
 	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
 	o.Pinned = &pinned
+	return nil
+}
+
+// SealAgain seals the snapshot of an instance of which a part is readable, or sealed with a former key. Nothing else of the
+// instance changes.
+func SealAgain(o *Observed, ring *sealkey.Ring) error {
+	if o.Pinned == nil || o.Pinned.Seal != manifests.SealOutdated {
+		return nil
+	}
+	raw, err := o.Pinned.Encode(ring, o.Instance.UID)
+	if err != nil {
+		return err
+	}
+	o.Instance.Status.ChallengeSnapshot, o.Pinned.Seal = raw, manifests.SealCurrent
 	return nil
 }
 
@@ -98,13 +113,13 @@ func rolloutRequested(instance *bergv1.ChallengeInstance) bool {
 	return instance.Annotations[bergv1.AnnotationRollout] != instance.Status.ObservedRollout
 }
 
-// mended reports whether an instance that never ran would be built from something else now: its Challenge was edited, or its
-// pods cannot start and the configuration was changed.
+// mended reports whether an instance that never ran would be built from something else now: its Challenge was edited, or what
+// it was started with is lost, or its pods cannot start and the configuration was changed.
 func mended(o Observed, cfg config.Challenge, now time.Time) bool {
 	switch {
 	case o.Instance.Status.ReadyAt != nil || o.Pinned == nil || o.Challenge == nil:
 		return false
-	case !o.Pinned.Matches(o.Challenge):
+	case o.Pinned.Seal == manifests.SealLost, !o.Pinned.Matches(o.Challenge):
 		return true
 	default:
 		return !defaultsCurrent(o.Pinned, cfg, o.Instance) && checkPods(o, now).broken != ""

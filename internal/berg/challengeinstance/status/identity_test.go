@@ -76,7 +76,7 @@ func TestWhatNeverRanAdoptsItsChallenge(t *testing.T) {
 		if !tc.want {
 			continue
 		}
-		if err := Pin(&o, cfg); err != nil {
+		if err := Pin(&o, cfg, testRing); err != nil {
 			t.Fatal(err)
 		}
 		if RolloutDue(o, cfg, noon) {

@@ -68,10 +68,10 @@ func TestARolloutPullsAnImageOnceMore(t *testing.T) {
 	out := startingWith(nil, pod("web", true))
 	images := func() map[string]string {
 		t.Helper()
-		if err := Pin(&out.Observed, cfg); err != nil {
+		if err := Pin(&out.Observed, cfg, testRing); err != nil {
 			t.Fatal(err)
 		}
-		stored, err := manifests.StoredSnapshot(out.Instance)
+		stored, err := manifests.StoredSnapshot(out.Instance, testRing)
 		if err != nil || !stored.Matches(out.Challenge) || !defaultsCurrent(stored, cfg, out.Instance) {
 			t.Fatalf("not up to date after a rollout: %+v, error %v", stored, err)
 		}

@@ -43,7 +43,7 @@ func TestPodsOfAnEarlierVersionAreNotUpToDate(t *testing.T) {
 		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
 			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
 			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
-	pinned, err := manifests.StoredSnapshot(instance)
+	pinned, err := manifests.StoredSnapshot(instance, testRing)
 	if err != nil {
 		t.Fatal(err)
 	}

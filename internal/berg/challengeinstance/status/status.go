@@ -17,6 +17,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/sealed"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -251,6 +253,15 @@ func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
 	switch {
 	case c.Pinned == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
+	case c.Pinned.Seal == manifests.SealLost && c.Challenge == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonValuesLost, valuesLost+
+			". The Challenge no longer exists: restore that Secret from a backup, or create the Challenge again, or end the instance"
+	case c.Pinned.Seal == manifests.SealLost:
+		reason, message = bergv1.ReasonValuesLost, valuesLost+", because they may not be those of the Challenge. Restore that Secret from a backup, or set the annotation "+
+			bergv1.AnnotationRollout+" to a new value: affected pods restart"
+		if p := checkAdoption(c, cfg); p != nil {
+			reason, message = p.Reason, valuesLost+". The Challenge cannot be adopted: "+p.Message
+		}
 	case c.Challenge == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge no longer exists"
 	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned, cfg, c.Instance):
@@ -266,10 +277,15 @@ func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
 	default:
 		if p := checkAdoption(c, cfg); p != nil {
 			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
+		} else {
+			message += sealed.Note(c.Pinned.ChangesOfPrivate(c.Challenge))
 		}
 	}
 	return Condition(bergv1.ConditionUpToDate, status, reason, message)
 }
+
+const valuesLost = "The variables, commands and probes of the start cannot be read: the Secret " + sealkey.SecretName +
+	" in the operator's namespace was lost or replaced, or the status was changed. The pods keep theirs"
 
 func hasRoutes(containers []bergv1.Container) bool {
 	for _, c := range containers {

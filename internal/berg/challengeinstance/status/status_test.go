@@ -19,6 +19,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
@@ -26,6 +27,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
+
+// testRing has one key.
+var testRing, _ = (&sealkey.Ring{}).With(make([]byte, sealkey.Size))
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
@@ -49,7 +53,7 @@ func testInstance(modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeIn
 func started(i *bergv1.ChallengeInstance) {
 	i.Status.InstanceID = "01920000-0000-7000-8000-000000000001"
 	i.Status.StartedAt = &metav1.Time{Time: noon}
-	i.Status.ChallengeSnapshot, _ = webOnly().Encode()
+	i.Status.ChallengeSnapshot, _ = webOnly().Encode(testRing, i.UID)
 }
 
 func wasReady(i *bergv1.ChallengeInstance) {

@@ -1,0 +1,200 @@
+package sealkey
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=berg-operator-snapshot-key,verbs=list;watch;update,namespace=system
+
+// SecretName is the name of the Secret in the operator's namespace, and Entry that of the key in it.
+const (
+	SecretName = "berg-operator-snapshot-key" //nolint:gosec // its name, and no secret
+	Entry      = "key"
+)
+
+// The label of the operator's objects in the manifests.
+const (
+	labelName    = "app.kubernetes.io/name"
+	operatorName = "berg-operator"
+)
+
+// Keeper keeps the key in a Secret. The leader creates it when it first needs one, and puts it back when it is deleted or
+// emptied. Every replica remembers the key that it has seen, so that a deletion loses nothing while one of them runs.
+type Keeper struct {
+	client client.Client
+	live   client.Reader
+	// secrets has the one Secret and no other.
+	secrets client.Reader
+	secret  types.NamespacedName
+
+	// mu is held while the Secret is read and written.
+	mu      sync.Mutex
+	ring    atomic.Pointer[Ring]
+	changed chan event.GenericEvent
+}
+
+// NewKeeper adds the Keeper of a namespace to a manager.
+func NewKeeper(mgr ctrl.Manager, namespace string) (*Keeper, error) {
+	// A cache of its own: that of the family has no Secrets, and would list all of them.
+	secrets, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: ctrlcache.TransformStripManagedFields(),
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&corev1.Secret{}: {Namespaces: map[string]ctrlcache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, SecretName)}}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of the key: %w", err)
+	}
+	if err := mgr.Add(secrets); err != nil {
+		return nil, err
+	}
+	k := &Keeper{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), secrets: secrets,
+		secret: types.NamespacedName{Namespace: namespace, Name: SecretName}, changed: make(chan event.GenericEvent, 1),
+	}
+	for name, c := range map[string]struct {
+		do     func(context.Context, ctrl.Request) (ctrl.Result, error)
+		leader bool
+	}{"snapshot-key-reader": {k.read, false}, "snapshot-key": {k.restore, true}} {
+		if err := ctrl.NewControllerManagedBy(mgr).
+			Named(name).
+			WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
+			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)}).
+			Complete(ctrlreconcile.Func(c.do)); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// Source sends one event when another key takes the place of one.
+func (k *Keeper) Source(to handler.EventHandler) source.Source { return source.Channel(k.changed, to) }
+
+// Ring returns the keys. Only the leader may call it: it creates the Secret if there is none.
+func (k *Keeper) Ring(ctx context.Context) (*Ring, error) {
+	if ring := k.ring.Load(); ring != nil {
+		return ring, nil
+	}
+	if err := k.ensure(ctx); err != nil {
+		return nil, err
+	}
+	return k.ring.Load(), nil
+}
+
+// read remembers the key.
+func (k *Keeper) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	secret := &corev1.Secret{}
+	if err := k.secrets.Get(ctx, k.secret, secret); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the leader puts it back
+	}
+	_ = k.note(secret.Data[Entry]) // the leader reports a wrong one
+	return ctrl.Result{}, nil
+}
+
+// restore puts the key back. Without one that is remembered, none is needed yet.
+func (k *Keeper) restore(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if k.ring.Load() == nil {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, k.ensure(ctx)
+}
+
+// ensure makes the Secret and this process have the same key.
+func (k *Keeper) ensure(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	secret := &corev1.Secret{}
+	switch err := k.secrets.Get(ctx, k.secret, secret); {
+	case apierrors.IsNotFound(err):
+		return k.create(ctx)
+	case err != nil:
+		return fmt.Errorf("read the key of snapshots: %w", err)
+	case k.note(secret.Data[Entry]) == nil:
+		return nil
+	case secret.Labels[labelName] != operatorName:
+		return fmt.Errorf("the Secret %s has no key of %d bytes in its entry %s, and does not have the label %s=%s of the operator, so it was left unchanged: delete it",
+			k.secret, Size, Entry, labelName, operatorName)
+	}
+	log.FromContext(ctx).Info("the Secret with the key of snapshots has no valid key: a key is written to it", "secret", k.secret)
+	updated := secret.DeepCopy()
+	updated.Data = map[string][]byte{Entry: k.key()}
+	if err := k.client.Update(ctx, updated, client.DisableReadYourWritesConsistency); err != nil {
+		return fmt.Errorf("write the key of snapshots: %w", err)
+	}
+	return k.note(updated.Data[Entry])
+}
+
+// create never replaces a key: of two replicas that start at the same time, one reads what the other has created.
+func (k *Keeper) create(ctx context.Context) error {
+	created := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.secret.Namespace, Name: k.secret.Name, Labels: map[string]string{labelName: operatorName}},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{Entry: k.key()},
+	}
+	// There is no cache of Secrets that could wait for this write.
+	err := k.client.Create(ctx, created, client.DisableReadYourWritesConsistency)
+	if apierrors.IsAlreadyExists(err) {
+		err = k.live.Get(ctx, k.secret, created)
+	}
+	if err != nil {
+		return fmt.Errorf("create the key of snapshots: %w", err)
+	}
+	return k.note(created.Data[Entry])
+}
+
+// key returns the one that is remembered, or a new one.
+func (k *Keeper) key() []byte {
+	if ring := k.ring.Load(); ring != nil {
+		return ring.Key()
+	}
+	return NewKey()
+}
+
+// note makes a key the one that seals.
+func (k *Keeper) note(secret []byte) error {
+	before := k.ring.Load()
+	if before != nil && bytes.Equal(before.Key(), secret) {
+		return nil
+	}
+	ring := before
+	if ring == nil {
+		ring = &Ring{}
+	}
+	ring, err := ring.With(secret)
+	if err != nil {
+		return fmt.Errorf("the Secret %s: %w", k.secret, err)
+	}
+	k.ring.Store(ring)
+	if before == nil {
+		return nil
+	}
+	select {
+	case k.changed <- event.GenericEvent{Object: &bergv1.ChallengeInstance{}}:
+	default: // the event before has not been read, and those that it enqueues read this one
+	}
+	return nil
+}
