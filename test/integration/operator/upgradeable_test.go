@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/operator-framework/api/crds"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -61,7 +63,7 @@ var _ = Describe("An upgrade by OLM", func() {
 		object.Spec.Conditions = conditions
 		Expect(olm.Create(ctx, object)).To(Succeed())
 	}
-	// grant gives a user what OLM gives the operator's ServiceAccount.
+	// grant gives a user what OLM gives the operator's ServiceAccount in its namespace.
 	grant := func(ctx context.Context, user string) {
 		GinkgoHelper()
 		Expect(olm.Create(ctx, &rbacv1.Role{
@@ -69,6 +71,8 @@ var _ = Describe("An upgrade by OLM", func() {
 			Rules: []rbacv1.PolicyRule{{
 				APIGroups: []string{operatorsv2.GroupVersion.Group}, Resources: []string{"operatorconditions"},
 				ResourceNames: []string{name}, Verbs: []string{"get", "update", "patch"},
+			}, {
+				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{sealkey.SecretName}, Verbs: []string{"list", "watch"},
 			}},
 		})).To(Succeed())
 		Expect(olm.Create(ctx, &rbacv1.RoleBinding{
@@ -99,6 +103,10 @@ var _ = Describe("An upgrade by OLM", func() {
 		BeforeEach(func(ctx context.Context) {
 			inprocess.Pause()
 			grant(ctx, apiserver.OperatorUser)
+			// It may create its key only where it is installed.
+			Expect(olm.Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: sealkey.SecretName}, Data: map[string][]byte{sealkey.Entry: sealkey.NewKey()},
+			})).To(Succeed())
 		})
 		run := func(hold string) (stop func()) {
 			return inprocess.Run(map[string]string{"POD_NAMESPACE": ns, "ISOLATION_CHECK": "off", "OPERATOR_CONDITION_NAME": name, "UPGRADE_HOLD_MAX": hold}, nil)

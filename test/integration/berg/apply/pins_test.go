@@ -112,6 +112,7 @@ var _ = Describe("What an instance was started with", func() {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
 		Expect(json.Unmarshal(i.Status.ChallengeSnapshot.Raw, &snapshot)).To(Succeed())
 		snapshot["containers"].([]any)[0].(map[string]any)["environment"] = map[string]any{"A": 1000, "B": true}
+		snapshot["sealed"] = nil
 		data, err := json.Marshal(map[string]any{"status": map[string]any{"challengeSnapshot": snapshot}})
 		Expect(err).NotTo(HaveOccurred())
 		patchStatus(ctx, i, string(data))

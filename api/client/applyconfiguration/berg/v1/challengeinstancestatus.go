@@ -80,7 +80,8 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// A later edit of the Challenge does not change a live instance.
 	ChallengeGeneration *int64 `json:"challengeGeneration,omitempty"`
 	// The part of the Challenge's spec that the instance was started with (its
-	// containers and allowOutboundTraffic), from which its objects are repaired.
+	// containers and allowOutboundTraffic), from which its objects are repaired. Values of
+	// variables, commands and probes are encrypted: the operator alone reads them.
 	ChallengeSnapshot *runtime.RawExtension `json:"challengeSnapshot,omitempty"`
 	// Value of the annotation berg.norelect.ch/rollout that was carried out last. A
 	// new value of the annotation makes the instance adopt its Challenge as it is.
