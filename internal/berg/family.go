@@ -146,7 +146,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 			return err
 		}
 	}
-	keys, err := sealkey.NewKeeper(mgr, deps.Namespace)
+	keys, err := sealkey.NewStore(mgr, deps.Namespace)
 	if err != nil {
 		return err
 	}

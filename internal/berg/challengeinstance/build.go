@@ -26,6 +26,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 	}
 	owner := manifests.OwnerOf(o.Instance)
 	var reached []manifests.Endpoint
+	var secrets map[string]manifests.PullSecretUse
 	var workloads []*appsv1.Deployment
 	stopped := apply.Steps(ctx, r.Writer, owner, in.Namespace(), []apply.Step{
 		{
@@ -73,9 +74,16 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Objects:   []apply.Set{apply.All(f.ConfigMaps), apply.All(f.DisruptionBudgets)},
 			Replace:   true, // in case a ConfigMap was made immutable
 			Then: func(ctx context.Context, _ []client.Object) (err error) {
-				if in.PullSecrets, err = r.copyPullSecrets(ctx, *o, in); err == nil {
-					workloads, err = r.workloads(o, in, reached)
-				}
+				secrets, err = r.copyPullSecrets(ctx, *o, in)
+				return err
+			},
+		},
+		// It needs the results of all steps above.
+		{
+			Condition: bergv1.ConditionDeploymentsCreated,
+			Then: func(context.Context, []client.Object) (err error) {
+				in.PullSecrets = secrets
+				workloads, err = r.workloads(o, in, reached)
 				return err
 			},
 		},

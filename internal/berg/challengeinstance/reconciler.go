@@ -48,7 +48,7 @@ type Reconciler struct {
 	// Recorder keeps something of instances that end. Nil: nothing is.
 	Recorder Recorder
 	// Keys seal what the status of an instance must not show.
-	Keys *sealkey.Keeper
+	Keys *sealkey.Store
 	// Reach connects to instances before they are Running. Nil: nothing does.
 	Reach *reach.Waiter
 

@@ -54,7 +54,7 @@ func same(a, b any) bool {
 // it: "Changed and not shown: web (environment COLOUR, command), db (args)".
 const (
 	noteBegins = ". Changed and not shown: "
-	// maxNames and maxName bound what is told of a container, and maxNote all of it: a message has 2048 bytes.
+	// maxNames and maxName bound what is parts of a container, and maxNote all of it: a message has 2048 bytes.
 	maxNames, maxName, maxNote = 5, 64, 1536
 
 	variablePrefix = "environment "
@@ -96,23 +96,23 @@ func noteOf(all []Changed, tell func(what []string) string) string {
 
 // named names the changes of a container.
 func named(what []string) string {
-	var told []string
+	var parts []string
 	more := 0
 	for _, w := range what {
 		variable := strings.HasPrefix(w, variablePrefix)
-		if variable && (len(told) >= maxNames || len(w) > maxName || !plainName.MatchString(w)) {
+		if variable && (len(parts) >= maxNames || len(w) > maxName || !plainName.MatchString(w)) {
 			more++
 			continue
 		}
-		told = append(told, w)
+		parts = append(parts, w)
 	}
 	switch {
 	case more == 1:
-		told = append(told, "1 more variable")
+		parts = append(parts, "1 more variable")
 	case more > 1:
-		told = append(told, fmt.Sprintf("%d more variables", more))
+		parts = append(parts, fmt.Sprintf("%d more variables", more))
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // Noted returns the changes in a message, by hostname.

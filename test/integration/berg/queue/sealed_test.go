@@ -51,7 +51,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		return c, i, bergtest.PodsByContainer(ctx, i)
 	}
-	goesOn := func(ctx context.Context, i *bergv1.ChallengeInstance, pods map[string]types.UID) {
+	unchanged := func(ctx context.Context, i *bergv1.ChallengeInstance, pods map[string]types.UID) {
 		GinkgoHelper()
 		Expect(bergtest.PodsByContainer(ctx, i)).To(Equal(pods), "a player's pod was restarted")
 		Expect(bergtest.VariablesOf(ctx, i.Status.Namespace, "web")).To(And(HaveKeyWithValue("ADMIN_PASSWORD", "hunter2"), HaveKeyWithValue("COLOUR", "red")))
@@ -61,14 +61,14 @@ var _ = Describe("What a Challenge keeps secret", func() {
 	It("is not shown by its instances, which run with it, and costs no write after a restart", func(ctx context.Context) {
 		_, i, pods := running(ctx)
 		Expect(everythingOf(ctx, i)).To(And(Not(ContainSubstring("hunter2")), ContainSubstring("ADMIN_PASSWORD"), ContainSubstring("example.com/db:1")))
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 		bergtest.Settle(ctx, i.Namespace)
 		inprocess.Pause()
 		seen, stop := lookAgain(ctx, nil, clock.RealClock{}, 1)
 		DeferCleanup(stop)
 		Expect(seen.writes()).To(BeEmpty())
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 	})
 
 	It("is named, and not repeated, where it was changed", func(ctx context.Context) {
@@ -97,7 +97,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		DeferCleanup(stop)
 		Eventually(everythingOf).WithArguments(ctx, i).ShouldNot(ContainSubstring("hunter2"))
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 		Expect(seen.writes()).To(Equal(map[string]int{"PATCH /apis/berg.norelect.ch/v1/namespaces/" + i.Namespace + "/challengeinstances/" + i.Name + "/status": 1}))
 	})
 
@@ -112,7 +112,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		patchSnapshot(ctx, other, snapshot)
 		inprocess.Instead(clock.RealClock{}, nil, nil)
 		expect.Shows(ctx, other, bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonValuesLost)
-		goesOn(ctx, other, pods)
+		unchanged(ctx, other, pods)
 	})
 
 	It("outlives its key: a Secret that is deleted or emptied comes back", func(ctx context.Context) {
@@ -129,7 +129,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		writeKey(ctx, []byte("too short"))
 		Eventually(func() []byte { return theKey(ctx).Data[sealkey.Entry] }).Should(Equal(before.Data[sealkey.Entry]))
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 	})
 
 	It("is sealed again when another key takes the place of the first while the operator runs", func(ctx context.Context) {
@@ -141,7 +141,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		apiserver.Change(ctx, i, func() { i.Spec.Timeout = "3h" })
 		expect.Observed(ctx, i)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 	})
 
 	It("comes from the Challenge when its key is lost, and no pod restarts", func(ctx context.Context) {
@@ -153,7 +153,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		Eventually(snapshotOf).WithArguments(ctx, i).ShouldNot(Equal(sealed))
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		Expect(everythingOf(ctx, i)).NotTo(ContainSubstring("hunter2"))
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 	})
 
 	It("stays what runs when its key is lost and the Challenge is another one, until a rollout", func(ctx context.Context) {
@@ -166,7 +166,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		expect.Says(ctx, i, sealkey.SecretName)
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonValuesLost)
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 
 		By("repairing all else")
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "web"}}
@@ -193,7 +193,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		inprocess.Instead(clock.RealClock{}, nil, nil)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonValuesLost)
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-		goesOn(ctx, i, pods)
+		unchanged(ctx, i, pods)
 
 		By("losing a Deployment, which cannot be made again")
 		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "db"}})).To(Succeed())
@@ -215,7 +215,9 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "secretive", secretive)
 		i := bergtest.Instance(ctx, ns, "secretive")
-		kill := transport.NewKill(1, true, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name+"/status") })
+		kill := transport.NewKill(1, true, func(r *http.Request) bool {
+			return strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name+"/status")
+		})
 		stop := inprocess.Run(nil, kill.Wrap)
 		Eventually(kill.Done).Should(BeTrue())
 		stop()
@@ -246,7 +248,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 				Scheme: k8s.Scheme(), Metrics: server.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 			})
 			Expect(err).NotTo(HaveOccurred())
-			keeper, err := sealkey.NewKeeper(mgr, installed.Namespace)
+			store, err := sealkey.NewStore(mgr, installed.Namespace)
 			Expect(err).NotTo(HaveOccurred())
 			running, stop := context.WithCancel(ctx)
 			DeferCleanup(stop)
@@ -257,7 +259,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 			go func() {
 				defer GinkgoRecover()
 				<-mgr.Elected()
-				ring, err := keeper.Ring(running)
+				ring, err := store.Ring(running)
 				Expect(err).NotTo(HaveOccurred())
 				rings <- ring
 			}()

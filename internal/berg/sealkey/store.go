@@ -40,9 +40,9 @@ const (
 	operatorName = "berg-operator"
 )
 
-// Keeper keeps the key in a Secret. The leader creates it when it first needs one, and puts it back when it is deleted or
+// Store keeps the key in a Secret. The leader creates it when it first needs one, and puts it back when it is deleted or
 // emptied. Every replica remembers the key that it has seen, so that a deletion loses nothing while one of them runs.
-type Keeper struct {
+type Store struct {
 	client client.Client
 	live   client.Reader
 	// secrets has the one Secret and no other.
@@ -55,8 +55,8 @@ type Keeper struct {
 	changed chan event.GenericEvent
 }
 
-// NewKeeper adds the Keeper of a namespace to a manager.
-func NewKeeper(mgr ctrl.Manager, namespace string) (*Keeper, error) {
+// NewStore adds the Store of a namespace to a manager.
+func NewStore(mgr ctrl.Manager, namespace string) (*Store, error) {
 	// A cache of its own: that of the family has no Secrets, and would list all of them.
 	secrets, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: ctrlcache.TransformStripManagedFields(),
@@ -70,14 +70,14 @@ func NewKeeper(mgr ctrl.Manager, namespace string) (*Keeper, error) {
 	if err := mgr.Add(secrets); err != nil {
 		return nil, err
 	}
-	k := &Keeper{
+	s := &Store{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), secrets: secrets,
 		secret: types.NamespacedName{Namespace: namespace, Name: SecretName}, changed: make(chan event.GenericEvent, 1),
 	}
 	for name, c := range map[string]struct {
 		do     func(context.Context, ctrl.Request) (ctrl.Result, error)
 		leader bool
-	}{"snapshot-key-reader": {k.read, false}, "snapshot-key": {k.restore, true}} {
+	}{"snapshot-key-reader": {s.read, false}, "snapshot-key": {s.restore, true}} {
 		if err := ctrl.NewControllerManagedBy(mgr).
 			Named(name).
 			WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
@@ -86,97 +86,98 @@ func NewKeeper(mgr ctrl.Manager, namespace string) (*Keeper, error) {
 			return nil, err
 		}
 	}
-	return k, nil
+	return s, nil
 }
 
 // Source sends one event when another key takes the place of one.
-func (k *Keeper) Source(to handler.EventHandler) source.Source { return source.Channel(k.changed, to) }
+func (s *Store) Source(to handler.EventHandler) source.Source { return source.Channel(s.changed, to) }
 
 // Ring returns the keys. Only the leader may call it: it creates the Secret if there is none.
-func (k *Keeper) Ring(ctx context.Context) (*Ring, error) {
-	if ring := k.ring.Load(); ring != nil {
+func (s *Store) Ring(ctx context.Context) (*Ring, error) {
+	if ring := s.ring.Load(); ring != nil {
 		return ring, nil
 	}
-	if err := k.ensure(ctx); err != nil {
+	if err := s.ensure(ctx); err != nil {
 		return nil, err
 	}
-	return k.ring.Load(), nil
+	return s.ring.Load(), nil
 }
 
 // read remembers the key.
-func (k *Keeper) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (s *Store) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	secret := &corev1.Secret{}
-	if err := k.secrets.Get(ctx, k.secret, secret); err != nil {
+	if err := s.secrets.Get(ctx, s.secret, secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the leader puts it back
 	}
-	_ = k.note(secret.Data[Entry]) // the leader reports a wrong one
+	_ = s.note(secret.Data[Entry]) // the leader reports a wrong one
 	return ctrl.Result{}, nil
 }
 
 // restore puts the key back. Without one that is remembered, none is needed yet.
-func (k *Keeper) restore(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	if k.ring.Load() == nil {
+func (s *Store) restore(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if s.ring.Load() == nil {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, k.ensure(ctx)
+	return ctrl.Result{}, s.ensure(ctx)
 }
 
 // ensure makes the Secret and this process have the same key.
-func (k *Keeper) ensure(ctx context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (s *Store) ensure(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	secret := &corev1.Secret{}
-	switch err := k.secrets.Get(ctx, k.secret, secret); {
+	switch err := s.secrets.Get(ctx, s.secret, secret); {
 	case apierrors.IsNotFound(err):
-		return k.create(ctx)
+		return s.create(ctx)
 	case err != nil:
 		return fmt.Errorf("read the key of snapshots: %w", err)
-	case k.note(secret.Data[Entry]) == nil:
+	case s.note(secret.Data[Entry]) == nil:
 		return nil
 	case secret.Labels[labelName] != operatorName:
 		return fmt.Errorf("the Secret %s has no key of %d bytes in its entry %s, and does not have the label %s=%s of the operator, so it was left unchanged: delete it",
-			k.secret, Size, Entry, labelName, operatorName)
+			s.secret, Size, Entry, labelName, operatorName)
 	}
-	log.FromContext(ctx).Info("the Secret with the key of snapshots has no valid key: a key is written to it", "secret", k.secret)
+	log.FromContext(ctx).Info("the Secret with the key of snapshots has no valid key: a key is written to it", "secret", s.secret)
 	updated := secret.DeepCopy()
-	updated.Data = map[string][]byte{Entry: k.key()}
-	if err := k.client.Update(ctx, updated, client.DisableReadYourWritesConsistency); err != nil {
+	updated.Data = map[string][]byte{Entry: s.key()}
+	if err := s.client.Update(ctx, updated, client.DisableReadYourWritesConsistency); err != nil {
 		return fmt.Errorf("write the key of snapshots: %w", err)
 	}
-	return k.note(updated.Data[Entry])
+	return s.note(updated.Data[Entry])
 }
 
 // create never replaces a key: of two replicas that start at the same time, one reads what the other has created.
-func (k *Keeper) create(ctx context.Context) error {
+func (s *Store) create(ctx context.Context) error {
 	created := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.secret.Namespace, Name: k.secret.Name, Labels: map[string]string{labelName: operatorName}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.secret.Namespace, Name: s.secret.Name, Labels: map[string]string{labelName: operatorName}},
 		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{Entry: k.key()},
+		Data:       map[string][]byte{Entry: s.key()},
 	}
 	// There is no cache of Secrets that could wait for this write.
-	err := k.client.Create(ctx, created, client.DisableReadYourWritesConsistency)
+	err := s.client.Create(ctx, created, client.DisableReadYourWritesConsistency)
 	if apierrors.IsAlreadyExists(err) {
-		err = k.live.Get(ctx, k.secret, created)
+		created = &corev1.Secret{}
+		err = s.live.Get(ctx, s.secret, created)
 	}
 	if err != nil {
 		return fmt.Errorf("create the key of snapshots: %w", err)
 	}
-	return k.note(created.Data[Entry])
+	return s.note(created.Data[Entry])
 }
 
 // key returns the one that is remembered, or a new one.
-func (k *Keeper) key() []byte {
-	if ring := k.ring.Load(); ring != nil {
+func (s *Store) key() []byte {
+	if ring := s.ring.Load(); ring != nil {
 		return ring.Key()
 	}
 	return NewKey()
 }
 
 // note makes a key the one that seals.
-func (k *Keeper) note(secret []byte) error {
-	before := k.ring.Load()
+func (s *Store) note(secret []byte) error {
+	before := s.ring.Load()
 	if before != nil && bytes.Equal(before.Key(), secret) {
 		return nil
 	}
@@ -186,14 +187,14 @@ func (k *Keeper) note(secret []byte) error {
 	}
 	ring, err := ring.With(secret)
 	if err != nil {
-		return fmt.Errorf("the Secret %s: %w", k.secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.secret, err)
 	}
-	k.ring.Store(ring)
+	s.ring.Store(ring)
 	if before == nil {
 		return nil
 	}
 	select {
-	case k.changed <- event.GenericEvent{Object: &bergv1.ChallengeInstance{}}:
+	case s.changed <- event.GenericEvent{Object: &bergv1.ChallengeInstance{}}:
 	default: // the event before has not been read, and those that it enqueues read this one
 	}
 	return nil
