@@ -54,7 +54,7 @@ func same(a, b any) bool {
 // it: "Changed and not shown: web (environment COLOUR, command), db (args)".
 const (
 	noteBegins = ". Changed and not shown: "
-	// maxNames and maxName bound what is parts of a container, and maxNote all of it: a message has 2048 bytes.
+	// maxNames and maxName bound what a note says of a container, and maxNote all of it: a message has 2048 bytes.
 	maxNames, maxName, maxNote = 5, 64, 1536
 
 	variablePrefix = "environment "
