@@ -9,6 +9,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
@@ -77,7 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, begun, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
-		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
+		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
@@ -225,6 +226,23 @@ func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue
 
 // isOurs reports whether an instance is the Reconciler's: the others are the admitter's.
 func isOurs(o client.Object) bool { return isBuilt(o) || isEnding(o) }
+
+// challengeEvents enqueue the instances of a Challenge. What is known of the images of one that is gone is forgotten: it may
+// have no instance whose pass does it.
+func (r *Reconciler) challengeEvents() handler.EventHandler {
+	return forgetting{handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), r.images.Forget}
+}
+
+// forgetting calls forget for objects that are gone.
+type forgetting struct {
+	handler.EventHandler
+	forget func(types.NamespacedName)
+}
+
+func (h forgetting) Delete(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	h.forget(client.ObjectKeyFromObject(e.Object))
+	h.EventHandler.Delete(ctx, e, q)
+}
 
 func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isBuilt)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/digests"
 )
 
 func TestFirstReadinessHasPriority(t *testing.T) {
@@ -55,6 +56,32 @@ func TestFirstReadinessHasPriority(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// A Challenge without instances has no pass that forgets it.
+func TestImagesOfADeletedChallengeAreForgotten(t *testing.T) {
+	r := &Reconciler{}
+	gone, kept := bergv1.Challenge{}, bergv1.Challenge{}
+	gone.Namespace, gone.Name, kept.Namespace, kept.Name = "berg", "gone", "berg", "kept"
+	for _, c := range []*bergv1.Challenge{&gone, &kept} {
+		r.images.Note(client.ObjectKeyFromObject(c), "web", digests.Running{Image: "a:1", Digest: "one", Started: time.Unix(1, 0)})
+	}
+	q := priorityqueue.New[reconcile.Request]("deleted-challenge")
+	defer q.ShutDown()
+	events := forgetting{handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{requestFor("one")}
+	}), r.images.Forget}
+	events.Update(t.Context(), event.UpdateEvent{ObjectOld: &gone, ObjectNew: &gone}, q)
+	if got := r.images.Len(); got != 2 {
+		t.Errorf("an edit leaves %d Challenges known, want 2", got)
+	}
+	events.Delete(t.Context(), event.DeleteEvent{Object: &gone}, q)
+	if got := r.images.Len(); got != 1 {
+		t.Errorf("a deletion leaves %d Challenges known, want 1", got)
+	}
+	if next, _ := q.Get(); next != requestFor("one") {
+		t.Errorf("enqueued %v", next)
 	}
 }
 

@@ -10,12 +10,23 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
-// Latest has the newest image of each container of each Challenge.
+const (
+	// maxChallenges is how many Challenges are remembered. One that is forgotten is learned again from the next of its
+	// instances that is looked at.
+	maxChallenges = 4096
+	// maxContainers of a Challenge are remembered. Those that it had before an edit go first.
+	maxContainers = rules.MaxContainers
+)
+
+// Latest has the newest image of each container of each Challenge. It keeps those of which an instance was looked at last.
 type Latest struct {
 	mu  sync.Mutex
-	all map[types.NamespacedName]map[string]Running
+	all *lru.Cache // of map[string]Running, by types.NamespacedName
 }
 
 // Running is the image of a container that runs.
@@ -32,16 +43,14 @@ type Running struct {
 func (l *Latest) Note(challenge types.NamespacedName, container string, now Running) (newest string, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = map[types.NamespacedName]map[string]Running{}
-	}
-	if l.all[challenge] == nil {
-		l.all[challenge] = map[string]Running{}
-	}
-	known, there := l.all[challenge][container]
+	containers := l.of(challenge)
+	known, there := containers[container]
 	switch {
 	case !there, now.Started.After(known.Started):
-		l.all[challenge][container] = now
+		containers[container] = now
+		if len(containers) > maxContainers {
+			delete(containers, oldest(containers))
+		}
 		return now.Digest, there && known.Image == now.Image && known.Digest != now.Digest
 	case known.Image != now.Image:
 		return now.Digest, false
@@ -50,11 +59,46 @@ func (l *Latest) Note(challenge types.NamespacedName, container string, now Runn
 	}
 }
 
+// of returns what is known of a Challenge, to be written to.
+func (l *Latest) of(challenge types.NamespacedName) map[string]Running {
+	if l.all == nil {
+		l.all = lru.New(maxChallenges)
+	}
+	if known, there := l.all.Get(challenge); there {
+		return known.(map[string]Running)
+	}
+	containers := map[string]Running{}
+	l.all.Add(challenge, containers)
+	return containers
+}
+
+// oldest returns the container that started first.
+func oldest(containers map[string]Running) (name string) {
+	for each, running := range containers {
+		if name == "" || running.Started.Before(containers[name].Started) {
+			name = each
+		}
+	}
+	return name
+}
+
 // Forget drops what is known of a Challenge.
 func (l *Latest) Forget(challenge types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.all, challenge)
+	if l.all != nil {
+		l.all.Remove(challenge)
+	}
+}
+
+// Len is the number of Challenges of which something is known.
+func (l *Latest) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		return 0
+	}
+	return l.all.Len()
 }
 
 // shortLength of a digest is enough to tell images of one name apart.

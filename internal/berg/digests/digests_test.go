@@ -1,6 +1,7 @@
 package digests
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -42,6 +43,31 @@ func TestTheContainerThatStartedLastHasTheNewestImage(t *testing.T) {
 	l.Forget(web)
 	if newest, changed := l.Note(web, "web", running("a:2", "old", 0)); newest != "old" || changed {
 		t.Errorf("not forgotten: %s, %t", newest, changed)
+	}
+}
+
+func TestWhatIsKnownIsBounded(t *testing.T) {
+	var l Latest
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	l.Forget(types.NamespacedName{Name: "never seen"})
+	for n := range 3 * maxChallenges {
+		l.Note(types.NamespacedName{Namespace: "berg", Name: fmt.Sprint(n)}, "web", Running{Image: "a:1", Digest: "one", Started: noon})
+	}
+	if got := l.Len(); got != maxChallenges {
+		t.Errorf("%d Challenges, want %d", got, maxChallenges)
+	}
+	web := types.NamespacedName{Namespace: "berg", Name: "web"}
+	for n := range 3 * maxContainers { // as after so many edits of hostnames
+		l.Note(web, fmt.Sprint(n), Running{Image: "a:1", Digest: "one", Started: noon.Add(time.Duration(n) * time.Minute)})
+	}
+	if got := len(l.of(web)); got != maxContainers {
+		t.Errorf("%d containers, want %d", got, maxContainers)
+	}
+	// The last ones are known, and the first are not.
+	for n, want := range map[int]string{3*maxContainers - 1: "one", 0: "two"} {
+		if newest, _ := l.Note(web, fmt.Sprint(n), Running{Image: "a:1", Digest: "two", Started: noon}); newest != want {
+			t.Errorf("container %d: %s, want %s", n, newest, want)
+		}
 	}
 }
 
