@@ -237,7 +237,7 @@ func TestPodsKeepWhenTheirStagesWereOver(t *testing.T) {
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(1)},
 			{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: at(2)},
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: at(4)},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "web", RestartCount: 2,

@@ -147,7 +147,7 @@ func trimPod(pod *corev1.Pod) {
 			kept.Conditions = append(kept.Conditions, status.TrimCondition(c))
 		}
 	}
-	kept.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
+	kept.InitContainerStatuses = status.TrimInitContainers(pod.Status.InitContainerStatuses)
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State != (corev1.ContainerState{}) {
 			container := status.TrimContainer(s)
@@ -158,14 +158,4 @@ func trimPod(pod *corev1.Pod) {
 		}
 	}
 	pod.Status = kept
-}
-
-func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var kept []corev1.ContainerStatus
-	for _, s := range all {
-		if s.State.Waiting != nil {
-			kept = append(kept, status.TrimContainer(s))
-		}
-	}
-	return kept
 }

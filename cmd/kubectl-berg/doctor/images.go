@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
 func images(s Survey) []Result {
@@ -18,8 +19,8 @@ func images(s Survey) []Result {
 	failing := map[string]int{}
 	message := map[string]string{}
 	for _, p := range s.InstancePods {
-		for _, c := range p.Status.ContainerStatuses {
-			if w := c.State.Waiting; w != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, w.Reason) {
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if w := c.State.Waiting; w != nil && why.CannotPull(w.Reason) {
 				failing[c.Image]++
 				message[c.Image] = w.Message
 			}

@@ -32,17 +32,19 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) 
 	if name != "" {
 		subject = "Container " + name
 	}
+	if CannotPull(reason) {
+		image := v.imageOf(name)
+		text, do := pullFailure(withoutImage(v.newestEvent(f, "Failed", "pull")+" "+c.Message, image), v.thanTheNode(name))
+		return f.set(Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, spaced(image), text), do)
+	}
 	switch reason {
 	case bergv1.ReasonStartDeadline:
 		return v.startDeadline(f, c, name)
-	case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		text, do := pullFailure(v.newestEvent(f, "Failed", "pull")+" "+c.Message, v.thanTheNode(name))
-		return f.set(Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, v.imageOf(name), text), do)
-	case "CrashLoopBackOff", "RunContainerError", "StartError", "ContainerCannotRun", "CreateContainerError", "CreateContainerConfigError":
-		return v.crashed(f, subject, name, reason)
+	case "CrashLoopBackOff", "RunContainerError", "StartError", "ContainerCannotRun", "CreateContainerError", "CreateContainerConfigError", "PostStartHookError":
+		return v.crashed(f, subject, name, reason, c.Message)
 	case "Unschedulable":
-		return f.set(Problem, fmt.Sprintf("%s does not start: no node has enough free resources.", subject),
-			"Add nodes, end instances, or lower resourceRequests in the Challenge. The message is the scheduler's. kubectl berg plan calculates what an event needs.")
+		text, do := unschedulable(c.Message)
+		return f.set(Problem, fmt.Sprintf("%s does not start: %s.", subject, text), do)
 	case bergv1.ReasonRefused:
 		return f.set(Problem, fmt.Sprintf("%s does not start: the API server refuses its pod.", subject),
 			"Change what the message names: a RuntimeClass, a quota, a LimitRange or an admission policy. Kubernetes retries within a minute.")
@@ -56,17 +58,30 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) 
 		return f.set(level, "The pods wait for an earlier step.", "Wait: the operator continues by itself.")
 	case bergv1.ReasonPodsNotReady, bergv1.ReasonStarting:
 		return v.notReady(f, level)
-	default:
-		return f.set(Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
 	}
+	if text, do := rejection(reason); text != "" {
+		return f.set(Problem, fmt.Sprintf("%s does not run: %s.", subject, text), do)
+	}
+	return f.set(Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
+}
+
+// CannotPull reports whether a container that waits for a reason cannot get its image.
+func CannotPull(reason string) bool {
+	return slices.Contains([]string{
+		"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed",
+	}, reason)
 }
 
 // startDeadline explains what kept the pods from becoming ready in time.
 func (v View) startDeadline(f *Finding, c *metav1.Condition, name string) bool {
 	const sentence = "The instance was not ready within the operator's setting CHALLENGE_START_DEADLINE"
 	inner := *c
-	if inner.Reason = reasonBehindDeadline(v, c.Message); inner.Reason == "" {
+	inner.Reason = reasonBehindDeadline(v, c.Message)
+	switch {
+	case inner.Reason == "" && len(currentPods(v)) == 0:
 		return f.set(Problem, sentence+".", logsCommand(v.Instance, name))
+	case inner.Reason == "":
+		inner.Reason = bergv1.ReasonPodsNotReady
 	}
 	g := Finding{}
 	v.pods(&g, &inner, inner.Reason, Problem)
@@ -76,6 +91,9 @@ func (v View) startDeadline(f *Finding, c *metav1.Condition, name string) bool {
 
 // containerPattern finds the container in a message of the operator.
 var containerPattern = regexp.MustCompile(`(?:^|\. )Container ([a-z][-a-z0-9]*):|Not ready: ([a-z][-a-z0-9]*)`)
+
+// reasonPattern finds the reason of Kubernetes in a message of the operator.
+var reasonPattern = regexp.MustCompile(`Container [a-z][-a-z0-9]*: (?:[^ :]+, which admission added to the pod: )?([A-Z][A-Za-z0-9]+)(?::|$)`)
 
 func containerOf(message string) string {
 	m := containerPattern.FindStringSubmatch(message)
@@ -88,9 +106,9 @@ func containerOf(message string) string {
 // reasonBehindDeadline is the reason for an exceeded deadline, "" if it is not known.
 func reasonBehindDeadline(v View, message string) string {
 	for _, p := range currentPods(v) {
-		for _, s := range p.Status.ContainerStatuses {
-			if s.State.Waiting != nil && s.State.Waiting.Reason != "ContainerCreating" {
-				return s.State.Waiting.Reason
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+				return w.Reason
 			}
 		}
 		for _, pc := range p.Status.Conditions {
@@ -99,10 +117,9 @@ func reasonBehindDeadline(v View, message string) string {
 			}
 		}
 	}
-	for _, reason := range []string{"ImagePullBackOff", "ErrImagePull", "CrashLoopBackOff", "Unschedulable"} {
-		if strings.Contains(message, reason) {
-			return reason
-		}
+	// The message has the reason of the first container that does not come up: without the pods, it is the only source.
+	if found := reasonPattern.FindStringSubmatch(message); found != nil {
+		return found[1]
 	}
 	return ""
 }
@@ -115,16 +132,31 @@ func logsCommand(i *bergv1.ChallengeInstance, container string) string {
 	return command
 }
 
-// imageOf is the image of a container, with a space before it.
+// imageOf is the image of a container, or of one that was added to its pod and cannot be pulled; "" if it is not known.
 func (v View) imageOf(container string) string {
 	for _, p := range currentPods(v) {
-		for _, c := range p.Spec.Containers {
+		if p.Labels[bergv1.LabelContainer] != container {
+			continue
+		}
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if w := s.State.Waiting; w != nil && s.Name != container && strings.Contains(w.Reason, "Image") {
+				container = s.Name
+			}
+		}
+		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			if c.Name == container {
-				return " " + c.Image
+				return c.Image
 			}
 		}
 	}
 	return ""
+}
+
+func spaced(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " " + text
 }
 
 // recentlyRestarted checks for a container that has just exited, although it runs now.
@@ -138,13 +170,13 @@ func recentlyRestarted(v View, f *Finding) bool {
 			f.Reason = last.Reason
 			return f.set(Problem, fmt.Sprintf("Container %s runs again, but it exited %s ago with exit code %d%s. Restarts: %d.",
 				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
-				v.actionAfterExit(s.Name, last))
+				v.actionAfterExit(p, s.Name, last))
 		}
 	}
 	return false
 }
 
-// causeOfExit says in parentheses what ended a container, "" if only its log says it.
+// causeOfExit says in parentheses what ended a container, "" if nothing but its log says it.
 func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerStateTerminated) string {
 	if t.Reason == "OOMKilled" {
 		return " (out of memory)"
@@ -161,6 +193,9 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 	}
 	if t.ExitCode == 0 {
 		return " (its program ended by itself)"
+	}
+	if meaning := meaningOf(t); meaning.text != "" {
+		return " (" + meaning.text + ")"
 	}
 	return ""
 }
@@ -182,8 +217,12 @@ func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated)
 	return nil
 }
 
-func (v View) actionAfterExit(container string, t *corev1.ContainerStateTerminated) string {
+func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.ContainerStateTerminated) string {
 	i := v.Instance
+	if container != p.Labels[bergv1.LabelContainer] {
+		return fmt.Sprintf("The Challenge has no container %s: an admission webhook added it to the pod. Ask the administrator for its resources and settings, or to leave out the namespaces of instances. %s",
+			container, fmt.Sprintf("Its log: kubectl logs -n %s %s -c %s --previous", p.Namespace, p.Name, container))
+	}
 	challenge := i.Spec.ChallengeRef.Name
 	rollout := fmt.Sprintf("then run kubectl berg rollout %s -n %s", challenge, i.Namespace)
 	logs := logsCommand(i, container) + " --previous"
@@ -197,9 +236,11 @@ func (v View) actionAfterExit(container string, t *corev1.ContainerStateTerminat
 		return buildForNodes
 	case t.ExitCode == 0:
 		return fmt.Sprintf("The program of a container must not end. If it serves one connection, let it fork, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall, or set connectAtStart: false on its port; if it starts a service in the background, start it in the foreground. %s", logs)
-	default:
-		return logs
 	}
+	if do := cmp.Or(logAdvice(v.LogEnds[container]), meaningOf(t).do); do != "" {
+		return do + " " + logs
+	}
+	return logs
 }
 
 // neverRan reports whether the container runtime could not start a container. Its message is the runtime's then.
@@ -265,30 +306,53 @@ func Nodes(v View) (out []string) {
 	return out
 }
 
-// crashed explains a container that exits or cannot be started.
-func (v View) crashed(f *Finding, subject, name, reason string) bool {
+// crashed explains a container that exits or cannot be started. message is that of the condition.
+func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 	for _, p := range currentPods(v) {
-		for _, s := range p.Status.ContainerStatuses {
-			last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
-			if last == nil || name != "" && s.Name != name {
-				continue
-			}
-			if neverRan(last) {
-				if v.wrongArchitecture(s.Name, last) {
-					return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture%s, or is a script without a first line such as #!/bin/sh.",
-						s.Name, v.thanTheNode(s.Name)), buildForNodes)
-				}
-				return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name),
-					"The message is the container runtime's. Usually the program is missing in the image, or is not executable.")
-			}
+		if name != "" && p.Labels[bergv1.LabelContainer] != name {
+			continue
+		}
+		s, last := ailing(p)
+		switch {
+		case last == nil:
+		case neverRan(last) && v.wrongArchitecture(s.Name, last):
+			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture%s, or is a script without a first line such as #!/bin/sh.",
+				s.Name, v.thanTheNode(s.Name)), buildForNodes)
+		case neverRan(last):
+			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name), startAdvice(last.Message))
+		default:
 			return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
-				v.actionAfterExit(s.Name, last))
+				v.actionAfterExit(p, s.Name, last))
 		}
 	}
 	if reason != "CrashLoopBackOff" {
-		return f.set(Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), "The message is the container runtime's.")
+		return f.set(Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), startAdvice(v.newestEvent(f, "Failed", "")+" "+message))
 	}
 	return f.set(Problem, subject+" keeps exiting.", logsCommand(v.Instance, name)+" --previous")
+}
+
+// ailing returns the container of a pod that its node could not start or that keeps exiting, and how it ended last; nil if
+// none has ended, or waits for something else. One that is not ready goes before the others.
+func ailing(p corev1.Pod) (found corev1.ContainerStatus, last *corev1.ContainerStateTerminated) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := s.State.Waiting; w != nil && notCreated(w.Reason) {
+			return s, nil // how an earlier attempt ended says nothing
+		}
+		end := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		isInit := slices.ContainsFunc(p.Status.InitContainerStatuses, func(i corev1.ContainerStatus) bool { return i.Name == s.Name })
+		if end == nil || isInit && (s.Ready || end.ExitCode == 0) {
+			continue
+		}
+		if last == nil || found.Ready && !s.Ready {
+			found, last = s, end
+		}
+	}
+	return found, last
+}
+
+// notCreated reports whether a container waits because its node could not even create it.
+func notCreated(reason string) bool {
+	return reason == "CreateContainerError" || reason == "CreateContainerConfigError"
 }
 
 // notReady explains pods of which none has failed.
@@ -316,7 +380,7 @@ func (v View) notReady(f *Finding, level Level) bool {
 						i.Spec.ChallengeRef.Name, i.Name, i.Namespace, container))
 			}
 			if t := s.State.Terminated; t != nil {
-				return f.set(Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.causeOfExit(f, s.Name, t)), v.actionAfterExit(s.Name, t))
+				return f.set(Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.causeOfExit(f, s.Name, t)), v.actionAfterExit(p, s.Name, t))
 			}
 			if s.State.Waiting != nil && since > slowStart {
 				if v.newestEvent(f, "FailedMount", "") != "" {
@@ -384,40 +448,4 @@ func eventTime(e corev1.Event) time.Time {
 		at = e.Series.LastObservedTime.Time
 	}
 	return at
-}
-
-// buildForNodes is what to do with an image of another architecture.
-const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
-
-// pullFailure explains the answer of a registry.
-func pullFailure(message, thanTheNode string) (text, do string) {
-	text = strings.ToLower(message)
-	contains := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
-	}
-	switch {
-	case contains("no match for platform", "no matching manifest", "exec format error"):
-		return ": the registry has it only for another CPU architecture" + thanTheNode, buildForNodes
-	case contains("server gave http response to https client"):
-		return ": its registry speaks HTTP, and the node connects by HTTPS",
-			"Serve the registry by HTTPS, or tell the container runtime of the nodes that it speaks HTTP (containerd: certs.d/REGISTRY/hosts.toml)."
-	case contains("toomanyrequests", "too many requests", "rate limit", " 429"):
-		return ": the registry limits the rate of pulls",
-			"Wait, use a mirror, or set the operator's PULL_SECRET_NAME to a login with a higher limit. The node retries within five minutes."
-	case contains("unauthorized", "authentication required", "denied", "forbidden", " 401", " 403", "insufficient_scope"):
-		return ": the registry refuses access",
-			"Store a login in a Secret in the operator's namespace and set PULL_SECRET_NAME to its name, or correct that Secret."
-	case contains("invalidimagename", "invalid reference", "couldn't parse image"):
-		return ": its name is invalid", "Correct image in the Challenge, as in ghcr.io/example/web:1, then run kubectl berg rollout."
-	case contains("not found", "manifest unknown", "name unknown", "does not exist"):
-		return ": the registry does not have it", "Push the image, or correct image in the Challenge and run kubectl berg rollout."
-	case contains("x509", "certificate"):
-		return ": the node does not trust the registry's certificate", "Make the container runtime of the nodes trust the registry's certificate authority."
-	case contains("no such host", "lookup", "timeout", "connection refused", "i/o", "unreachable"):
-		return ": the node cannot reach the registry", "Check the registry's name in image, and the node's DNS and outbound connections."
-	case contains("errimageneverpull"):
-		return ": it is not on the node, and CHALLENGE_IMAGE_PULL_POLICY is Never", "Load the image onto the nodes, or change the policy."
-	default:
-		return "", "Check the image's name in the Challenge, and whether it needs a login (PULL_SECRET_NAME). For the registry's answer: kubectl get events -A --field-selector reason=Failed"
-	}
 }

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -163,7 +164,7 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 			ended("Error", 1, time.Minute)(p)
 			p.Annotations[bergv1.LabelInstanceID] = "other"
 		})), OK, nil},
-		"no node":       {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable", "Container web: 0/4 nodes")), Problem, []string{"no node has enough free", "0/4 nodes"}},
+		"no node":       {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable", "Container web: 0/4 nodes are available: 4 Insufficient cpu")), Problem, []string{"no node has enough free", "0/4 nodes"}},
 		"probe fails":   {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{} })), Problem, []string{"readiness probe fails"}},
 		"just starting": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), instance(func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Second)} })), Waiting, nil},
 		"deadline":      {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 1h. Container web: ImagePullBackOff: x")), Problem, []string{"CHALLENGE_START_DEADLINE", "cannot be pulled"}},
@@ -194,6 +195,139 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each row is how a pod of the container web does not come up, as nodes, registries and schedulers say it.
+func TestDeadIsToldAsDead(t *testing.T) {
+	broken := func(reason, message string, change func(*corev1.Pod)) View {
+		return view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, reason, "Container web: "+reason+": "+message), withPod(change))
+	}
+	exits := func(reason string, code int32, log string) View {
+		v := broken("CrashLoopBackOff", "x", ended(reason, code, time.Minute))
+		v.LogEnds = map[string]string{"web": log}
+		return v
+	}
+	never := func(message string) View {
+		return broken("CrashLoopBackOff", "x", func(p *corev1.Pod) {
+			ended("StartError", 128, time.Minute)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = message
+		})
+	}
+	pull := func(reason, image, message string) View {
+		v := broken(reason, message, func(p *corev1.Pod) { p.Spec.Containers[0].Image = image })
+		return v
+	}
+	// added is a pod with a container of a service mesh, which keeps exiting or waits.
+	added := func(init bool, state corev1.ContainerStatus) View {
+		return broken(cmp.Or(waitingReason(state), "CrashLoopBackOff"), "x", func(p *corev1.Pod) {
+			p.Namespace, p.Name = "challenge-o", "web-1"
+			p.Status.ContainerStatuses[0].State.Running, p.Status.ContainerStatuses[0].Ready = &corev1.ContainerStateRunning{}, true
+			if init {
+				p.Spec.InitContainers = []corev1.Container{{Name: "mesh", Image: "example.com/mesh:1"}}
+				p.Status.InitContainerStatuses = []corev1.ContainerStatus{state}
+				return
+			}
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "mesh", Image: "example.com/mesh:1"})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, state)
+		})
+	}
+	for name, tc := range map[string]struct {
+		v    View
+		want []string
+		not  string
+	}{
+		"not executable":                 {exits("Error", 126, ""), []string{"exit code 126 (its command cannot be executed)", "chmod +x"}, ""},
+		"a shell finds no program":       {exits("Error", 127, "sh: ./chall: not found"), []string{"its command was not found", "Alpine", "--previous"}, ""},
+		"Windows line endings":           {exits("Error", 127, "env: 'python3\\r': No such file or directory"), []string{"Windows line endings", "LF"}, ""},
+		"a CPU without instructions":     {exits("Error", 132, ""), []string{"SIGILL", "-march=native"}, ""},
+		"a full /dev/shm":                {exits("Error", 135, ""), []string{"SIGBUS", "sharedMemory"}, ""},
+		"killed without a probe":         {exits("Error", 137, ""), []string{"SIGKILL", "resourceLimits.memory"}, "liveness"},
+		"a segmentation fault":           {exits("Error", 139, ""), []string{"SIGSEGV", "fork"}, ""},
+		"a closed connection":            {exits("Error", 141, ""), []string{"SIGPIPE"}, ""},
+		"asked to end":                   {exits("Error", 143, ""), []string{"SIGTERM"}, "liveness"},
+		"a node that was restarted":      {exits("Unknown", 255, ""), []string{"its node was restarted", "kubectl get nodes"}, ""},
+		"a flag that is moved":           {exits("Error", 1, "mv: cannot move '/flag.txt': Read-only file system"), []string{"flags", "copy it"}, ""},
+		"a flag that gets another mode":  {exits("Error", 1, "chmod: /flag: Read-only file system"), []string{"copy it"}, ""},
+		"a jail without namespaces":      {exits("Error", 255, "[E] clone(flags=CLONE_NEWUSER) failed: Operation not permitted"), []string{"sandbox: nested"}, ""},
+		"a browser without a sandbox":    {exits("Error", 1, "Running as root without --no-sandbox is not supported"), []string{"--no-sandbox"}, ""},
+		"a port in use":                  {exits("Error", 98, "OSError: [Errno 98] Address already in use"), []string{"port is in use"}, ""},
+		"a database that is not there":   {exits("Error", 1, "psycopg2.OperationalError: could not translate host name \"db\""), []string{"start together", "hostnames in the Challenge"}, ""},
+		"a host that refuses":            {exits("Error", 1, "Error: connect ECONNREFUSED 10.0.0.7:3306"), []string{"try again"}, ""},
+		"memory of a heap":               {exits("Error", 134, "FATAL ERROR: JavaScript heap out of memory"), []string{"SIGABRT", "resourceLimits.memory"}, ""},
+		"a log with words of a player":   {exits("Error", 1, "flag{not_shown} permission denied"), []string{"may not do something"}, "not_shown"},
+		"an empty log":                   {exits("Error", 1, ""), []string{"exit code 1. Restarts", "--previous"}, ""},
+		"a program that is missing":      {never(`exec: "chall": executable file not found in $PATH: unknown`), []string{"cannot be started", "compare command"}, ""},
+		"an interpreter that is missing": {never(`exec /entrypoint.sh: no such file or directory`), []string{"interpreter in its first line"}, ""},
+		"a program without its bit":      {never(`exec: "/app/run": permission denied: unknown`), []string{"chmod +x"}, ""},
+		"a flag on a folder":             {never(`error mounting "/var/lib/kubelet/x" to rootfs at "/app": not a directory: Are you trying to mount a directory onto a file (or vice-versa)?`), []string{"dynamicFlag"}, ""},
+		"a flag where the start ended earlier": {broken("CreateContainerError", "x", func(p *corev1.Pod) {
+			ended("Error", 3, time.Minute)(p)
+			p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerError"}
+		}), []string{"cannot be started by its node: CreateContainerError"}, "exit code 3"},
+		"root is refused":             {broken("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", func(*corev1.Pod) {}), []string{"CreateContainerConfigError", "USER in the Dockerfile"}, ""},
+		"a user that is a name":       {broken("CreateContainerConfigError", "image has non-numeric user (ctf), cannot verify user is non-root", func(*corev1.Pod) {}), []string{"write a number"}, ""},
+		"a Secret that is gone":       {broken("CreateContainerConfigError", `secret "flag" not found`, func(*corev1.Pod) {}), []string{"The operator writes this object"}, ""},
+		"a profile that is missing":   {broken("CreateContainerError", `cannot load seccomp profile "/var/lib/kubelet/seccomp/nested.json"`, func(*corev1.Pod) {}), []string{"CHALLENGE_NESTED_SECCOMP_PROFILE"}, ""},
+		"a limit that is too low":     {broken("RunContainerError", "container init was OOM-killed (memory limit too low?)", func(*corev1.Pod) {}), []string{"resourceLimits.memory"}, ""},
+		"a login":                     {pull("ErrImagePull", "ghcr.io/x/web:1", "Head https://ghcr.io/v2/x/web/manifests/1: no basic auth credentials"), []string{"refuses access", "PULL_SECRET_NAME"}, ""},
+		"a private image":             {pull("ErrImagePull", "x/web:1", "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope"), []string{"refuses access, or has no such image", "PULL_SECRET_NAME"}, ""},
+		"an unknown manifest":         {pull("ImagePullBackOff", "ghcr.io/x/web:1", `failed to resolve reference "ghcr.io/x/web:1": manifest unknown`), []string{"does not have it"}, ""},
+		"a challenge called denied":   {pull("ErrImagePull", "ghcr.io/x/access-denied:1", `failed to resolve reference "ghcr.io/x/access-denied:1": ghcr.io/x/access-denied:1: not found`), []string{"does not have it"}, "refuses"},
+		"one called timeout":          {pull("ErrImagePull", "example.com:5000/timeout:1", `unexpected status from HEAD request to https://example.com:5000/v2/timeout/manifests/1: 403 Forbidden`), []string{"refuses access"}, "cannot reach"},
+		"a tag called 404-not-found":  {pull("ErrImagePull", "ghcr.io/x/web:404-not-found", `HEAD request to https://ghcr.io/v2/x/web/manifests/404-not-found: 401 Unauthorized`), []string{"refuses access"}, ""},
+		"many pulls":                  {pull("ErrImagePull", "web:1", "429 Too Many Requests - Server message: toomanyrequests: You have reached your unauthenticated pull rate limit"), []string{"limits the rate"}, ""},
+		"a certificate":               {pull("ErrImagePull", "example.com/web:1", `dial: Head "https://example.com/v2/web/manifests/1": tls: failed to verify certificate: x509: certificate signed by unknown authority`), []string{"does not trust"}, ""},
+		"a registry that fails":       {pull("ErrImagePull", "example.com/web:1", `unexpected status from HEAD request to https://example.com/v2/web/manifests/1: 503 Service Unavailable`), []string{"its registry fails"}, ""},
+		"a registry that is silent":   {pull("ErrImagePull", "example.com/web:1", `Head "https://example.com/v2/web/manifests/1": context deadline exceeded`), []string{"cannot reach"}, ""},
+		"a full disk":                 {pull("ErrImagePull", "example.com/web:1", `failed to extract layer sha256:0: write /usr/lib/a: no space left on device`), []string{"no room on its disk"}, ""},
+		"a signature":                 {pull("SignatureValidationFailed", "example.com/web:1", "rejected"), []string{"its signature"}, ""},
+		"a registry, by its reason":   {pull("RegistryUnavailable", "example.com/web:1", "x"), []string{"cannot be pulled"}, ""},
+		"a taint":                     {broken("Unschedulable", "0/3 nodes are available: 3 node(s) had untolerated taint(s)", func(*corev1.Pod) {}), []string{"no node takes its pods", "taints"}, "free resources"},
+		"a drain":                     {broken("Unschedulable", "0/1 nodes are available: 1 node(s) were unschedulable", func(*corev1.Pod) {}), []string{"uncordon"}, "free resources"},
+		"a selector":                  {broken("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector", func(*corev1.Pod) {}), []string{"CHALLENGE_NODE_SELECTOR"}, "free resources"},
+		"no room and a taint":         {broken("Unschedulable", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient memory", func(*corev1.Pod) {}), []string{"free resources", "resourceRequests"}, ""},
+		"no room on the node":         {broken("OutOfcpu", "Node didn't have enough resource: cpu", func(*corev1.Pod) {}), []string{"its node had no room left", "resourceRequests"}, ""},
+		"a node that is shut down":    {broken("NodeShutdown", "Pod was rejected", func(*corev1.Pod) {}), []string{"its node went away", "kubectl get nodes"}, ""},
+		"a mesh without memory":       {added(false, corev1.ContainerStatus{Name: "mesh", RestartCount: 3, LastTerminationState: terminated("OOMKilled", 137)}), []string{"Container mesh keeps exiting", "out of memory", "The Challenge has no container mesh"}, "in the Challenge guestbook"},
+		"a mesh that cannot begin":    {added(true, corev1.ContainerStatus{Name: "mesh", RestartCount: 3, LastTerminationState: terminated("Error", 1)}), []string{"Container mesh keeps exiting", "admission webhook"}, ""},
+		"a mesh without its image":    {added(true, corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}), []string{"example.com/mesh:1"}, "ghcr.io"},
+		"a mesh that has done its work": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(func(p *corev1.Pod) {
+			ended("Error", 3, time.Minute)(p)
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh", Ready: true, State: terminated("Completed", 0)}}
+		})), []string{"Container web keeps exiting with exit code 3"}, "mesh"},
+		"a probe at the deadline": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 10m0s of the start. Not ready: web; the readiness probe of web has not succeeded yet"), withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
+		})), []string{"CHALLENGE_START_DEADLINE", "its readiness probe fails", "Compare readinessProbe"}, ""},
+		"a crash at the deadline, by its message": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 10m0s of the start. Container web: CreateContainerConfigError: container has runAsNonRoot and image will run as root")),
+			[]string{"CHALLENGE_START_DEADLINE", "USER in the Dockerfile"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := Explain(tc.v)
+			text := f.Sentence + " " + f.Do
+			if f.Level != Problem || f.Do == "" {
+				t.Errorf("%s, without an action: %s", f.Level, text)
+			}
+			for _, words := range tc.want {
+				if !strings.Contains(text, words) {
+					t.Errorf("%q is missing: %s", words, text)
+				}
+			}
+			if tc.not != "" && strings.Contains(text, tc.not) {
+				t.Errorf("%q is not true: %s", tc.not, text)
+			}
+		})
+	}
+}
+
+func waitingReason(s corev1.ContainerStatus) string {
+	if w := s.State.Waiting; w != nil {
+		return w.Reason
+	}
+	return ""
+}
+
+func terminated(reason string, code int32) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-time.Minute))}}
 }
 
 func TestEveryReasonHasAnExplanation(t *testing.T) {

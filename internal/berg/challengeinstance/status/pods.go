@@ -177,12 +177,12 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
 		return reasonOf(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
 	}
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if last := crashed(s); last != nil {
-			return crashLoopBackOff, crashMessage(last)
+	for _, s := range slices.Concat(TrimInitContainers(p.Status.InitContainerStatuses), p.Status.ContainerStatuses) {
+		if last := crashed(p, s); last != nil {
+			return crashLoopBackOff, addedTo(p, s) + crashMessage(last)
 		}
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
-			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+			message := addedTo(p, s) + strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 			if last := s.LastTerminationState.Terminated; last != nil {
 				message += "; " + howItEnded(last)
 			}
@@ -197,26 +197,48 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
+// addedTo names a container that the Challenge does not have, "" for the others.
+func addedTo(p *corev1.Pod, s corev1.ContainerStatus) string {
+	if s.Name == "" || s.Name == p.Labels[bergv1.LabelContainer] {
+		return ""
+	}
+	return s.Name + ", which admission added to the pod: "
+}
+
 // crashLoopBackOff is the reason of the kubelet while an ended container waits for its next
 // attempt.
 const crashLoopBackOff = "CrashLoopBackOff"
 
 // crashed returns how a container last ended: while it waits, and also during
 // the following attempt until that is ready. Otherwise the status would change twice with
-// every attempt, and a reader between two changes would not see the crash.
-func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+// every attempt, and a reader between two changes would not see the crash. One that was ready
+// since then has another problem.
+func crashed(p *corev1.Pod, s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff:
 		return s.LastTerminationState.Terminated
 	case s.State.Terminated != nil:
 		return s.State.Terminated
-	case s.Ready || s.RestartCount == 0:
+	case s.State.Running == nil || s.Ready || s.RestartCount == 0 || wasReadySince(p, s.State.Running.StartedAt.Time):
 		return nil
-	case s.State.Running != nil:
-		return s.LastTerminationState.Terminated
+	case lost(s.LastTerminationState.Terminated):
+		return nil
 	default:
-		return nil
+		return s.LastTerminationState.Terminated
 	}
+}
+
+// wasReadySince reports whether a pod that is not ready was ready after one of its containers had started. Readiness ends
+// with a container, before the next attempt, and clocks of events are coarse: only a later end counts.
+func wasReadySince(p *corev1.Pod, started time.Time) bool {
+	return !started.IsZero() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(started.Add(settleTime))
+	})
+}
+
+// lost reports whether a container did not end by itself: its node was restarted, or does not know how it ended.
+func lost(t *corev1.ContainerStateTerminated) bool {
+	return t != nil && (t.Reason == "Unknown" || t.Reason == "ContainerStatusUnknown")
 }
 
 const (
@@ -263,6 +285,9 @@ func howItEnded(t *corev1.ContainerStateTerminated) string {
 	if neverRan(t) {
 		return t.Reason + ": " + t.Message
 	}
+	if lost(t) {
+		return "its node was restarted, or does not know how it ended"
+	}
 	if t.ExitCode == 0 {
 		return "its program ended by itself, with exit code 0"
 	}
@@ -277,7 +302,7 @@ func livenessHint(p *corev1.Pod, c bergv1.Container) string {
 		return ""
 	}
 	s := p.Status.ContainerStatuses[at]
-	last := crashed(s)
+	last := crashed(p, s)
 	if last == nil && s.Ready {
 		last = s.LastTerminationState.Terminated
 	}

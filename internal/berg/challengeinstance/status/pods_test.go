@@ -103,6 +103,56 @@ func TestForeignReasonsBecomeValid(t *testing.T) {
 	}
 }
 
+// How a container ended long ago, containers of others that have done their work, and the restart of a node are no crashes.
+func TestACrashIsOfTheProgramThatRuns(t *testing.T) {
+	end := func(reason string, code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}}
+	}
+	since := func(started, unready time.Duration) corev1.Pod {
+		p := attempt(1, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: noon.Add(-started)}}})
+		p.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: noon.Add(-unready)}
+		return p
+	}
+	mesh := func(init bool, s corev1.ContainerStatus) corev1.Pod {
+		p := attempt(0, runs)
+		s.Name = "mesh"
+		if init {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{s}
+		} else {
+			p.Status.ContainerStatuses[0].Ready = true
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+		}
+		return p
+	}
+	rebooted := attempt(1, runs)
+	rebooted.Status.ContainerStatuses[0].LastTerminationState = end("Unknown", 255)
+	const loop = "Container web: CrashLoopBackOff: last exit code 3 (Error)"
+	const meshLoop = "Container web: mesh, which admission added to the pod: CrashLoopBackOff: last exit code "
+	for name, tc := range map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"unready since it ended":                  {since(time.Minute, time.Minute), loop},
+		"unready since a second after it started": {since(time.Minute, 59*time.Second), loop},
+		"it was ready for hours":                  {since(3*time.Hour, time.Minute), "Not ready: web"},
+		"its node was restarted":                  {rebooted, "Not ready: web"},
+		"an init container that is done":          {mesh(true, corev1.ContainerStatus{Ready: true, State: end("Completed", 0)}), "Not ready: web"},
+		"one that was done before, once more": {
+			mesh(true, corev1.ContainerStatus{RestartCount: 1, State: runs, LastTerminationState: end("Completed", 0)}), "Not ready: web",
+		},
+		"an init container that has failed":   {mesh(true, corev1.ContainerStatus{State: end("Error", 1)}), meshLoop + "1 (Error)"},
+		"and is tried again":                  {mesh(true, corev1.ContainerStatus{RestartCount: 1, State: runs, LastTerminationState: end("Error", 1)}), meshLoop + "1 (Error)"},
+		"and waits":                           {mesh(true, corev1.ContainerStatus{RestartCount: 1, State: backsOff("10s"), LastTerminationState: end("Error", 1)}), meshLoop + "1 (Error)"},
+		"a sidecar without memory":            {mesh(false, corev1.ContainerStatus{RestartCount: 2, State: backsOff("10s"), LastTerminationState: end("OOMKilled", 137)}), meshLoop + "137 (OOMKilled)"},
+		"an init container without its image": {mesh(true, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no"}}}), "Container web: mesh, which admission added to the pod: ErrImagePull: no"},
+	} {
+		out := startingWith(nil, tc.pod)
+		if got := checkPods(out.Observed, noon); got.message != tc.want || got.ready {
+			t.Errorf("%s: %q, want %q", name, got.message, tc.want)
+		}
+	}
+}
+
 // What probes do to a container is told, and by no status more than without them.
 func TestMessagesNameFailingProbes(t *testing.T) {
 	probe := &corev1.Probe{}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
@@ -28,6 +29,19 @@ func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 	return kept
 }
 
+// TrimInitContainers keeps those that keep a pod from starting, as TrimContainer does. The others have done their work, or
+// run as they should.
+func TrimInitContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for _, s := range all {
+		end := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		if s.State.Waiting != nil || !s.Ready && end != nil && end.ExitCode != 0 {
+			kept = append(kept, TrimContainer(s))
+		}
+	}
+	return kept
+}
+
 func trimEnd(t *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
 	if t == nil {
 		return nil
@@ -40,10 +54,10 @@ func trimEnd(t *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminate
 }
 
 // TrimCondition keeps the fields of a pod condition that the status depends on. The transition
-// time counts only if the condition is true.
+// time counts only if the condition is true, and of readiness also if it has ended.
 func TrimCondition(c corev1.PodCondition) corev1.PodCondition {
 	kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
-	if c.Status == corev1.ConditionTrue {
+	if c.Status == corev1.ConditionTrue || c.Type == corev1.PodReady {
 		kept.LastTransitionTime = c.LastTransitionTime
 	}
 	return kept

@@ -1,0 +1,242 @@
+package why
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// buildForNodes is what to do with an image of another architecture.
+const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
+
+// withoutImage removes an image from a message, also where it is part of a URL: its name says nothing about the failure, and a
+// challenge may be called forbidden.
+func withoutImage(message, image string) string {
+	message, image = strings.ToLower(message), strings.ToLower(image)
+	name, _, _ := strings.Cut(image, "@")
+	name, tag := withoutTag(name)
+	parts := []string{image, name + ":" + tag, "/manifests/" + tag}
+	for _, path := range []string{name, name[strings.IndexByte(name, '/')+1:]} {
+		if strings.Contains(path, "/") {
+			parts = append(parts, path)
+		}
+		parts = append(parts, "/"+path+"/", "/"+path+":") // a short name may be a word of the message
+	}
+	for _, part := range parts {
+		if strings.ContainsFunc(strings.TrimPrefix(part, "/manifests/"), unicode.IsLetter) {
+			message = strings.ReplaceAll(message, part, "")
+		}
+	}
+	return message
+}
+
+// withoutTag splits a name at its tag. The colon of a registry's port comes before a slash.
+func withoutTag(name string) (repository, tag string) {
+	at := strings.LastIndexByte(name, ':')
+	if at < 0 || strings.Contains(name[at:], "/") {
+		return name, ""
+	}
+	return name[:at], name[at+1:]
+}
+
+// pullFailure explains the answer of a registry, in lower case and without the image.
+func pullFailure(message, thanTheNode string) (text, do string) {
+	contains := containsIn(message)
+	switch {
+	case contains("no match for platform", "no matching manifest", "exec format error", "does not match the specified platform"):
+		return ": the registry has it only for another CPU architecture" + thanTheNode, buildForNodes
+	case contains("server gave http response to https client"):
+		return ": its registry speaks HTTP, and the node connects by HTTPS",
+			"Serve the registry by HTTPS, or tell the container runtime of the nodes that it speaks HTTP (containerd: certs.d/REGISTRY/hosts.toml)."
+	case contains("toomanyrequests", "too many requests", "rate limit", ": 429"):
+		return ": the registry limits the rate of pulls",
+			"Wait, use a mirror, or set the operator's PULL_SECRET_NAME to a login with a higher limit. The node retries within five minutes."
+	case contains("no space left on device", "disk quota exceeded"):
+		return ": the node has no room on its disk", "Free room on the node, or make the image smaller. Images that no pod uses are removed by the node when its disk is nearly full."
+	case contains("signaturevalidationfailed", "signature validation", "no signature"):
+		return ": the node does not accept its signature", "Sign the image as the nodes demand, then run kubectl berg rollout."
+	case contains("x509", "certificate"):
+		return ": the node does not trust the registry's certificate", "Make the container runtime of the nodes trust the registry's certificate authority."
+	case contains("unauthorized", "authentication required", "no basic auth", "authorization failed", "denied", "forbidden", ": 401", ": 403", "insufficient_scope", "incorrect username"):
+		return ": the registry refuses access, or has no such image",
+			"Compare its name with the one that was pushed. If it is private, store a login in a Secret in the operator's namespace and set PULL_SECRET_NAME to its name, or correct that Secret."
+	case contains("invalidimagename", "invalid reference", "couldn't parse image"):
+		return ": its name is invalid", "Correct image in the Challenge, as in ghcr.io/example/web:1, then run kubectl berg rollout."
+	case contains("errimageneverpull"):
+		return ": it is not on the node, and CHALLENGE_IMAGE_PULL_POLICY is Never", "Load the image onto the nodes, or change the policy."
+	case contains("no such host", "lookup ", "timeout", "deadline exceeded", "connection refused", "connection reset", "no route to host", "i/o", "unreachable", ": eof"):
+		return ": the node cannot reach the registry", "Check the registry's name in image, and the node's DNS and outbound connections."
+	case contains("not found", "manifest unknown", "manifest_unknown", "name unknown", "name_unknown", "does not exist"):
+		return ": the registry does not have it", "Push the image, or correct image in the Challenge and run kubectl berg rollout."
+	case contains("internal server error", "bad gateway", "service unavailable", "gateway time-out", ": 500", ": 502", ": 503", ": 504"):
+		return ": its registry fails", "Wait: the node tries again within five minutes. If it continues, ask who runs the registry."
+	case contains("failed to extract layer", "failed to register layer", "failed to unpack", "unexpected media type", "no longer supported", "mediatype", "schema 1"):
+		return ": the node cannot unpack it", "Build and push the image again with a recent docker buildx, then run kubectl berg rollout. The message is the container runtime's."
+	default:
+		return "", "Check the image's name in the Challenge, and whether it needs a login (PULL_SECRET_NAME). For the registry's answer: kubectl get events -A --field-selector reason=Failed"
+	}
+}
+
+func containsIn(text string) func(words ...string) bool {
+	text = strings.ToLower(text)
+	return func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
+}
+
+// unschedulable explains the message of the scheduler.
+func unschedulable(message string) (text, do string) {
+	contains := containsIn(message)
+	const scheduler = " The message is the scheduler's."
+	switch {
+	case contains("insufficient", "too many pods"):
+		return "no node has enough free resources",
+			"Add nodes, end instances, or lower resourceRequests in the Challenge." + scheduler + " kubectl berg plan calculates what an event needs."
+	case contains("0/0 nodes", "no nodes available"):
+		return "the cluster has no node", "Add nodes." + scheduler
+	case contains("were unschedulable", "taint"):
+		return "no node takes its pods", "End a drain (kubectl uncordon NODE), add nodes, or ask the administrator to remove the taints that the message names." + scheduler
+	case contains("node affinity", "node selector", "nodeselector", "node(s) didn't match", "runtimeclass"):
+		return "no node is one that its pods ask for",
+			"Ask the administrator for a node with the labels of CHALLENGE_NODE_SELECTOR and of the RuntimeClass, or correct runtimeClassName in the Challenge." + scheduler
+	default:
+		return "the scheduler finds no node for its pod", "Add nodes, or change what the message names." + scheduler
+	}
+}
+
+// rejection explains the reason with which a pod ended that Kubernetes replaces, "" for other reasons.
+func rejection(reason string) (text, do string) {
+	const replaced = "Kubernetes starts another pod."
+	switch {
+	case strings.HasPrefix(reason, "OutOf"), reason == "Preempting":
+		return "its node had no room left when the pod arrived", replaced + " If this continues, add nodes or lower resourceRequests in the Challenge."
+	case slices.Contains([]string{"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError", "TaintManagerEviction", "TopologyAffinityError"}, reason):
+		return "its node went away, or refuses the pod (" + reason + ")", replaced + " If this continues, look at the node: kubectl get nodes"
+	case slices.Contains([]string{string(corev1.PodFailed), string(corev1.PodSucceeded), "DeadlineExceeded"}, reason):
+		return "its pod has ended (" + reason + ")", replaced + " If this continues, its events say more: kubectl get events -A --field-selector involvedObject.kind=Pod"
+	}
+	return "", ""
+}
+
+// meaning is what an exit code usually means, and what to do.
+type meaning struct{ text, do string }
+
+// meanings are by exit code: those of shells, and 128 and the signal that ended a program.
+var meanings = map[int32]meaning{
+	126: {"its command cannot be executed", "Make the program executable in the image (chmod +x), and compare its first line with what the image has."},
+	127: {
+		"its command was not found",
+		"Compare command in the Challenge, and CMD in the Dockerfile, with what the image has. A program that was built for glibc is not found on Alpine, and a script with Windows line endings finds no interpreter.",
+	},
+	132: {"SIGILL: its program has instructions that the CPU of the node lacks", "Build the program without -march=native, or ask for another node."},
+	134: {"SIGABRT: its program gave up", "The log usually says why."},
+	135: {"SIGBUS: often /dev/shm is full", "Raise sharedMemory and resourceLimits.memory of the container in the Challenge, if the program uses shared memory as browsers do."},
+	136: {"SIGFPE: a division by zero", "Correct the program: the log may say where."},
+	137: {
+		"SIGKILL: it used too much memory together with others on its node, or was killed on purpose",
+		"Compare what the program needs with resourceLimits.memory and resourceRequests.memory of the container in the Challenge.",
+	},
+	139: {"SIGSEGV: its program crashed", "If players make it crash, start it once for each connection, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall."},
+	141: {"SIGPIPE: it wrote to a connection that was closed", "Let the program ignore SIGPIPE, or start it once for each connection."},
+	143: {"SIGTERM: it was asked to end", "Its node or one of its own programs asked it to."},
+}
+
+func meaningOf(t *corev1.ContainerStateTerminated) meaning {
+	if t.Reason == "Unknown" || t.Reason == "ContainerStatusUnknown" {
+		return meaning{"its node was restarted, or does not know how it ended", "If this continues, look at the node: kubectl get nodes"}
+	}
+	return meanings[t.ExitCode]
+}
+
+// logHints say what to do by what the end of a log has, the most certain first. Logs may have flags: none of their words is
+// repeated.
+var logHints = []struct {
+	says *regexp.Regexp
+	do   string
+}{
+	{
+		regexp.MustCompile(`\\r['": ]|\^m\b|\r: (not found|no such file)`),
+		"Its log shows Windows line endings in a script: save it with LF (git config core.autocrlf input), and build the image again.",
+	},
+	{
+		regexp.MustCompile(`read-only file system`),
+		"Its log says that a file is read-only. That of a flag is: let the entrypoint copy it instead of changing it (docs/berg/challenge.md#flags).",
+	},
+	{
+		regexp.MustCompile(`no usable sandbox|running as root without --no-sandbox|zygote_host_impl`),
+		"Its log says that a browser has no sandbox: run it with --no-sandbox, or set sandbox: nested in the Challenge.",
+	},
+	{
+		regexp.MustCompile(`(unshare|clone|setns|pivot_root|namespace|nsjail|bwrap|newuidmap|mount)[^\n]*(operation not permitted|permission denied)|(operation not permitted|permission denied)[^\n]*(unshare|clone|namespace)`),
+		"Its log says that it may make no namespaces. A jail needs sandbox: nested in the Challenge.",
+	},
+	{
+		regexp.MustCompile(`address already in use|eaddrinuse`),
+		"Its log says that a port is in use: two programs of the container listen on the same one.",
+	},
+	{
+		regexp.MustCompile(`no space left on device|enospc`),
+		"Its log says that a disk is full: raise sharedMemory if it is /dev/shm, or let the program write less (CHALLENGE_EPHEMERAL_STORAGE_LIMIT).",
+	},
+	{
+		regexp.MustCompile(`out of memory|cannot allocate memory|outofmemoryerror|memoryerror|enomem`),
+		"Its log says that memory ran out: raise resourceLimits.memory of the container in the Challenge.",
+	},
+	{
+		regexp.MustCompile(`can't start new thread|resource temporarily unavailable|eagain|unable to create (native )?thread`),
+		"Its log says that it may start no more processes: let the program start fewer, or ask the administrator for a higher limit of the nodes.",
+	},
+	{
+		regexp.MustCompile(`connection refused|econnrefused|could not translate host name|getaddrinfo|name or service not known|enotfound|no such host|unknown mysql server host|temporary failure in name resolution`),
+		"Its log says that it did not reach another container. All start together: let the program try again until the other one answers, and compare the host with the hostnames in the Challenge.",
+	},
+	{
+		regexp.MustCompile(`permission denied|eacces|operation not permitted`),
+		"Its log says that it may not do something. A flag file belongs to root (dynamicFlag.content.mode and group), capabilities are those of additionalCapabilities, and a jail needs sandbox: nested.",
+	},
+}
+
+// logAdvice is what to do by the end of a log, "" if it says nothing that is known.
+func logAdvice(log string) string {
+	log = strings.ToLower(log)
+	for _, hint := range logHints {
+		if hint.says.MatchString(log) {
+			return hint.do
+		}
+	}
+	return ""
+}
+
+// startAdvice is what to do by the message of a container runtime that could not create or start a container.
+func startAdvice(message string) string {
+	const runtime = "The message is the container runtime's. "
+	contains := containsIn(message)
+	switch {
+	case contains(execFormat):
+		return buildForNodes
+	case contains("runasnonroot", "non-root", "run as root", "non-numeric user"):
+		return "The nodes refuse images that run as root, or whose user has a name only: write a number that is not 0 as USER in the Dockerfile."
+	case contains("not a directory", "are you trying to mount a directory onto a file", "is a directory"):
+		return runtime + "Usually dynamicFlag names a path where the image has a folder, or below a file: choose another path in the Challenge."
+	case contains("executable file not found", "no such file or directory"):
+		return runtime + "The program, or the interpreter in its first line, is missing in the image: compare command in the Challenge, and CMD in the Dockerfile, with what the image has."
+	case contains("permission denied"):
+		return runtime + "The program is not executable: chmod +x it in the image."
+	case contains("secret ", "configmap "):
+		return "The operator writes this object: if it does not come back within a minute, someone keeps deleting it."
+	case contains("no space left", "disk quota"):
+		return runtime + "The node has no room on its disk."
+	case contains("seccomp", "apparmor"):
+		return runtime + "The node lacks a profile that CHALLENGE_SECCOMP_PROFILE or CHALLENGE_NESTED_SECCOMP_PROFILE names: ask the administrator to install it there."
+	case contains("sysctl"):
+		return runtime + "The kubelet or the kernel of the node refuses a sysctl: ask the administrator."
+	case contains("cgroup", "memory limit too low", "minimum memory limit"):
+		return runtime + "Usually resourceLimits.memory is too low to start anything: raise it."
+	default:
+		return runtime + "Usually the program is missing in the image, or is not executable."
+	}
+}
+
