@@ -94,8 +94,9 @@ func documents(content []byte) (all []document) {
 }
 
 var (
-	lineOfError = regexp.MustCompile(`line (\d+): `)
-	group       = bergv1.GroupVersion.Group
+	lineOfError   = regexp.MustCompile(`line (\d+): `)
+	unknownAnchor = regexp.MustCompile(`unknown anchor '([^']*)'`)
+	group         = bergv1.GroupVersion.Group
 )
 
 func (out *Result) document(s Source, d document, settings rules.Settings) {
@@ -110,6 +111,20 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 		return
 	}
 	top := root.Content[0]
+	if list := child(top, "items"); list != nil && strings.HasSuffix(textOf(child(top, "kind")), "List") {
+		for i := range target(list).Content { // as kubectl get -o yaml writes them
+			each := item(list, i)
+			if text, err := yamlv3.Marshal(each); err == nil {
+				out.challenge(s, document{text, d.before}, target(each), settings)
+			}
+		}
+		return
+	}
+	out.challenge(s, d, top, settings)
+}
+
+// challenge checks one object, whose text has all that it refers to.
+func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings rules.Settings) {
 	kind, apiVersion := textOf(child(top, "kind")), textOf(child(top, "apiVersion"))
 	apiGroup, _, _ := strings.Cut(apiVersion, "/")
 	if kind != "Challenge" || apiVersion != "" && apiGroup != group {
@@ -121,9 +136,10 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 		c.add(Error, "apiVersion", fmt.Sprintf("must be %s", bergv1.GroupVersion))
 	}
 	c.duplicates(top)
+	c.noJSON(top)
 	data, err := yaml.YAMLToJSON(d.text)
 	if err != nil {
-		if len(out.Findings) == 0 {
+		if !c.failed {
 			out.syntax(s, d, err)
 		}
 		return
@@ -157,6 +173,9 @@ func (out *Result) syntax(s Source, d document, err error) {
 	if found := lineOfError.FindStringSubmatchIndex(message); found != nil {
 		line, _ = strconv.Atoi(message[found[2]:found[3]])
 		message = message[:found[0]] + message[found[1]:]
+	} else if found := unknownAnchor.FindStringSubmatch(message); found != nil {
+		before, _, _ := bytes.Cut(d.text, []byte("*"+found[1]))
+		line = bytes.Count(before, []byte("\n")) + 1
 	}
 	out.Findings = append(out.Findings, Finding{
 		File: s.Name, Line: d.before + line, Column: 1, Severity: Error, Rule: "yaml", Message: "cannot be read as YAML: " + message,
@@ -208,16 +227,36 @@ func ruleOf(at string) string {
 	return cmp.Or(at, "challenge")
 }
 
+// noJSON finds what YAML has and the API server does not: a key without a name, and numbers that are none.
+func (c *checker) noJSON(node *yamlv3.Node) {
+	plain := func(n *yamlv3.Node, tag string) bool {
+		return n.Kind == yamlv3.ScalarNode && n.Style == 0 && n.Tag == tag
+	}
+	for i, n := range node.Content {
+		switch {
+		case plain(n, "!!null") && node.Kind == yamlv3.MappingNode && i%2 == 0:
+			c.addAt(Error, "", fmt.Sprintf("%s without quotes is no name in YAML: write \"%s\"", n.Value, n.Value), n)
+		case plain(n, "!!float") && notFinite.MatchString(n.Value):
+			c.addAt(Error, "", fmt.Sprintf("%s without quotes is a number that the API server does not know: write \"%s\"", n.Value, n.Value), n)
+		}
+		c.noJSON(n)
+	}
+}
+
+// notFinite are the infinities of YAML, and what is no number.
+var notFinite = regexp.MustCompile(`(?i)^[-+]?\.(inf|nan)$`)
+
 // duplicates finds keys that are written twice. The API server's clients refuse them, or take the last.
 func (c *checker) duplicates(node *yamlv3.Node) {
 	if node.Kind == yamlv3.MappingNode {
 		first := map[string]int{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
-			if line, twice := first[key.Value]; twice && key.Value != "<<" {
-				c.addAt(Error, "", fmt.Sprintf("%s is written twice, first in line %d: remove one", key.Value, c.before+line), key)
+			name := keyOf(key)
+			if line, twice := first[name]; twice && name != "<<" {
+				c.addAt(Error, "", fmt.Sprintf("%s is written twice, first in line %d: remove one", name, c.before+line), key)
 			}
-			first[key.Value] = key.Line
+			first[name] = key.Line
 		}
 	}
 	for _, n := range node.Content {

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,117 @@ func TestCheck(t *testing.T) {
 		case tc.want != "" && found.Findings[0].Line < 11 && name != "not YAML" && name != "twice":
 			t.Errorf("%s: line %d is not the author's", name, found.Findings[0].Line)
 		}
+	}
+}
+
+// What YAML makes of a value is told where it is written, in the spelling of the author.
+func TestNumbersAndWords(t *testing.T) {
+	environment := func(value string) string { return "    environment: {A: " + value + "}" }
+	for add, want := range map[string]string{
+		environment("0o17"):                 `the program gets 15: write "0o17"`,
+		environment("08"):                   `the program gets 8: write "08"`,
+		environment("1e3"):                  `the program gets 1000: write "1e3"`,
+		environment("0x1F"):                 `the program gets 31: write "0x1F"`,
+		environment("0xFFFFFFFFFFFFFFFF"):   `write "0xFFFFFFFFFFFFFFFF"`,
+		environment("1_000"):                `write "1_000"`,
+		environment(".5"):                   `the program gets 0.5: write ".5"`,
+		environment("3.10"):                 `the program gets 3.1: write "3.10"`,
+		environment("+1"):                   `write "+1"`,
+		environment("-0"):                   `write "-0"`,
+		environment("off"):                  `the program gets false: write "off"`,
+		environment("Y"):                    `the program gets true: write "Y"`,
+		environment("~"):                    `~ without quotes is no value in YAML, and the program gets an empty one: write "" for it, or "~" for the text`,
+		environment("Null"):                 `write "" for it, or "Null" for the text`,
+		environment(".inf"):                 `.inf without quotes is a number that the API server does not know: write ".inf"`,
+		environment("-.NaN"):                "",
+		environment(".nan"):                 `write ".nan"`,
+		environment(""):                     "",
+		environment("2024-01-01"):           "",
+		environment("22:22"):                "",
+		environment("1:30"):                 "",
+		environment("!!str 1.10"):           "",
+		environment("0xFFFFFFFFFFFFFFFFF"):  "",
+		"    environment: {~: a}":           `~ without quotes is no name in YAML: write "~"`,
+		"    environment: {1.10: a}":        `1.10 without quotes becomes the name 1.1 in YAML: write "1.10"`,
+		"    environment: {true: a, on: b}": "true is written twice",
+		"    environment: {NO: a}":          `NO without quotes becomes the name false in YAML: write "NO"`,
+
+		"    resourceLimits: {cpu: 010}":                                  `010 means 8 in YAML: write 10`,
+		"    resourceLimits: {cpu: 0x10}":                                 `0x10 means 16 in YAML: write 16`,
+		"    resourceLimits: {cpu: .5}":                                   "",
+		"    resourceLimits: {cpu: 12e4}":                                 "is 120000 cores",
+		"    resourceLimits: {cpu: 50%}":                                  "must be a number of cores, such as 0.5",
+		"    resourceLimits: {cpu: 1 core}":                               "such as 500m",
+		"    resourceLimits: {cpu: true}":                                 "must be a number, or one with a unit: true is a boolean in YAML",
+		"    resourceLimits: {memory: 0777}":                              `0777 means 511 in YAML: write 777`,
+		"    resourceLimits: {memory: 500m}":                              "is 500 thousandths of a byte: write 500Mi",
+		"    resourceLimits: {memory: 0.5}":                               "write a unit, for example 0.5Mi",
+		"    resourceLimits: {memory: 512MB}":                             "write 512Mi",
+		"    resourceLimits: {memory: 512mb}":                             "write 512Mi",
+		"    resourceLimits: {memory: 1g}":                                "write 1Gi",
+		"    resourceLimits: {memory: 1.5 Gi}":                            "write 1.5Gi",
+		"    resourceLimits: {memory: 512Mib}":                            "write 512Mi",
+		"    resourceLimits: {memory: 0.5Gi}":                             "",
+		"    resourceLimits: {memory: 1gi}":                               "",
+		"    resourceLimits: {memory: 1_000_000_000}":                     `1_000_000_000 means 1000000000 in YAML: write 1000000000`,
+		"    sharedMemory: 1g":                                            "write 1Gi",
+		"    readinessProbe: {tcpSocket: {port: 0o120}}":                  `0o120 means 80 in YAML: write 80`,
+		"    readinessProbe: {tcpSocket: {port: http}}":                   "must be a number",
+		"    readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 1.5}": "must be a whole number within 32 bits, not 1.5",
+		"    readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 1e1}": `1e1 means 10 in YAML: write 10`,
+		`    readinessProbe: {tcpSocket: {port: 80}, periodSeconds: "5"}`: "Remove the quotes",
+		"    readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 2d}":  `without a unit, not "2d"`,
+		"    dynamicFlag: {content: {path: /flag, mode: 0o444}}":          "",
+		"    dynamicFlag: {content: {path: /flag, mode: 0448}}":           "0448 is no octal number",
+		"    dynamicFlag: {content: {path: /flag, group: 01000}}":         `01000 means 512 in YAML: write 1000`,
+		"    dynamicFlag: {content: {path: /flag, group: ctf}}":           "must be a whole number",
+		"    sandbox: Nested":                                             `supported values: "nested"`,
+		"    sandbox: yes":                                                `yes is a boolean in YAML. Write "yes"`,
+		`    sandbox: ""`:                                                 "must not be empty: remove it for the default",
+		"    imagePullPolicy: always":                                     `supported values: "Always"`,
+		"    command: [1, b]":                                             `1 is a number in YAML. Write "1"`,
+		"    args: [0777]":                                                `Write "0777"`,
+		"  maxInstances: 010":                                             `010 means 8 in YAML: write 10`,
+		"  maxInstances: 0":                                               "remove it for the default",
+		"  maxInstances: 1e2":                                             `1e2 means 100 in YAML: write 100`,
+		"  hideUntil: 2030-01-31 18:00:00":                                "must be a time with a zone",
+		"  flag: 0x1337":                                                  `Write "0x1337"`,
+		"  flag: yes":                                                     `Write "yes"`,
+		"  displayName: 007":                                              `Write "007"`,
+		"  allowOutboundTraffic: yes":                                     "",
+		"  allowOutboundTraffic: 1":                                       "must be true or false",
+		"    <<: *nowhere":                                                "unknown anchor",
+		"    <<: {environment: {A: yes}}":                                 `write "yes"`,
+		"    environment: &e {A: 1}\n    environment: *e":                 "environment is written twice",
+		"    environment:\n\tA: b":                                        "cannot be read as YAML",
+	} {
+		found := Check(Source{Name: "a.yaml", Content: []byte(head + add + "\n"), Named: true}, rules.Settings{Allowed: rules.Allowed{NestedSandbox: true}})
+		switch {
+		case want == "" && len(found.Findings) > 0:
+			t.Errorf("%s: found %+v", add, found.Findings)
+		case want != "" && !slices.ContainsFunc(found.Findings, func(f Finding) bool {
+			return f.Severity == Error && f.Line >= 9 && strings.Contains(f.Message, want)
+		}):
+			t.Errorf("%s: found %+v, want %q from line 9", add, found.Findings, want)
+		}
+	}
+}
+
+// A file of many documents is checked to its end, although one of them cannot be read.
+func TestABrokenDocumentHidesNoOther(t *testing.T) {
+	content := "kind: Other\n---\na: b: c\n# berg.norelect.ch\n---\n" + head + "    sandbox: Nested\n--- # the last\n" + head
+	found := Check(Source{Name: "a.yaml", Content: []byte(content)}, rules.Settings{Allowed: rules.Allowed{NestedSandbox: true}})
+	if found.Found != 2 || len(found.Challenges) != 2 || len(found.Findings) != 2 || found.Findings[0].Line != 3 || found.Findings[1].Line != 14 {
+		t.Errorf("found %d, %+v", found.Found, found.Findings)
+	}
+}
+
+func TestItemsOfAListAreChecked(t *testing.T) {
+	content := "apiVersion: v1\nkind: List\nitems:\n- kind: Other\n- " + strings.ReplaceAll(strings.TrimSuffix(head, "\n"), "\n", "\n  ") +
+		"\n      environment: {A: yes}\n"
+	found := Check(Source{Name: "a.yaml", Content: []byte(content)}, rules.Settings{})
+	if found.Found != 1 || len(found.Challenges) != 1 || len(found.Findings) != 1 || found.Findings[0].Line != 13 {
+		t.Errorf("found %d, %+v", found.Found, found.Findings)
 	}
 }
 

@@ -1,10 +1,12 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -30,21 +32,29 @@ func (c *checker) types(value any) {
 }
 
 func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) {
+	if t == environmentValue {
+		c.environment(at, value, node)
+		return
+	}
 	if value == nil {
 		return // null is the default everywhere
 	}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch t {
-	case environmentValue:
-		c.environment(at, value, node)
+	if c.empty(at, value, node) {
 		return
+	}
+	switch t {
 	case amountType, intOrString:
-		if _, isNumber := value.(json.Number); isNumber {
-			return
+		switch value := value.(type) {
+		case json.Number:
+			c.spelled(at, value, node)
+		case string: // rules read it
+		default:
+			c.wrong(at, "must be a number, or one with a unit", value, node)
 		}
-		t = reflect.TypeFor[string]()
+		return
 	case timeType:
 		t = reflect.TypeFor[string]()
 	case fieldsType:
@@ -73,9 +83,7 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(object)) {
-			if child(node, name) == nil {
-				c.converted(at, name, node)
-			}
+			c.converted(at, name, node)
 			c.walk(at+"["+name+"]", t.Elem(), object[name], orNode(child(node, name), node))
 		}
 	case reflect.Slice:
@@ -104,9 +112,40 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 	}
 }
 
+// notEmpty are fields that have a default where they are missing, and are refused where they are empty.
+var notEmpty = regexp.MustCompile(`\.ports\[\d+\]\.(protocol|type)$|\.(imagePullPolicy|sandbox|dynamicFlagMode|hideUntil|maxInstances)$`)
+
+// empty adds a field that must not be written without a value.
+func (c *checker) empty(at string, value any, node *yamlv3.Node) bool {
+	if !notEmpty.MatchString(at) || value != "" && value != json.Number("0") {
+		return false
+	}
+	c.addAt(Error, at, "must not be empty: remove it for the default", node)
+	return true
+}
+
+// plainNumber is how numbers are written that YAML leaves as they are.
+var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$`)
+
+// spelled adds a number that YAML reads in another way than people do, such as 010.
+func (c *checker) spelled(at string, number json.Number, node *yamlv3.Node) {
+	if written := textOf(node); !plainNumber.MatchString(written) {
+		c.addAt(Error, at, fmt.Sprintf("%s means %s in YAML: write %s", written, number, decimal(written, number)), node)
+	}
+}
+
+// decimal is what the author probably meant: the digits as they are, or what YAML makes of another notation.
+func decimal(written string, number json.Number) string {
+	digits := strings.ReplaceAll(written, "_", "")
+	if strings.Trim(digits, "0123456789") != "" {
+		return number.String()
+	}
+	return cmp.Or(strings.TrimLeft(digits, "0"), "0")
+}
+
 func (c *checker) integer(at string, value any, node *yamlv3.Node) {
 	number, ok := value.(json.Number)
-	if text, isText := value.(string); isText && strings.HasSuffix(at, "Seconds") {
+	if text, isText := value.(string); isText && strings.HasSuffix(at, "Seconds") && strings.Trim(text, "0123456789") != "" {
 		c.addAt(Error, at, fmt.Sprintf("must be a whole number of seconds without a unit, not %q", text), node)
 		return
 	}
@@ -115,16 +154,24 @@ func (c *checker) integer(at string, value any, node *yamlv3.Node) {
 		return
 	}
 	n, err := number.Int64()
-	if err != nil || n != int64(int32(n)) {
-		c.addAt(Error, at, fmt.Sprintf("must be a whole number within 32 bits: YAML makes %s of %s", number, textOf(node)), node)
-		return
-	}
 	written := textOf(node)
-	if written == "" || written == number.String() || strings.HasSuffix(at, ".mode") {
-		return // rules read a mode
+	switch isMode := strings.HasSuffix(at, ".mode"); {
+	case err != nil || n != int64(int32(n)):
+		message := "must be a whole number within 32 bits, not " + written
+		if written != number.String() {
+			message = fmt.Sprintf("must be a whole number within 32 bits: YAML makes %s of %s", number, written)
+		}
+		c.addAt(Error, at, message, node)
+	case isMode && noOctal.MatchString(written):
+		c.addAt(Error, at, written+" is no octal number, whose digits are 0 to 7: YAML makes "+number.String()+" of it", node)
+	case written == "", written == number.String(), isMode: // rules read a mode
+	default:
+		c.addAt(Error, at, fmt.Sprintf("%s means %s in YAML: write %s", written, number, decimal(written, number)), node)
 	}
-	c.addAt(Error, at, fmt.Sprintf("%s means %s in YAML: write %s", written, number, strings.TrimLeft(strings.ReplaceAll(written, "_", ""), "0")), node)
 }
+
+// noOctal has the zero of an octal number, and a digit that is none.
+var noOctal = regexp.MustCompile(`^0[0-9]*[89]`)
 
 // environment compares what the author wrote with what the program gets.
 func (c *checker) environment(at string, value any, node *yamlv3.Node) {
@@ -137,6 +184,11 @@ func (c *checker) environment(at string, value any, node *yamlv3.Node) {
 		got = stored(value)
 	case bool:
 		got = fmt.Sprint(value)
+	case nil:
+		if written := textOf(node); written != "" {
+			c.addAt(Error, at, fmt.Sprintf("%s without quotes is no value in YAML, and the program gets an empty one: write \"\" for it, or \"%s\" for the text", written, written), node)
+		}
+		return
 	default:
 		return // rules refuse lists and objects
 	}
@@ -175,16 +227,22 @@ func (c *checker) converted(at, name string, node *yamlv3.Node) {
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		key := node.Content[i]
-		var as map[string]any
-		if key.Style != 0 || yaml.Unmarshal([]byte(key.Value+":"), &as) != nil {
-			continue
+		if key := node.Content[i]; key.Value != name && keyOf(key) == name {
+			c.addAt(Error, at, fmt.Sprintf("%s without quotes becomes the name %s in YAML: write \"%s\"", key.Value, name, key.Value), key)
 		}
-		if _, is := as[name]; !is {
-			continue
-		}
-		c.addAt(Error, at, fmt.Sprintf("%s without quotes becomes the name %s in YAML: write \"%s\"", key.Value, name, key.Value), key)
 	}
+}
+
+// keyOf returns the name that YAML makes of a key.
+func keyOf(key *yamlv3.Node) string {
+	var as map[string]any
+	if key.Kind != yamlv3.ScalarNode || key.Style != 0 || key.Value == "<<" || yaml.Unmarshal([]byte(key.Value+":"), &as) != nil {
+		return key.Value
+	}
+	for name := range as {
+		return name
+	}
+	return key.Value
 }
 
 // wrong adds a value of the wrong type in the spelling of the author.

@@ -239,4 +239,3 @@ func startAdvice(message string) string {
 		return runtime + "Usually the program is missing in the image, or is not executable."
 	}
 }
-

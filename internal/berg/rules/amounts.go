@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,6 +34,20 @@ func amountProblem(name string, a bergv1.Amount, q resource.Quantity) string {
 		return fmt.Sprintf("is %s cores, which no node has: write %sm for thousandths of a core", q.AsDec(), strings.TrimRight(text, "numkKMi"))
 	}
 	return ""
+}
+
+// unitOfOthers is how container engines and people write units of memory.
+var unitOfOthers = regexp.MustCompile(`^([0-9]*\.?[0-9]+) ?([kKmMgGtT])(?:[iI]?[bB]|i)?$`)
+
+// unreadableAmount says how an amount is written that cannot be read.
+func unreadableAmount(name string, a bergv1.Amount) string {
+	if name == "cpu" {
+		return "must be a number of cores, such as 0.5, or of their thousandths, such as 500m"
+	}
+	if found := unitOfOthers.FindStringSubmatch(string(a)); found != nil {
+		return fmt.Sprintf("must be a number of bytes with a unit of Kubernetes: write %s%si", found[1], strings.ToUpper(found[2]))
+	}
+	return "must be a number of bytes with a unit of Kubernetes, such as 256Mi or 1Gi"
 }
 
 // octalModes in decimal notation are modes that nobody means.

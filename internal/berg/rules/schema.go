@@ -55,10 +55,27 @@ func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 	return errs
 }
 
+// The lengths of the schema that Validate does not check.
+const (
+	maxImage        = 1024
+	maxAppProtocol  = 63
+	maxFlagVariable = 253
+)
+
 func containerSchema(at *field.Path, c bergv1.Container) field.ErrorList {
 	var errs field.ErrorList
+	short := func(where *field.Path, text string, limit int) {
+		if len(text) > limit {
+			errs = append(errs, field.TooLong(where, text, limit))
+		}
+	}
+	short(at.Child("image"), c.Image, maxImage)
+	if f := c.DynamicFlag; f != nil && f.Env != nil {
+		short(at.Child("dynamicFlag", "env", "name"), f.Env.Name, maxFlagVariable)
+	}
 	for i, p := range c.Ports {
 		where := at.Child("ports").Index(i)
+		short(where.Child("appProtocol"), p.AppProtocol, maxAppProtocol)
 		if !portName.MatchString(p.Name) || len(p.Name) > 63 {
 			errs = append(errs, field.Invalid(where.Child("name"), p.Name, "must have at most 63 letters, digits, dashes, dots and underscores, and begin and end with a letter or a digit"))
 		}
@@ -77,7 +94,7 @@ func containerSchema(at *field.Path, c bergv1.Container) field.ErrorList {
 		}
 		for resource, a := range map[string]*bergv1.Amount{"cpu": r.CPU, "memory": r.Memory} {
 			if _, err := amountOf(a); a != nil && err == nil && !amount.MatchString(string(*a)) {
-				errs = append(errs, field.Invalid(at.Child(name, resource), *a, "must be a quantity such as 500m or 256Mi"))
+				errs = append(errs, field.Invalid(at.Child(name, resource), *a, unreadableAmount(resource, *a)))
 			}
 		}
 	}

@@ -118,6 +118,9 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) fiel
 	errs = append(errs, validateProbe(at.Child("livenessProbe"), c.LivenessProbe, liveness)...)
 	errs = append(errs, validateFlag(at.Child("dynamicFlag"), c.DynamicFlag)...)
 	errs = append(errs, validateCapabilities(at.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed.Capabilities)...)
+	if c.Sandbox != "" && c.Sandbox != bergv1.SandboxNested {
+		errs = append(errs, field.NotSupported(at.Child("sandbox"), c.Sandbox, []bergv1.Sandbox{bergv1.SandboxNested}))
+	}
 	if c.Sandbox == bergv1.SandboxNested && c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
 		errs = append(errs, field.Forbidden(at.Child("dynamicFlag", "executable"), "root can read the program in a sandbox of its own: use content, or no sandbox"))
 	}
@@ -201,7 +204,7 @@ func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 			return
 		}
 		if q, err := a.Quantity(); err != nil {
-			errs = append(errs, field.Invalid(where, *a, "must be a quantity such as 500m or 256Mi"))
+			errs = append(errs, field.Invalid(where, *a, unreadableAmount(name, *a)))
 		} else if q.Sign() <= 0 {
 			errs = append(errs, field.Invalid(where, *a, "must be above zero"))
 		} else if problem := amountProblem(name, *a, q); problem != "" {
