@@ -30,9 +30,10 @@ func (r *root) importFiles() *cobra.Command {
 	var o importOptions
 	c := &cobra.Command{
 		Use:   "import FILE|FOLDER",
-		Short: "Make a Challenge of a compose file, a Dockerfile or a challenge of klodd",
-		Long: `Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, without a cluster. A folder is searched
-for them: each compose file in it becomes a Challenge, Dockerfiles alone become the containers of one.
+		Short: "Make a Challenge of a compose file, a Dockerfile or a challenge of klodd or kCTF",
+		Long: `Make a Challenge of a compose file, a Dockerfile or a challenge of klodd or kCTF, without a cluster. A folder is
+searched for them: each compose file in it becomes a Challenge, Dockerfiles alone become the containers of one.
+Handouts, solutions and health checks are left out.
 
 The Challenge goes to standard output. Standard error says what could not be carried over, in the words of the
 file, what was chosen where the file is silent, and which images to build and push.

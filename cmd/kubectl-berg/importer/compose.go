@@ -18,6 +18,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/sirupsen/logrus"
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
 )
 
 var (
@@ -29,7 +31,7 @@ var (
 func (out *Result) compose(file string, more []string, content []byte, o Options) error {
 	root, err := nodeOf(content)
 	if err != nil {
-		return fmt.Errorf("%s: must be YAML: %s", file, strings.TrimPrefix(oneLine(err.Error()), "yaml: "))
+		return fmt.Errorf("%s: must be YAML: %s", file, lint.MessageOfYAML(err))
 	}
 	if root == nil || root.Kind != yamlv3.MappingNode {
 		return fmt.Errorf("%s: must be a compose file: it is no YAML mapping", file)
@@ -67,10 +69,10 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
 		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env")})
 	}
-	d.compose(project, child(root, "services"), &l)
-	if top := child(root, "volumes"); top != nil && len(top.Content) > 0 && len(project.Services) == 0 {
-		return fmt.Errorf("%s: %w", file, ErrNothing)
+	if len(project.Services) == 0 {
+		return fmt.Errorf("%s: must be a compose file: it has no services", file)
 	}
+	d.compose(project, child(root, "services"), &l)
 	d.finish()
 	return nil
 }
@@ -124,7 +126,7 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
 	var first error
 	for attempt := range 3 {
-		project, err := loader.LoadWithContext(context.Background(), details, func(o *loader.Options) {
+		project, err := loadProject(details, func(o *loader.Options) {
 			o.SetProjectName("challenge", true)
 			o.SkipNormalization, o.SkipConsistencyCheck, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
 			o.SkipValidation = attempt > 0
@@ -146,6 +148,16 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 		return nil, fmt.Errorf("%s (set %s with --env NAME=VALUE)", oneLine(first.Error()), strings.Join(slices.Sorted(maps.Keys(l.unset)), ", "))
 	}
 	return nil, errors.New(oneLine(first.Error()))
+}
+
+// loadProject returns an error where compose-go, without its validation, expects what a file does not have.
+func loadProject(details types.ConfigDetails, options func(*loader.Options)) (project *types.Project, err error) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			err = fmt.Errorf("a value has the wrong type: %v", failed)
+		}
+	}()
+	return loader.LoadWithContext(context.Background(), details, options)
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,13 +1,17 @@
-// Package importer makes Challenges of what authors have: a compose file, a Dockerfile, or a challenge of klodd. It reads
-// files and writes none.
+// Package importer makes Challenges of what authors have: a compose file, a Dockerfile, or a challenge of klodd or kCTF.
+// It reads files and writes none.
 //
 //	importer.go    finds out what a file or folder is
+//	result.go      what comes of it
 //	compose.go     compose files, which compose-go reads as docker compose does
 //	service.go     what the keys of a service become
 //	dockerfile.go  what a Dockerfile says of ports and flags
+//	run.go         what a RUN instruction does to files with flags
 //	klodd.go       challenges of klodd
+//	kctf.go        challenges of kCTF
 //	draft.go       what all have in common: names, images, kinds of ports
 //	flag.go        where the flag is
 //	probe.go       health checks
+//	node.go        places and words in YAML
 //	write.go       the YAML
 package importer

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mattn/go-shellwords"
 )
 
 // image is what a Dockerfile says of the image that it builds.
@@ -41,7 +43,8 @@ type stage struct {
 
 var (
 	variable   = regexp.MustCompile(`\$\{?(\w+)\}?`)
-	heredoc    = regexp.MustCompile(`<<-?["']?(\w+)["']?`)
+	heredoc    = regexp.MustCompile(`(?:^|\s)\d*<<-?["']?([A-Za-z_][\w.]*)["']?`)
+	documented = regexp.MustCompile(`(?i)^(?:run|copy|add)\s`)
 	listenPort = regexp.MustCompile(`(?i)(?:tcp-l(?:isten)?:|tcp4-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--port[ =]|http\.server |-p[ =]?)(\d{2,5})\b`)
 )
 
@@ -57,7 +60,8 @@ func readDockerfile(file, context, target string, args map[string]string) image 
 func parseDockerfile(content, file, context, target string, args map[string]string) image {
 	values := map[string]string{}
 	var stages []stage
-	for _, line := range instructions(content) {
+	for _, i := range instructions(content) {
+		line := i.line
 		name, rest, _ := strings.Cut(line, " ")
 		rest = strings.TrimSpace(rest)
 		name = strings.ToUpper(name)
@@ -113,9 +117,10 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 		case "ENV":
 			setEnv(s.env, values, expand(rest))
 		case "COPY", "ADD":
-			s.copy(expand(rest))
+			s.copy(expand(rest), i.documents, stages)
 		case "RUN":
 			s.run(rest, values)
+			s.runDocuments(rest, i.documents, values)
 		}
 	}
 	if len(stages) == 0 {
@@ -131,34 +136,49 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 	return out
 }
 
-// instructions joins continued lines, and drops comments and the bodies of here-documents.
-func instructions(content string) (out []string) {
-	current, end := "", ""
-	for line := range strings.Lines(content) {
-		line = strings.TrimSpace(line)
-		switch {
-		case end != "":
-			if line == end {
-				end = ""
+// instruction is one of a Dockerfile, with the here-documents that follow it.
+type instruction struct {
+	line      string
+	documents []document
+}
+
+// document is a here-document: a text with the name that ends it.
+type document struct{ end, text string }
+
+// instructions joins continued lines, and drops comments.
+func instructions(content string) (out []instruction) {
+	current := ""
+	var open []string // the here-documents that have not ended
+	for line := range strings.Lines(strings.TrimPrefix(content, "\ufeff")) {
+		text := strings.TrimSpace(line)
+		if len(open) > 0 {
+			last := &out[len(out)-1]
+			document := &last.documents[len(last.documents)-len(open)]
+			if text == document.end {
+				open = open[1:]
+			} else {
+				document.text += strings.TrimRight(line, "\r\n") + "\n"
 			}
 			continue
-		case strings.HasPrefix(line, "#"):
-			continue
 		}
-		if before, more := strings.CutSuffix(line, `\`); more {
+		if text == "" || strings.HasPrefix(text, "#") {
+			continue // also within a continued line
+		}
+		if before, more := strings.CutSuffix(text, `\`); more {
 			current += before + " "
 			continue
 		}
-		if current += line; current != "" {
-			if found := heredoc.FindStringSubmatch(current); found != nil {
-				end = found[1]
+		i := instruction{line: current + text}
+		if documented.MatchString(i.line) {
+			for _, found := range heredoc.FindAllStringSubmatch(i.line, -1) {
+				open = append(open, found[1])
+				i.documents = append(i.documents, document{end: found[1]})
 			}
-			out = append(out, current)
 		}
-		current = ""
+		out, current = append(out, i), ""
 	}
 	if current != "" {
-		out = append(out, current)
+		out = append(out, instruction{line: current})
 	}
 	return out
 }
@@ -179,7 +199,11 @@ func setEnv(env, values map[string]string, text string) {
 		values[key] = env[key]
 		return
 	}
-	for _, word := range strings.Fields(text) {
+	words, err := shellwords.Parse(text)
+	if err != nil {
+		words = strings.Fields(text)
+	}
+	for _, word := range words {
 		if key, value, ok := strings.Cut(word, "="); ok {
 			env[key] = unquote(value)
 			values[key] = env[key]
@@ -187,15 +211,18 @@ func setEnv(env, values map[string]string, text string) {
 	}
 }
 
-func (s *stage) copy(text string) {
+// copy follows a COPY instruction: files of the context, texts of here-documents, and flags of earlier stages.
+func (s *stage) copy(text string, documents []document, stages []stage) {
 	var words []string
-	if strings.Contains(text, "--from") {
-		return
-	}
+	var source *stage
 	var by owned
 	for _, word := range strings.Fields(text) {
 		option, value, _ := strings.Cut(word, "=")
 		switch {
+		case option == "--from":
+			if source = stageOf(stages, value); source == nil {
+				return // another image
+			}
 		case option == "--chmod":
 			by.mode = changedMode(0, value)
 		case option == "--chown":
@@ -216,10 +243,52 @@ func (s *stage) copy(text string) {
 	to := words[len(words)-1]
 	for _, from := range words[:len(words)-1] {
 		into := absolute(s.workdir, to)
+		if source != nil {
+			s.copyOf(source, absolute("/", from), into, strings.HasSuffix(to, "/"), by)
+			continue
+		}
 		if strings.HasSuffix(to, "/") || to == "." || len(words) > 2 {
 			into = path.Join(into, path.Base(from))
 		}
+		if found := heredoc.FindStringSubmatch(from); found != nil {
+			if at := slices.IndexFunc(documents, func(d document) bool { return d.end == found[1] }); at >= 0 && isFlagFile(into) {
+				s.copies = append(s.copies, copied{to: path.Clean(into), text: strings.TrimSpace(documents[at].text), owned: by})
+			}
+			continue
+		}
 		s.copies = append(s.copies, copied{from: path.Clean(strings.TrimPrefix(from, "/")), to: path.Clean(into), owned: by})
+	}
+}
+
+// stageOf returns an earlier stage by its name or number, nil for another image. The last one is not finished.
+func stageOf(stages []stage, name string) *stage {
+	for i := range stages[:len(stages)-1] {
+		if strings.EqualFold(stages[i].name, name) || strconv.Itoa(i) == name {
+			return &stages[i]
+		}
+	}
+	return nil
+}
+
+// copyOf takes over the flags of an earlier stage that are at a path or below it.
+func (s *stage) copyOf(source *stage, from, into string, folder bool, by owned) {
+	for _, c := range source.copies {
+		below, inside := strings.CutPrefix(c.to, strings.TrimSuffix(from, "/")+"/")
+		if !isFlagFile(c.from) && !isFlagFile(c.to) || !inside && c.to != from {
+			continue
+		}
+		switch {
+		case inside:
+			c.to = path.Join(into, below)
+		case folder:
+			c.to = path.Join(into, path.Base(from))
+		default:
+			c.to = into
+		}
+		if by != (owned{}) {
+			c.owned = by
+		}
+		s.copies = append(s.copies, c)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
@@ -93,6 +94,24 @@ func (d *draft) chosen(s *service, key, text, message string) {
 	d.result.Chosen = append(d.result.Chosen, d.note(s, key, text, message))
 }
 
+// genericFolders say where a challenge runs, not which one it is.
+var genericFolders = []string{
+	"app", "build", "chall", "challenge", "challs", "container", "deploy", "deployment", "dist", "docker", "env", "files", "handout", "infra",
+	"instance", "public", "remote", "server", "service", "source", "src", "web",
+}
+
+// folderName names a Challenge after the folder of a file.
+func folderName(file string) string {
+	at, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return ""
+	}
+	for slices.Contains(genericFolders, strings.ToLower(filepath.Base(at))) && len(filepath.Dir(at)) > 1 {
+		at = filepath.Dir(at)
+	}
+	return filepath.Base(at)
+}
+
 var notDNS = regexp.MustCompile(`[^a-z0-9]+`)
 
 // dnsName makes a name of Kubernetes from one of an author.
@@ -140,7 +159,7 @@ func (d *draft) finish() {
 		listens := func(number int32) bool {
 			return slices.ContainsFunc(s.container.Ports, func(p bergv1.Port) bool { return p.Port == number && p.Transport() == "TCP" })
 		}
-		if p := s.check.probe(listens); p != nil {
+		if p := d.validProbe(s, "healthcheck", s.check.probe(listens)); p != nil {
 			s.container.ReadinessProbe = p
 		}
 		d.suit(s)
@@ -153,6 +172,22 @@ func (d *draft) finish() {
 		d.lost(nil, "services", "", fmt.Sprintf("a Challenge has at most %d containers, and there are %d: remove some", rules.MaxContainers, n))
 	}
 	d.result.Challenges = append(d.result.Challenges, *d.challenge)
+}
+
+// validProbe returns a probe that the operator accepts, nil for another one.
+func (d *draft) validProbe(s *service, key string, p *corev1.Probe) *corev1.Probe {
+	if p == nil {
+		return nil
+	}
+	trial := bergv1.Container{Hostname: "a", Image: "a", ReadinessProbe: p}
+	if key == "livenessProbe" {
+		trial.ReadinessProbe, trial.LivenessProbe = nil, p
+	}
+	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
+		d.lost(s, key, wordsOf(child(s.node, key)), errs[0].Detail)
+		return nil
+	}
+	return p
 }
 
 // renameHosts replaces names of other containers in variables, where they are hosts.
@@ -206,9 +241,12 @@ func (d *draft) chooseImage(s *service) {
 	if valid && s.build != nil && !strings.Contains(named, "/") {
 		valid = false // Docker Hub would be asked for it
 	}
-	if valid {
+	switch same := d.sameBuild(s); {
+	case valid:
 		s.container.Image = named
-	} else {
+	case same != nil:
+		s.container.Image, s.build = same.container.Image, nil // it is built already
+	default:
 		name := d.challenge.Name
 		if len(d.services) > 1 && s.container.Hostname != name {
 			name += "-" + s.container.Hostname
@@ -228,6 +266,19 @@ func (d *draft) chooseImage(s *service) {
 		s.build.Image = s.container.Image
 		d.result.Builds = append(d.result.Builds, *s.build)
 	}
+}
+
+// sameBuild returns an earlier service whose image is built in the same way, nil if there is none.
+func (d *draft) sameBuild(s *service) *service {
+	for _, other := range d.services {
+		if other == s || s.build == nil {
+			break
+		}
+		if b := other.build; b != nil && s.named == other.named && b.Context == s.build.Context && b.Dockerfile == s.build.Dockerfile && b.Target == s.build.Target && maps.Equal(b.Args, s.build.Args) {
+			return other
+		}
+	}
+	return nil
 }
 
 // portsOfImages are those of programs that everybody knows.
@@ -263,7 +314,7 @@ var (
 	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
 		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
 	isJail    = regexp.MustCompile(`nsjail|pwn\.red/jail|redpwn/jail|kctf|bubblewrap|\bbwrap\b`)
-	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|google-chrome|chromedriver|geckodriver|firefox|browserless|standalone-chrome`)
+	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|\bchrome\b|chromedriver|geckodriver|firefox|browserless|xss-?bot|admin-?bot`)
 )
 
 func (s *service) text() string { return strings.ToLower(s.named) + "\n" + s.image.text() }

@@ -108,7 +108,37 @@ func (d *draft) flagAt(s *service, file copied, source, how string) {
 		}
 	}
 	s.container.DynamicFlag = trial.DynamicFlag
+	if script := s.image.changesAtStart(at); script != "" {
+		d.lost(s, "flag", at, script+" changes the file when the container starts, and the flag of an instance is read-only: let it copy the flag instead (docs/berg/challenge.md#flags)")
+	}
 	d.chosen(s, "dynamicFlag", at, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by "+readers)
+}
+
+// maxScript is how much is read of a script, in bytes.
+const maxScript = 64 << 10
+
+// changesAtStart returns the script with which the image starts, if it moves or removes a file or changes its mode; "" otherwise.
+func (i image) changesAtStart(file string) string {
+	changes := regexp.MustCompile(`(?m)^[^#\n]*\b(?:mv|rm|chmod|chown|chgrp|shred|unlink)\s[^\n]*` + regexp.QuoteMeta(strings.ReplaceAll(file, entropy, "")))
+	for _, word := range i.program() {
+		name := path.Base(unquote(word))
+		files := []string{filepath.Join(i.context, name)}
+		for _, c := range i.copies {
+			if path.Base(c.to) == name && c.from != "" {
+				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from)))
+			}
+		}
+		for _, at := range files {
+			content, err := os.ReadFile(at)
+			if i.context == "" || err != nil || !strings.HasPrefix(string(content), "#!") {
+				continue
+			}
+			if changes.Match(content[:min(len(content), maxScript)]) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // othersRead and groupReads are bits of a mode.

@@ -23,7 +23,7 @@ var allowed = rules.Allowed{
 // Each folder of testdata is what an author has. The golden file is the Challenge, and what import says of it in comments.
 func TestImport(t *testing.T) {
 	folders, err := filepath.Glob("testdata/*")
-	if err != nil || len(folders) < 15 {
+	if err != nil || len(folders) < 45 {
 		t.Fatalf("%d folders: %v", len(folders), err)
 	}
 	for _, folder := range folders {
@@ -69,13 +69,51 @@ func TestImport(t *testing.T) {
 	}
 }
 
-func TestImportOfNoYAMLNamesALine(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "compose.yaml"), []byte("services:\n  bot:\n    environment: [FLAG=flag{x}]\n"), 0o600); err != nil {
-		t.Fatal(err)
+// What docker compose refuses is refused in its words, or in ours with the place.
+func TestWhatCannotBeImported(t *testing.T) {
+	for name, tc := range map[string]struct{ file, content, want string }{
+		"no YAML":              {"compose.yaml", "services:\n  bot:\n    environment: [FLAG=flag{x}]\n", "compose.yaml: must be YAML: line "},
+		"a tab":                {"compose.yaml", "services:\n\tweb:\n", "line 2: found character that cannot start any token, usually a tab: indent with spaces"},
+		"no services":          {"compose.yaml", "services: {}\n", "compose.yaml: must be a compose file: it has no services"},
+		"volumes only":         {"docker-compose.yml", "volumes: {a: {}}\nservices:\n", "it has no services"},
+		"a service of nothing": {"compose.yaml", "services:\n  web:\n", "services.web"},
+		"a list of services":   {"compose.yaml", "services:\n  - web\n", "services"},
+		"a text":               {"compose.yaml", "just a text\n", "it is no YAML mapping"},
+		"nothing":              {"README.md", "# A challenge\n", "no compose file, Dockerfile or challenge of klodd or kCTF found"},
+		"kCTF, broken":         {"challenge.yaml", "apiVersion: kctf.dev/v1\nkind: Challenge\nspec: {network: text}\n", "must be a challenge of kCTF in YAML"},
+		"klodd, broken":        {"challenge.yaml", "apiVersion: klodd.tjcsec.club/v1\nkind: Challenge\nspec: {pods: text}\n", "challenge.yaml: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := os.WriteFile(filepath.Join(folder, tc.file), []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := importer.Import(folder, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
 	}
-	_, err := importer.Import(folder, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
-	if err == nil || !strings.Contains(err.Error(), "compose.yaml: must be YAML: line ") {
-		t.Errorf("got %v", err)
+}
+
+// Files from Windows begin with a mark of byte order, and have other line endings.
+func TestImportOfFilesFromWindows(t *testing.T) {
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"Dockerfile":   "\ufeffFROM php:8.2-apache\r\nCOPY src/ /var/www/html/\r\nCOPY flag.txt /flag.txt\r\nRUN chmod 640 /flag.txt \\\r\n && chgrp 33 /flag.txt\r\n",
+		"flag.txt":     "flag{crlf}\r\n",
+		"compose.yaml": "\ufeffservices:\r\n  web:\r\n    build: .\r\n    ports:\r\n      - \"80:80\"\r\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := importer.Import(folder, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
+	if err != nil || len(result.Challenges) != 1 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	spec := result.Challenges[0].Spec
+	if flag := spec.Containers[0].DynamicFlag; spec.Flag != "flag{crlf}" || flag == nil || flag.Content == nil || flag.Content.Path != "/flag.txt" || flag.Content.Group == nil || *flag.Content.Group != 33 {
+		t.Errorf("flag %q, %+v", spec.Flag, flag)
 	}
 }

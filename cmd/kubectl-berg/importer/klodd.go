@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -126,7 +128,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 				s.name = pod.Name + "-" + c.Name
 				d.lost(s, "spec", c.Name, "containers of a pod shared localhost: this one has a hostname of its own")
 			}
-			s.container = d.kloddContainer(s, c)
+			s.container = d.kloddContainer(s, c, item(child(child(node, "spec"), "containers"), j))
 			if j == 0 {
 				for _, p := range pod.Ports {
 					at := port{number: p.Port, udp: p.Protocol == "UDP"}
@@ -141,7 +143,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 			}
 			d.services = append(d.services, s)
 		}
-		d.kloddPod(&service{name: pod.Name, node: node}, child(node, "spec"))
+		d.otherFields(&service{name: pod.Name, node: node}, child(node, "spec"), kloddPodFields)
 	}
 	d.finish()
 }
@@ -153,8 +155,21 @@ func lineOf(node *yamlv3.Node) int {
 	return node.Line
 }
 
-func (d *draft) kloddContainer(s *service, c corev1.Container) bergv1.Container {
-	out := bergv1.Container{Command: c.Command, Args: c.Args, ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe}
+// Fields of pods and containers that are carried over, or that mean the same everywhere.
+var (
+	kloddPodFields       = []string{"containers", "automountServiceAccountToken", "enableServiceLinks"}
+	kloddContainerFields = []string{
+		"name", "image", "imagePullPolicy", "command", "args", "env", "ports", "readinessProbe", "livenessProbe", "resources", "securityContext", "volumeMounts",
+	}
+	kloddSecurityFields = []string{"privileged", "capabilities"}
+)
+
+func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node) bergv1.Container {
+	out := bergv1.Container{Command: c.Command, Args: c.Args}
+	out.ReadinessProbe = d.kloddProbe(s, c, "readinessProbe", c.ReadinessProbe)
+	out.LivenessProbe = d.kloddProbe(s, c, "livenessProbe", c.LivenessProbe)
+	d.otherFields(s, node, kloddContainerFields)
+	d.otherFields(s, child(node, "securityContext"), kloddSecurityFields)
 	for _, e := range c.Env {
 		if e.ValueFrom != nil {
 			d.lost(s, "env", e.Name, "has its value from another object: write the value")
@@ -190,6 +205,10 @@ func (d *draft) kloddContainer(s *service, c corev1.Container) bergv1.Container 
 		}
 		if security.Capabilities != nil {
 			for _, name := range security.Capabilities.Add {
+				if isSysAdmin(string(name)) {
+					s.jail = true
+					continue
+				}
 				d.capability(s, &out, string(name))
 			}
 		}
@@ -197,18 +216,27 @@ func (d *draft) kloddContainer(s *service, c corev1.Container) bergv1.Container 
 	return out
 }
 
-// kloddPod lists the fields of a pod that a Challenge does not have.
-func (d *draft) kloddPod(s *service, spec *yamlv3.Node) {
-	if spec == nil {
-		return
+// kloddProbe is a probe with numbers in place of names of ports, nil if it cannot be carried over.
+func (d *draft) kloddProbe(s *service, c corev1.Container, key string, p *corev1.Probe) *corev1.Probe {
+	if p == nil {
+		return nil
 	}
-	for i := 0; i+1 < len(spec.Content); i += 2 {
-		switch key := spec.Content[i].Value; key {
-		case "containers", "automountServiceAccountToken", "enableServiceLinks":
-		default:
-			n := d.note(s, key, wordsOf(spec.Content[i+1]), "a Challenge has no such field")
-			n.Line = spec.Content[i].Line
-			d.result.Lost = append(d.result.Lost, n)
+	number := func(port *intstr.IntOrString) {
+		for _, named := range c.Ports {
+			if port.Type == intstr.String && named.Name == port.StrVal {
+				*port = intstr.FromInt32(named.ContainerPort)
+			}
+		}
+		if n, err := strconv.ParseInt(port.StrVal, 10, 32); port.Type == intstr.String && err == nil {
+			*port = intstr.FromInt32(int32(n))
 		}
 	}
+	p = p.DeepCopy()
+	if p.HTTPGet != nil {
+		number(&p.HTTPGet.Port)
+	}
+	if p.TCPSocket != nil {
+		number(&p.TCPSocket.Port)
+	}
+	return d.validProbe(s, key, p)
 }

@@ -17,6 +17,7 @@ type owned struct {
 var (
 	separators = regexp.MustCompile(`&&|\|\||[;|\n]`)
 	written    = regexp.MustCompile(`^(?:echo|printf)\s+(?:-\w+\s+)*(.+?)\s*>\s*(\S+)$`)
+	writes     = regexp.MustCompile(`^(?:cat\s[^|;&]*>|tee\s)\s*([^\s<>]+)`)
 	random     = regexp.MustCompile("`[^`]*`|\\$\\{?RANDOM\\}?")
 )
 
@@ -65,6 +66,18 @@ func (s *stage) run(text string, values map[string]string) {
 				c.group = words[1]
 			}
 		}
+	}
+}
+
+// runDocuments follows here-documents: commands, or what a command such as cat writes into a file.
+func (s *stage) runDocuments(text string, documents []document, values map[string]string) {
+	switch found := writes.FindStringSubmatch(text); {
+	case found == nil && strings.HasPrefix(text, "<<"):
+		for _, d := range documents {
+			s.run(d.text, values)
+		}
+	case found != nil && len(documents) == 1 && isFlagFile(found[1]):
+		s.copies = append(s.copies, copied{to: absolute(s.workdir, unquote(found[1])), text: strings.TrimSpace(documents[0].text)})
 	}
 }
 

@@ -116,7 +116,11 @@ func runsOnce(project *types.Project, name string) bool {
 
 func (d *draft) service(s *service, project *types.Project, c types.ServiceConfig, l *composeLoader) {
 	s.named, s.container.Command, s.container.Args = c.Image, c.Entrypoint, c.Command
-	if c.Entrypoint != nil && len(c.Entrypoint) == 0 {
+	switch {
+	case c.Entrypoint == nil || len(c.Entrypoint) > 0:
+	case len(c.Command) > 0: // without an entrypoint, the command has the program
+		s.container.Command, s.container.Args = c.Command, nil
+	default:
 		d.lost(s, "entrypoint", "[]", "what the image has cannot be removed: write another one")
 	}
 	if c.Command != nil && len(c.Command) == 0 {
@@ -136,9 +140,9 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 			s.check.retries = int(min(*h.Retries, 1<<20))
 		}
 	}
-	s.jail = c.Privileged || slices.ContainsFunc(c.CapAdd, func(name string) bool { return rules.Capability(strings.ToUpper(name)) == "SYS_ADMIN" })
+	s.jail = c.Privileged || slices.ContainsFunc(c.CapAdd, isSysAdmin)
 	for _, name := range c.CapAdd {
-		if rules.Capability(strings.ToUpper(name)) != "SYS_ADMIN" || c.Privileged {
+		if !isSysAdmin(name) || c.Privileged {
 			d.capability(s, &s.container, name)
 		}
 	}
@@ -161,6 +165,9 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	s.aliases = slices.Compact(s.aliases)
 	d.rest(s, c)
 }
+
+// isSysAdmin reports whether a capability is the one that jails ask for.
+func isSysAdmin(name string) bool { return rules.Capability(strings.ToUpper(name)) == "SYS_ADMIN" }
 
 // meansNested reports whether a security option says no more than that a jail may make namespaces and mount /proc, as
 // sandbox: nested does.
@@ -405,8 +412,16 @@ func (d *draft) resources(s *service, c types.ServiceConfig) {
 	if requests != (bergv1.Resources{}) {
 		s.container.ResourceRequests = &requests
 	}
-	if c.ShmSize > 0 {
-		s.container.SharedMemory = ptr.To(bytesOf(int64(c.ShmSize)))
+	if c.ShmSize <= 0 {
+		return
+	}
+	s.container.SharedMemory = ptr.To(bytesOf(int64(c.ShmSize)))
+	if limit := limits.Memory; limit != nil {
+		if q := rules.Quantity(*limit); q.CmpInt64(int64(c.ShmSize)) >= 0 {
+			return
+		}
+		s.container.SharedMemory = limit
+		d.chosen(s, "sharedMemory", string(*limit), "is lowered to the memory limit, to which it counts")
 	}
 }
 

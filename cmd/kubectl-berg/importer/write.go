@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -36,10 +38,16 @@ func Write(all []bergv1.Challenge) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// block removes the style of JSON, and writes modes as authors do. The encoder quotes strings that YAML would read as
-// something else.
+// block removes the style of JSON, and writes modes as authors do. Strings that any version of YAML reads as something else
+// are quoted: the encoder does so for values only.
 func block(node *yamlv3.Node) {
 	node.Style = 0
+	if node.Kind == yamlv3.ScalarNode && node.Tag == "!!str" && !strings.ContainsAny(node.Value, "\n\r") {
+		var plain any
+		if err := yaml.Unmarshal([]byte(node.Value), &plain); err != nil || plain != node.Value {
+			node.Style = yamlv3.DoubleQuotedStyle
+		}
+	}
 	for _, n := range node.Content {
 		block(n)
 	}

@@ -167,9 +167,18 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	}
 }
 
+// MessageOfYAML is the error of a parser of YAML in one line, with what authors usually did.
+func MessageOfYAML(err error) string {
+	message := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+	if strings.Contains(message, "cannot start any token") {
+		message += ", usually a tab: indent with spaces"
+	}
+	return message
+}
+
 func (out *Result) syntax(s Source, d document, err error) {
 	line := 1
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	message := MessageOfYAML(err)
 	if found := lineOfError.FindStringSubmatchIndex(message); found != nil {
 		line, _ = strconv.Atoi(message[found[2]:found[3]])
 		message = message[:found[0]] + message[found[1]:]

@@ -140,7 +140,7 @@ func TestNumbersAndWords(t *testing.T) {
 		"    <<: *nowhere":                                                "unknown anchor",
 		"    <<: {environment: {A: yes}}":                                 `write "yes"`,
 		"    environment: &e {A: 1}\n    environment: *e":                 "environment is written twice",
-		"    environment:\n\tA: b":                                        "cannot be read as YAML",
+		"    environment:\n\tA: b":                                        "indent with spaces",
 	} {
 		found := Check(Source{Name: "a.yaml", Content: []byte(head + add + "\n"), Named: true}, rules.Settings{Allowed: rules.Allowed{NestedSandbox: true}})
 		switch {

@@ -77,8 +77,8 @@ func leaves(at []any, s *structuralschema.Structural) (all []leaf) {
 	switch s.Type {
 	case "object":
 		for name := range s.Properties {
-			child := s.Properties[name]
-			all = append(all, leaves(append(slices.Clone(at), name), &child)...)
+			property := s.Properties[name]
+			all = append(all, leaves(append(slices.Clone(at), name), &property)...)
 		}
 		add("text", []any{"text"})
 	case "array":

@@ -198,7 +198,7 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 }
 
 // Each row is how a pod of the container web does not come up, as nodes, registries and schedulers say it.
-func TestDeadIsToldAsDead(t *testing.T) {
+func TestHowPodsDie(t *testing.T) {
 	broken := func(reason, message string, change func(*corev1.Pod)) View {
 		return view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, reason, "Container web: "+reason+": "+message), withPod(change))
 	}

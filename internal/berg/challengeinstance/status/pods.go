@@ -230,9 +230,9 @@ func crashed(p *corev1.Pod, s corev1.ContainerStatus) *corev1.ContainerStateTerm
 
 // wasReadySince reports whether a pod that is not ready was ready after one of its containers had started. Readiness ends
 // with a container, before the next attempt, and clocks of events are coarse: only a later end counts.
-func wasReadySince(p *corev1.Pod, started time.Time) bool {
-	return !started.IsZero() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(started.Add(settleTime))
+func wasReadySince(p *corev1.Pod, at time.Time) bool {
+	return !at.IsZero() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(at.Add(settleTime))
 	})
 }
 

@@ -108,8 +108,8 @@ func TestACrashIsOfTheProgramThatRuns(t *testing.T) {
 	end := func(reason string, code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}}
 	}
-	since := func(started, unready time.Duration) corev1.Pod {
-		p := attempt(1, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: noon.Add(-started)}}})
+	since := func(up, unready time.Duration) corev1.Pod {
+		p := attempt(1, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: noon.Add(-up)}}})
 		p.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: noon.Add(-unready)}
 		return p
 	}
