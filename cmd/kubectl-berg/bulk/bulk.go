@@ -270,7 +270,7 @@ func Error(r Report, hint string, err error) error {
 	case err != nil:
 		return &console.Error{Code: code(err), Err: fmt.Errorf("%w. %s", err, hint)}
 	case len(r.Failed) > 0 && !slices.ContainsFunc(r.Failed, func(t Item) bool { return t.Code != console.ExitForbidden }):
-		return console.Errorf(console.ExitForbidden, "you are not allowed to change %d of %d: ask the administrator; kubectl berg doctor shows your permissions", len(r.Failed), r.Total)
+		return console.Errorf(console.ExitForbidden, "you are not allowed to change %d of %d. %s", len(r.Failed), r.Total, cluster.Remedy(r.Failed[0].Why))
 	case len(r.Failed) > 0:
 		return console.Errorf(console.ExitPartly, "%d of %d failed. %s", len(r.Failed), r.Total, hint)
 	default:

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -14,6 +16,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/clientcmd"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
@@ -64,7 +67,7 @@ func Explain(what string, err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", what)
 	case apierrors.IsForbidden(err):
-		return fail(console.ExitForbidden, "%s: %s. %s", what, text, remedy(text))
+		return fail(console.ExitForbidden, "%s: %s. %s", what, text, Remedy(text))
 	case NotServed(err):
 		return fail(console.ExitNotFound, "%s: this cluster does not serve %s: install the operator, "+
 			"or choose another cluster with --context", what, group)
@@ -77,22 +80,43 @@ func Explain(what string, err error) error {
 	}
 }
 
-// remedy says what to ask for, by the API server's words about what is forbidden.
-func remedy(text string) string {
-	const more = "; kubectl berg doctor shows your permissions"
-	var role string
-	switch {
-	case strings.Contains(text, `"challengeinstances`):
-		role = "berg-operator-challengeinstance-editor (or -viewer to read)"
-	case strings.Contains(text, `"challenges"`) && strings.Contains(text, "berg.norelect.ch"):
-		role = "berg-operator-challenge-viewer (or -editor to write)"
-	default:
-		return "The roles for players and authors do not grant this: ask the administrator for the right that the message names" + more
+// refusedRequest finds the verb, the resource, its group and the namespace in the words of the API server.
+var refusedRequest = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
+
+// roleNames are the prefixes of the ClusterRoles for a resource; each has a viewer and an editor.
+var roleNames = map[string]string{
+	"challengeinstances": "berg-operator-challengeinstance", "challenges": "berg-operator-challenge",
+	"challengechecks": "berg-operator-challengecheck", "challengeinstancerecords": "berg-operator-challengeinstancerecord",
+}
+
+// Remedy says what to ask for, by the verb that was refused.
+func Remedy(text string) string {
+	const more = "kubectl berg doctor shows your permissions"
+	found := refusedRequest.FindStringSubmatch(text)
+	if found == nil {
+		return "The roles for players and authors do not grant this: ask the administrator for the right that the message names; " + more
 	}
-	if strings.Contains(text, "at the cluster scope") {
-		return "Name one of your namespaces with -n, without -A. Or ask the administrator for a ClusterRoleBinding to " + role + more
+	verb, resource, apiGroup, namespace := found[1], found[2], found[3], found[4]
+	where, scope := "-A", "ClusterRoleBinding"
+	if namespace != "" {
+		where, scope = "-n "+namespace, "RoleBinding in this namespace"
 	}
-	return "Ask the administrator for a RoleBinding in this namespace to the ClusterRole " + role + more
+	check := fmt.Sprintf("; afterwards, kubectl auth can-i %s %s %s must say yes. ", verb, strings.TrimSuffix(resource+"."+apiGroup, "."), where) + more
+	kind, _, _ := strings.Cut(resource, "/")
+	role := roleNames[kind]
+	if role == "" || apiGroup != bergv1.GroupVersion.Group {
+		return fmt.Sprintf("The roles for players and authors do not grant this: ask the administrator for the right to %s %s%s", verb, resource, check)
+	}
+	if slices.Contains([]string{"get", "list", "watch"}, verb) {
+		role += "-viewer"
+	} else {
+		role += "-editor"
+	}
+	advice := "Ask the administrator for a " + scope + " to the ClusterRole " + role + check
+	if namespace == "" {
+		advice = "Name one of your namespaces with -n, without -A. Or ask" + strings.TrimPrefix(advice, "Ask")
+	}
+	return advice
 }
 
 // explainedError has a message for people and wraps the original error, so that callers can still test

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -81,22 +80,5 @@ func TestExplainedErrorStaysTransient(t *testing.T) {
 	}
 	if err := Explain("again", err); err.Error() != "list the pods of alice: the API server cannot be reached: "+errRefused.Error() {
 		t.Errorf("%v", err)
-	}
-}
-
-// A user who has the role for one namespace needs no role, but its name.
-func TestForbiddenSaysWhatToDo(t *testing.T) {
-	instances := schema.GroupResource{Group: "berg.norelect.ch", Resource: "challengeinstances"}
-	for text, want := range map[string]string{
-		`User "crew" cannot list resource "challengeinstances" in API group "berg.norelect.ch" at the cluster scope`:        "with -n, without -A",
-		`User "crew" cannot delete resource "challengeinstances" in API group "berg.norelect.ch" in the namespace "team"`:   "RoleBinding in this namespace to the ClusterRole berg-operator-challengeinstance-editor",
-		`User "crew" cannot get resource "challenges" in API group "berg.norelect.ch" in the namespace "team"`:              "berg-operator-challenge-viewer",
-		`User "crew" cannot list resource "pods" in API group "" at the cluster scope`:                                      "the right that the message names",
-		`User "crew" cannot get resource "pods/log" in API group "" in the namespace "challenge-00000000-0000-4000-8000-1"`: "the right that the message names",
-	} {
-		err := Explain("do", apierrors.NewForbidden(instances, "", errors.New(text)))
-		if console.Code(err) != console.ExitForbidden || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
 	}
 }

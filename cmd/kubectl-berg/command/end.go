@@ -45,13 +45,16 @@ before you drain a node.`,
 			if err != nil {
 				return err
 			}
+			if !at.IsZero() {
+				r.Notef("end at the latest: %s", at.Local().Format(dateWithZone))
+			}
 			if m.dryRun {
 				return r.showDryRun("end", nil, namesOf(found))
 			}
 			if len(found) > 0 && len(s.names) == 0 && !m.yes {
 				question := fmt.Sprintf("End %d instances now?", len(found))
 				if after != "" {
-					question = fmt.Sprintf("End %d instances at %s or earlier?", len(found), at.Local().Format(time.DateTime))
+					question = fmt.Sprintf("End %d instances at %s or earlier?", len(found), at.Local().Format(dateWithZone))
 				}
 				if err := r.Confirm(question); err != nil {
 					return err

@@ -18,6 +18,9 @@ import (
 // not extend it twice.
 const annotationExtended = "kubectl.berg.norelect.ch/extended"
 
+// dateWithZone is how a point in time is shown.
+const dateWithZone = "2006-01-02 15:04:05 -07:00"
+
 func (r *root) extend() *cobra.Command {
 	var s selection
 	var m bulkOptions
@@ -60,6 +63,9 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 			to, found, at, err := r.liveAt(ctx, &s, until)
 			if err != nil {
 				return err
+			}
+			if !at.IsZero() { // the hour may be that of tomorrow, and the clock that of another zone
+				r.Notef("new expiry: %s", at.Local().Format(dateWithZone))
 			}
 			if m.dryRun {
 				return r.showDryRun("extend", nil, namesOf(found))

@@ -126,12 +126,17 @@ type logReader struct {
 	prefixed     bool
 	colours      map[string]console.Colour
 	disconnected bool
+	// checked: the container of the options is one of the instance.
+	checked bool
 }
 
 // pods returns the pods whose logs to read.
 func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	pods, err := instancePods(ctx, l.cluster, i)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.knownContainer(i, pods); err != nil {
 		return nil, err
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
@@ -146,6 +151,24 @@ func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]co
 		}
 	}
 	return pods, nil
+}
+
+// knownContainer refuses the name of a container that an instance does not have. Later, one may have no pod for a while.
+func (l *logReader) knownContainer(i *bergv1.ChallengeInstance, pods []corev1.Pod) error {
+	if l.checked || l.options.container == "" || len(pods) == 0 {
+		return nil
+	}
+	l.checked = true
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Labels[bergv1.LabelContainer])
+	}
+	if slices.Contains(names, l.options.container) {
+		return nil
+	}
+	slices.Sort(names)
+	return console.Errorf(console.ExitNotFound, "instance %s has no pod with a container %s: it has %s. For the reason: kubectl berg why %s -n %s",
+		i.Name, l.options.container, strings.Join(slices.Compact(names), ", "), i.Name, i.Namespace)
 }
 
 // once copies the present logs.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,6 +66,9 @@ func (s *selection) check(names []string, acts bool) error {
 		}
 	}
 	s.challenge = trimmedChallenge(s.challenge)
+	if s.owner != "" && uuid.Validate(s.owner) != nil {
+		return console.Errorf(console.ExitUsage, "--owner %s: must be a UUID in lower case", s.owner)
+	}
 	var err error
 	if s.labels, err = labels.Parse(s.selector); err != nil {
 		return console.Errorf(console.ExitUsage, "-l %s: %w", s.selector, err)
@@ -135,7 +139,34 @@ func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.Cha
 			return nil, console.Errorf(console.ExitNotFound, "instance %s does not exist in namespace %s", name, c.Namespace)
 		}
 	}
+	if len(found) == 0 {
+		return nil, s.mistyped(ctx, c)
+	}
 	return found, nil
+}
+
+// mistyped returns an error if nothing is selected because a namespace or a Challenge does not exist. What the user may not
+// read may exist.
+func (s *selection) mistyped(ctx context.Context, c *cluster.Cluster) error {
+	exists := func(kind metav1.TypeMeta, at client.ObjectKey) bool {
+		object := &metav1.PartialObjectMetadata{TypeMeta: kind}
+		return !apierrors.IsNotFound(c.Get(ctx, at, object))
+	}
+	if !s.allNamespaces && !exists(metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, client.ObjectKey{Name: c.Namespace}) {
+		return console.Errorf(console.ExitNotFound, "namespace %s does not exist", c.Namespace)
+	}
+	if s.challenge == "" {
+		return nil
+	}
+	if !s.allNamespaces && exists(metav1.TypeMeta{APIVersion: bergv1.GroupVersion.String(), Kind: "Challenge"}, key(c.Namespace, s.challenge)) {
+		return nil
+	}
+	var all bergv1.ChallengeList
+	err := c.List(ctx, &all)
+	if slices.ContainsFunc(all.Items, func(o bergv1.Challenge) bool { return o.Name == s.challenge }) || err != nil && (s.allNamespaces || !apierrors.IsForbidden(err)) {
+		return nil
+	}
+	return console.Errorf(console.ExitNotFound, "--challenge %s: no instance is of a Challenge of this name, and none of this name exists where you may look: check the name", s.challenge)
 }
 
 // onNode returns the namespaces that have a pod of an instance on the node.

@@ -101,7 +101,7 @@ func unschedulable(message string) (text, do string) {
 		return "no node takes its pods", "End a drain (kubectl uncordon NODE), add nodes, or ask the administrator to remove the taints that the message names." + scheduler
 	case contains("node affinity", "node selector", "nodeselector", "node(s) didn't match", "runtimeclass"):
 		return "no node is one that its pods ask for",
-			"Ask the administrator for a node with the labels of CHALLENGE_NODE_SELECTOR and of the RuntimeClass, or correct runtimeClassName in the Challenge." + scheduler
+			"Its RuntimeClass asks for nodes with certain labels, and dynamicFlag.executable for amd64: correct runtimeClassName in the Challenge, or add such a node." + scheduler
 	default:
 		return "the scheduler finds no node for its pod", "Add nodes, or change what the message names." + scheduler
 	}

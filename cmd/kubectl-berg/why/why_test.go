@@ -284,7 +284,7 @@ func TestHowPodsDie(t *testing.T) {
 		"a registry, by its reason":  {pull("RegistryUnavailable", "example.com/web:1", "x"), []string{"cannot be pulled"}, ""},
 		"a taint":                    {broken("Unschedulable", "0/3 nodes are available: 3 node(s) had untolerated taint(s)", func(*corev1.Pod) {}), []string{"no node takes its pods", "taints"}, "free resources"},
 		"a drain":                    {broken("Unschedulable", "0/1 nodes are available: 1 node(s) were unschedulable", func(*corev1.Pod) {}), []string{"uncordon"}, "free resources"},
-		"a selector":                 {broken("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector", func(*corev1.Pod) {}), []string{"CHALLENGE_NODE_SELECTOR"}, "free resources"},
+		"a selector":                 {broken("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector", func(*corev1.Pod) {}), []string{"runtimeClassName", "amd64"}, "free resources"},
 		"no room and a taint":        {broken("Unschedulable", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient memory", func(*corev1.Pod) {}), []string{"free resources", "resourceRequests"}, ""},
 		"no room on the node":        {broken("OutOfcpu", "Node didn't have enough resource: cpu", func(*corev1.Pod) {}), []string{"its node had no room left", "resourceRequests"}, ""},
 		"a node that is shut down":   {broken("NodeShutdown", "Pod was rejected", func(*corev1.Pod) {}), []string{"its node went away", "kubectl get nodes"}, ""},

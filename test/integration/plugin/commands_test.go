@@ -461,6 +461,37 @@ var _ = Describe("end", func() {
 		Expect(run(ctx, "end", all[0].Name, "-n", ns).code).To(Equal(3))
 	})
 
+	It("refuses names that do not exist, and says in which zone a time is", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		for _, wrong := range [][]string{
+			{"end", "--challenge", "wbe", "--yes"}, {"extend", "30m", "--challenge", "wbe"}, {"list", "--challenge", "wbe"}, {"why", "--challenge", "wbe"},
+			{"end", "--node", "nosuch", "--yes"}, {"freeze", "--challenge", "wbe"}, {"logs", i.Name, "-c", "wbe"}, {"logs", i.Name, "-c", "wbe", "-f"},
+		} {
+			r := run(ctx, append(wrong, "-n", ns)...)
+			Expect(r.code).To(Equal(3), strings.Join(wrong, " "))
+			Expect(r.err).To(Or(ContainSubstring("wbe"), ContainSubstring("nosuch")))
+		}
+		for _, command := range [][]string{{"list"}, {"end", "--all", "--yes"}, {"why", "--all"}, {"extend", "30m", "--all"}} {
+			r := run(ctx, append(command, "-n", "nosuch")...)
+			Expect(r.code).To(Equal(3), strings.Join(command, " "))
+			Expect(r.err).To(ContainSubstring("namespace nosuch does not exist"))
+		}
+		Expect(run(ctx, "list", "--owner", "alice", "-n", ns).code).To(Equal(2))
+		bergtest.Challenge(ctx, ns, "idle", bergtest.OneContainer)
+		Expect(run(ctx, "end", "--challenge", "idle", "--yes", "-n", ns).code).To(Equal(0), "it has no instance, and exists")
+		Expect(run(ctx, "extend", "--until", "3h", "--all", "-n", ns).err).To(MatchRegexp(`new expiry: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [-+]\d\d:\d\d`))
+		// A crew that may read nothing else is not told that a name is wrong, if it cannot be known.
+		viewer := bindViewer(ctx, ns)
+		Expect(run(ctx, "list", "--challenge", "wbe", "-n", ns, "--as", viewer).code).To(Equal(0))
+		refused := run(ctx, "end", i.Name, "-n", ns, "--as", viewer)
+		Expect(refused.code).To(Equal(7))
+		Expect(refused.err).To(ContainSubstring("RoleBinding in this namespace to the ClusterRole berg-operator-challengeinstance-editor"))
+		Expect(run(ctx, "list", "-A", "--as", viewer).err).To(And(ContainSubstring("without -A"), ContainSubstring("kubectl auth can-i list challengeinstances.berg.norelect.ch -A")))
+	})
+
 	It("ends instances later by their timeout, and those on a node", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
