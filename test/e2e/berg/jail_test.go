@@ -130,6 +130,56 @@ var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
 		}
 	}, SpecTimeout(deployed.SpecLimit))
 
+	It("are not needed for a root that is no user of the node, where every node can do that", Label("attack"), func(ctx SpecContext) {
+		watchNodes(ctx)
+		stage := journey.NewStage(ctx)
+		box, file := journey.Toolbox("box", newPort("box", 80, bergv1.PublicPort)), journey.Toolbox("file")
+		box.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_HTTP": bergv1.StringValue(":80")}
+		box.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: jailFlag, Mode: ptr.To[int32](0o400)}}
+		file.DynamicFlag = &bergv1.DynamicFlag{Executable: &bergv1.FlagFile{Path: "/get_flag"}}
+		stage.Challenge(ctx, "root", box, file)
+
+		By("being root of the node where the setting is false")
+		withSetting(ctx, "CHALLENGE_USER_NAMESPACES", "false")
+		plain := stage.Start(ctx, stage.Instance("root")).ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+		Expect(usersOf(ctx, plain, "box").node).To(BeZero(), "the attempts below prove nothing")
+
+		By("using user namespaces, since the operator sees that every node has them")
+		withSetting(ctx, "CHALLENGE_USER_NAMESPACES", "auto") // another value: the operator starts again, and may watch nodes now
+		reported := stage.Start(ctx, stage.Instance("root"))
+		namespace := reported.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+
+		By("seeing what every container sees")
+		Expect(world.Run(ctx, namespace, "box", "id")).To(HavePrefix("uid=0 "))
+		Expect(world.Run(ctx, namespace, "box", "cat", jailFlag)).To(Equal(reported.Flag + "\n"))
+		Expect(world.Run(ctx, namespace, "file", "run", "/get_flag")).To(Equal(reported.Flag))
+
+		By("having users of its own, other ones in each pod")
+		var first []int64
+		for _, hostname := range []string{"box", "file"} {
+			pods, err := world.Pods(ctx, namespace, client.MatchingLabels{bergv1.LabelContainer: hostname})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pods).To(ConsistOf(HaveField("Spec.HostUsers", HaveValue(BeFalse()))), hostname)
+			users := usersOf(ctx, namespace, hostname)
+			Expect(users.inside).To(BeZero(), hostname)
+			Expect(users.node).To(BeNumerically(">=", 65536), "%s: these are users of the node", hostname)
+			Expect(users.count).To(BeNumerically("<=", 65536), hostname)
+			first = append(first, users.node)
+		}
+		Expect(first[0]-first[1]).To(Or(BeNumerically(">=", 65536), BeNumerically("<=", -65536)), "two pods have users in common")
+
+		By("getting nothing of the node")
+		command := []string{"seize"}
+		for _, s := range attack.Seizures() {
+			command = append(command, s.Attempt)
+		}
+		out, err := world.Exec(ctx, namespace, "box", "", command...)
+		Expect(err).NotTo(HaveOccurred())
+		for what, answer := range answersOf(out.Stdout) {
+			Expect(answer).NotTo(Or(Equal("seized"), BeEmpty()), what)
+		}
+	}, SpecTimeout(2*deployed.SpecLimit))
+
 	It("get their profile from a DaemonSet that may be applied again, and leaves other files", func(ctx SpecContext) {
 		prepareNodes(ctx)
 		set := &appsv1.DaemonSet{}
@@ -167,28 +217,48 @@ func jailContainers(sandbox bergv1.Sandbox) []bergv1.Container {
 	return containers
 }
 
+// users are those of a container: the first inside, the first on the node, and how many.
+type users struct{ inside, node, count int64 }
+
+// usersOf reads which users of the node those of a container are.
+func usersOf(ctx context.Context, namespace, hostname string) (u users) {
+	GinkgoHelper()
+	text := world.Run(ctx, namespace, hostname, "cat", "/proc/self/uid_map")
+	_, err := fmt.Sscan(text, &u.inside, &u.node, &u.count)
+	Expect(err).NotTo(HaveOccurred(), text)
+	return u
+}
+
 // prepareNodes does what docs/operations.md asks of an administrator, until the spec ends.
 func prepareNodes(ctx context.Context) {
 	GinkgoHelper()
-	apply := func(folder string) {
-		GinkgoHelper()
-		command := exec.CommandContext(ctx, "kubectl", "apply", "-k", "../../../config/berg/"+folder)
-		command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
-		command.Env = os.Environ()
-		Expect(command.Run()).To(Succeed())
-	}
-	apply("nested")
+	applyFolder(ctx, "nested")
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seccompNamespace}}))).To(Succeed())
 		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, seccompNamespace) })
 	}, NodeTimeout(deployed.DeleteLimit))
 	profileReady(ctx)
-	apply("nodes")
+	watchNodes(ctx)
+	withSetting(ctx, "CHALLENGE_NESTED_SECCOMP_PROFILE", nestedProfile)
+}
+
+// applyFolder applies a folder of config/berg.
+func applyFolder(ctx context.Context, name string) {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, "kubectl", "apply", "-k", "../../../config/berg/"+name)
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	command.Env = os.Environ()
+	Expect(command.Run()).To(Succeed())
+}
+
+// watchNodes lets the operator watch nodes, until the spec ends.
+func watchNodes(ctx context.Context) {
+	GinkgoHelper()
+	applyFolder(ctx, "nodes")
 	DeferCleanup(func(ctx SpecContext) {
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-nodes"}}
 		Expect(client.IgnoreNotFound(world.Delete(ctx, binding))).To(Succeed())
 	}, NodeTimeout(deployed.ReactLimit))
-	withSetting(ctx, "CHALLENGE_NESTED_SECCOMP_PROFILE", nestedProfile)
 }
 
 // profileReady waits until the DaemonSet is ready in its present form.
