@@ -24,6 +24,8 @@ type image struct {
 	env     map[string]string
 	copies  []copied
 	workdir string
+	// removed are files and folders that are not in the image any more.
+	removed []string
 	// lines are the instructions of the last stage, with their programs.
 	lines []string
 }
@@ -45,7 +47,10 @@ var (
 	variable   = regexp.MustCompile(`\$\{?(\w+)\}?`)
 	heredoc    = regexp.MustCompile(`(?:^|\s)\d*<<-?["']?([A-Za-z_][\w.]*)["']?`)
 	documented = regexp.MustCompile(`(?i)^(?:run|copy|add)\s`)
-	listenPort = regexp.MustCompile(`(?i)(?:tcp-l(?:isten)?:|tcp4-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--port[ =]|http\.server |-p[ =]?)(\d{2,5})\b`)
+	listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--port[ =]|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
+		`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-\w+\s)*)(\d{2,5})\b`)
+	// listenCall is how programs say on which port they listen.
+	listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
 )
 
 // readDockerfile reads a Dockerfile, without building it. Values of arguments are their defaults or given.
@@ -95,7 +100,7 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 				if strings.EqualFold(earlier.name, s.base) {
 					s.image = earlier.image
 					s.exposed, s.copies = slices.Clone(earlier.exposed), slices.Clone(earlier.copies)
-					s.lines = slices.Clone(earlier.lines)
+					s.lines, s.removed = slices.Clone(earlier.lines), slices.Clone(earlier.removed)
 				}
 			}
 			s.bases = append([]string{s.base}, s.bases...)
@@ -310,23 +315,38 @@ func exposedPorts(text string) (out []port) {
 	return out
 }
 
-// ports are those that the image exposes, or those that its program is told, or those of its base.
+// portsOfPrograms are the ports of servers that are told none, by a word of their command line.
+var portsOfPrograms = []struct {
+	word   string
+	number int32
+}{
+	{"gunicorn", 8000}, {"uvicorn", 8000}, {"hypercorn", 8000}, {"daphne", 8000}, {"runserver", 8000}, {"http.server", 8000},
+	{"flask", 5000}, {"quart", 5000}, {"streamlit", 8501}, {"rails", 3000}, {"rackup", 9292}, {"sshd", 22}, {"nginx", 80}, {"apache2ctl", 80}, {"apache2-foreground", 80}, {"httpd", 80},
+}
+
+// ports are those that the image exposes, or those that its program is told or says itself, or those of its base.
 func (i image) ports() []port {
 	if len(i.exposed) > 0 {
 		return i.exposed
 	}
-	for _, line := range slices.Backward(i.lines) {
-		name, _, _ := strings.Cut(line, " ")
-		if !slices.Contains([]string{"CMD", "ENTRYPOINT"}, strings.ToUpper(name)) {
-			continue
-		}
-		plain := strings.NewReplacer(`"`, "", ",", " ", "[", " ", "]", " ").Replace(line)
-		if found := listenPort.FindStringSubmatch(strings.Join(strings.Fields(plain), " ")); found != nil {
-			return exposedPorts(found[1])
+	line := strings.Join(i.program(), " ")
+	if found := listens(line, listenPort); found != nil {
+		return found
+	}
+	for _, name := range []string{"PORT", "JAIL_PORT"} {
+		if number := i.env[name]; number != "" {
+			return exposedPorts(number)
 		}
 	}
-	if number := i.env["PORT"]; number != "" {
-		return exposedPorts(number)
+	for _, f := range i.startFiles() {
+		if found := listens(f.text, listenPort, listenCall); found != nil {
+			return found
+		}
+	}
+	for _, p := range portsOfPrograms {
+		if slices.Contains(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '/' }), p.word) {
+			return []port{{number: p.number}}
+		}
 	}
 	for _, base := range i.bases {
 		if p := portOf(base); p != 0 {
@@ -334,6 +354,51 @@ func (i image) ports() []port {
 		}
 	}
 	return nil
+}
+
+// listens returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
+func listens(text string, patterns ...*regexp.Regexp) []port {
+	for _, p := range patterns {
+		for _, found := range p.FindAllStringSubmatch(text, -1) {
+			if ports := exposedPorts(found[1]); len(ports) > 0 && !slices.Contains(databases, ports[0].number) {
+				return ports
+			}
+		}
+	}
+	return nil
+}
+
+// startFile is a file of the context that the image starts.
+type startFile struct{ name, text string }
+
+// maxStartFile is how much is read of one, in bytes.
+const maxStartFile = 64 << 10
+
+// startFiles are the scripts and sources that the command line names.
+func (i image) startFiles() (all []startFile) {
+	if i.context == "" {
+		return nil
+	}
+	for _, word := range i.program() {
+		name := path.Base(strings.Trim(word, `"'`))
+		files := []string{filepath.Join(i.context, name)}
+		for _, c := range i.copies {
+			if path.Base(c.to) == name && c.from != "" {
+				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from)))
+			}
+		}
+		for _, file := range files {
+			info, err := os.Stat(file)
+			if err != nil || !info.Mode().IsRegular() || info.Size() > maxStartFile {
+				continue
+			}
+			if content, err := os.ReadFile(file); err == nil {
+				all = append(all, startFile{name, string(content)})
+				break
+			}
+		}
+	}
+	return all
 }
 
 // program is the command line of the image, in the words of its last stage.

@@ -75,7 +75,7 @@ func (d *draft) addFlag(s *service) {
 				into := file.to
 				for _, name := range []string{"flag.txt", "flag"} {
 					from := filepath.Join(s.image.context, name)
-					if info, err := os.Stat(from); err == nil && info.Mode().IsRegular() && c.DynamicFlag == nil {
+					if info, err := os.Stat(from); err == nil && info.Mode().IsRegular() && c.DynamicFlag == nil && !s.image.lacks(path.Join(into, name)) {
 						file.to = path.Join(into, name)
 						d.flagAt(s, file, from, "copied")
 					}
@@ -114,28 +114,12 @@ func (d *draft) flagAt(s *service, file copied, source, how string) {
 	d.chosen(s, "dynamicFlag", at, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by "+readers)
 }
 
-// maxScript is how much is read of a script, in bytes.
-const maxScript = 64 << 10
-
 // changesAtStart returns the script with which the image starts, if it moves or removes a file or changes its mode; "" otherwise.
 func (i image) changesAtStart(file string) string {
 	changes := regexp.MustCompile(`(?m)^[^#\n]*\b(?:mv|rm|chmod|chown|chgrp|shred|unlink)\s[^\n]*` + regexp.QuoteMeta(strings.ReplaceAll(file, entropy, "")))
-	for _, word := range i.program() {
-		name := path.Base(unquote(word))
-		files := []string{filepath.Join(i.context, name)}
-		for _, c := range i.copies {
-			if path.Base(c.to) == name && c.from != "" {
-				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from)))
-			}
-		}
-		for _, at := range files {
-			content, err := os.ReadFile(at)
-			if i.context == "" || err != nil || !strings.HasPrefix(string(content), "#!") {
-				continue
-			}
-			if changes.Match(content[:min(len(content), maxScript)]) {
-				return name
-			}
+	for _, f := range i.startFiles() {
+		if strings.HasPrefix(f.text, "#!") && changes.MatchString(f.text) {
+			return f.name
 		}
 	}
 	return ""
@@ -172,7 +156,7 @@ func (d *draft) readers(s *service, file *bergv1.FlagFile, by owned) string {
 
 // flag keeps the flag of the author, and its shape.
 func (d *draft) flag(value string) {
-	if d.challenge.Spec.Flag == "" && value != "" {
+	if d.challenge.Spec.Flag == "" && value != "" && !strings.Contains(value, entropy) {
 		d.challenge.Spec.Flag = value
 		if shape := flagShape.FindStringSubmatch(value); shape != nil {
 			d.challenge.Spec.FlagFormat = shape[1] + "{...}"

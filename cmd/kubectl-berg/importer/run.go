@@ -43,6 +43,9 @@ func (s *stage) run(text string, values map[string]string) {
 			deep = deep || w == "-R" || w == "--recursive"
 			return strings.HasPrefix(w, "-")
 		})
+		if len(words) > 1 && words[0] == "rm" {
+			s.remove(words[1:])
+		}
 		if len(words) < 3 {
 			continue
 		}
@@ -67,6 +70,20 @@ func (s *stage) run(text string, values map[string]string) {
 			}
 		}
 	}
+}
+
+// remove forgets files that rm takes out of the image.
+func (s *stage) remove(paths []string) {
+	for _, word := range paths {
+		gone := path.Clean(absolute(s.workdir, unquote(word)))
+		s.removed = append(s.removed, gone)
+		s.copies = slices.DeleteFunc(s.copies, func(c copied) bool { return c.from != "." && covers(gone, c.to, true) })
+	}
+}
+
+// lacks reports whether a file that was copied with its folder was removed.
+func (i image) lacks(file string) bool {
+	return slices.ContainsFunc(i.removed, func(gone string) bool { return covers(gone, file, true) })
 }
 
 // runDocuments follows here-documents: commands, or what a command such as cat writes into a file.
