@@ -100,6 +100,22 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 	}
 }
 
+// A unit that is missing, or is another one than it seems.
+func TestAmountsThatCannotBeMeant(t *testing.T) {
+	for name, texts := range map[string]map[string]bool{
+		"CHALLENGE_CPU_LIMIT":    {"1000": false, "12e4": false, "512Mi": false, "2": true, "500m": true, "0.5": true},
+		"CHALLENGE_MEMORY_LIMIT": {"512": false, "512m": false, "512MB": false, "1g": false, "0.5Gi": true, "512M": true, "1e9": true},
+	} {
+		for text, ok := range texts {
+			// A request must not be above its limit.
+			_, err := load(t, nil, map[string]string{name: text, "CHALLENGE_CPU_REQUEST": "1m", "CHALLENGE_MEMORY_REQUEST": "1Mi"})
+			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%s: %v", name, text, err)
+			}
+		}
+	}
+}
+
 func TestEnabledAPIs(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                             nil,

@@ -330,7 +330,7 @@ func (i image) ports() []port {
 		return i.exposed
 	}
 	line := strings.Join(i.program(), " ")
-	if found := listens(line, listenPort); found != nil {
+	if found := listensOn(line, listenPort); found != nil {
 		return found
 	}
 	for _, name := range []string{"PORT", "JAIL_PORT"} {
@@ -339,7 +339,7 @@ func (i image) ports() []port {
 		}
 	}
 	for _, f := range i.startFiles() {
-		if found := listens(f.text, listenPort, listenCall); found != nil {
+		if found := listensOn(f.text, listenPort, listenCall); found != nil {
 			return found
 		}
 	}
@@ -356,8 +356,8 @@ func (i image) ports() []port {
 	return nil
 }
 
-// listens returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
-func listens(text string, patterns ...*regexp.Regexp) []port {
+// listensOn returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
+func listensOn(text string, patterns ...*regexp.Regexp) []port {
 	for _, p := range patterns {
 		for _, found := range p.FindAllStringSubmatch(text, -1) {
 			if ports := exposedPorts(found[1]); len(ports) > 0 && !slices.Contains(databases, ports[0].number) {

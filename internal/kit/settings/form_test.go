@@ -35,6 +35,7 @@ func TestFormExcludesNothingThatTheValueAccepts(t *testing.T) {
 		"Duration":         {settings.Duration(&duration), durations},
 		"OptionalDuration": {settings.Optional(settings.Duration(&duration)), durations},
 		"Amount":           {settings.Amount(&amount), amounts},
+		"Cores":            {settings.Cores(&amount), amounts},
 		"Bytes":            {settings.Bytes(&amount), amounts},
 		"OneOf":            {settings.OneOf(&text, "a", "b"), []string{"a", "b", "c", "A"}},
 		"Int":              {settings.Int(&number, 1, 9), []string{"0", "1", "9", "10", "x"}},

@@ -159,12 +159,31 @@ func Duration(to *time.Duration) Value {
 	}).In(Form{Pattern: durationPattern})
 }
 
-// Amount is a quantity of Kubernetes above zero.
+var (
+	// leastAmount is less than any program needs: the unit is missing, or another one than its author thought.
+	leastAmount = resource.MustParse("1Mi")
+	// mostCores are more than a node has.
+	mostCores = resource.MustParse("512")
+)
+
+// Amount is memory or storage, 1Mi or more.
 func Amount(to *resource.Quantity) Value {
 	return Func(func(text string) error {
 		q, err := resource.ParseQuantity(text)
-		if err != nil || q.Sign() <= 0 {
-			return errors.New("must be an amount above zero, for example 500m or 256Mi")
+		if err != nil || q.Cmp(leastAmount) < 0 {
+			return errors.New("must be an amount with a unit of 1Mi or more, for example 256Mi")
+		}
+		*to = q
+		return nil
+	}).In(Form{Type: Quantity, Pattern: quantityPattern})
+}
+
+// Cores is a number of cores above zero that a node may have.
+func Cores(to *resource.Quantity) Value {
+	return Func(func(text string) error {
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() <= 0 || q.Cmp(mostCores) > 0 {
+			return errors.New("must be a number of cores from 1m to 512, for example 500m or 2: 1000 are a thousand cores, and 1000m is one")
 		}
 		*to = q
 		return nil
