@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -220,8 +221,8 @@ func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated)
 func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.ContainerStateTerminated) string {
 	i := v.Instance
 	if container != p.Labels[bergv1.LabelContainer] {
-		return fmt.Sprintf("The Challenge has no container %s: an admission webhook added it to the pod. Ask the administrator for its resources and settings, or to leave out the namespaces of instances. %s",
-			container, fmt.Sprintf("Its log: kubectl logs -n %s %s -c %s --previous", p.Namespace, p.Name, container))
+		return fmt.Sprintf("The Challenge has no container %s: an admission webhook added it to the pod. Ask the administrator for its resources and settings, or to leave out the namespaces of instances. "+
+			"Its log: kubectl logs -n %s %s -c %s --previous", container, p.Namespace, cmp.Or(p.Name, "POD"), container)
 	}
 	challenge := i.Spec.ChallengeRef.Name
 	rollout := fmt.Sprintf("then run kubectl berg rollout %s -n %s", challenge, i.Namespace)
@@ -325,10 +326,47 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 				v.actionAfterExit(p, s.Name, last))
 		}
 	}
+	if container, t := endIn(message); t != nil && reason == "CrashLoopBackOff" { // who may not read pods knows this much
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: NamespaceOf(v.Instance), Labels: map[string]string{bergv1.LabelContainer: name}}}
+		container = cmp.Or(container, name)
+		if neverRan(t) {
+			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", container), startAdvice(t.Message))
+		}
+		return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s.", container, t.ExitCode, v.causeOfExit(f, container, t)), v.actionAfterExit(pod, container, t))
+	}
 	if reason != "CrashLoopBackOff" {
 		return f.set(Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), startAdvice(v.newestEvent(f, "Failed", "")+" "+message))
 	}
 	return f.set(Problem, subject+" keeps exiting.", logsCommand(v.Instance, name)+" --previous")
+}
+
+var (
+	addedPattern = regexp.MustCompile(`: ([^ ,:]+), which admission added to the pod: `)
+	exitPattern  = regexp.MustCompile(`last exit code (\d+) \((\w+)\)`)
+	startPattern = regexp.MustCompile(`: (StartError|ContainerCannotRun): (.+)`)
+)
+
+// endIn reads from a message of the operator how a container ended, nil if it does not say. The name is that of a container
+// that admission added, "" for one of the Challenge.
+func endIn(message string) (container string, t *corev1.ContainerStateTerminated) {
+	if found := addedPattern.FindStringSubmatch(message); found != nil {
+		container = found[1]
+	}
+	if found := startPattern.FindStringSubmatch(message); found != nil {
+		return container, &corev1.ContainerStateTerminated{Reason: found[1], Message: found[2]}
+	}
+	if strings.Contains(message, "its program ended by itself") {
+		return container, &corev1.ContainerStateTerminated{Reason: "Completed"}
+	}
+	found := exitPattern.FindStringSubmatch(message)
+	if found == nil {
+		return container, nil
+	}
+	code, err := strconv.ParseInt(found[1], 10, 32)
+	if err != nil {
+		return container, nil
+	}
+	return container, &corev1.ContainerStateTerminated{Reason: found[2], ExitCode: int32(code)}
 }
 
 // ailing returns the container of a pod that its node could not start or that keeps exiting, and how it ended last; nil if

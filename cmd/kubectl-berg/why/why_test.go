@@ -319,6 +319,26 @@ func TestHowPodsDie(t *testing.T) {
 	}
 }
 
+// Who may read instances and no pods learns as much as the condition says.
+func TestCrewsLearnHowContainersDie(t *testing.T) {
+	for message, want := range map[string][]string{
+		"Container web: CrashLoopBackOff: last exit code 137 (OOMKilled)":                                         {"Container web keeps exiting with exit code 137 (out of memory)", "resourceLimits.memory"},
+		"Container web: CrashLoopBackOff: last exit code 127 (Error)":                                             {"its command was not found", "Alpine"},
+		"Container web: CrashLoopBackOff: last exit code 3 (Error)":                                               {"exit code 3.", "kubectl berg logs alice"},
+		"Container web: CrashLoopBackOff: its program ended by itself, with exit code 0":                          {"its program ended by itself", "fork"},
+		"Container web: CrashLoopBackOff: StartError: exec: \"chall\": executable file not found in $PATH":        {"cannot be started by its node", "compare command"},
+		"Container web: mesh, which admission added to the pod: CrashLoopBackOff: last exit code 137 (OOMKilled)": {"Container mesh keeps exiting", "The Challenge has no container mesh"},
+		"Container web: CrashLoopBackOff: its node was restarted, or does not know how it ended":                  {"Container web keeps exiting"},
+	} {
+		f := Explain(view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", message), func(v *View) { v.Unreadable = []string{"pods"} }))
+		for _, words := range want {
+			if text := f.Sentence + " " + f.Do; f.Level != Problem || !strings.Contains(text, words) {
+				t.Errorf("%s: %q is missing: %s", message, words, text)
+			}
+		}
+	}
+}
+
 func waitingReason(s corev1.ContainerStatus) string {
 	if w := s.State.Waiting; w != nil {
 		return w.Reason
