@@ -135,7 +135,7 @@ func TestWhereNodesAreNotReachedOneInstanceIsTried(t *testing.T) {
 			t.Errorf("%d instances waited in a day, one a minute", tries)
 		}
 		up.Store(true)
-		<-time.After(maxPause)
+		<-time.After(trialDelays.Max)
 		ended := make(chan struct{})
 		if w.Over(one, "3", to, func() { close(ended) }) {
 			t.Fatal("it is not tried again")

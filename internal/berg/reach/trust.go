@@ -1,6 +1,10 @@
 package reach
 
-import "time"
+import (
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
+)
 
 // trust is whether node ports are reached from here. Where they are not, as behind a network policy, and on nodes that are
 // simulated, no instance must wait for them. So they are tried with one instance at a time until a connection succeeds, less
@@ -11,17 +15,16 @@ type trust struct {
 	failures int
 	// testing: one instance is being connected to while it is not proven.
 	testing bool
-	// next is when to try again, pause how long after the last failure.
-	next  time.Time
-	pause time.Duration
+	// next is when to try again, losses how often that was put off since the last success.
+	next   time.Time
+	losses int
 }
 
-const (
-	// maxFailures in a row are due to the network, and not to instances.
-	maxFailures = 3
-	minPause    = time.Minute
-	maxPause    = time.Hour
-)
+// maxFailures in a row are due to the network, and not to instances.
+const maxFailures = 3
+
+// trialDelays are those between trials while it is not proven.
+var trialDelays = backoff.Exponential{First: time.Minute, Max: time.Hour}
 
 // begin reports whether to connect to an instance.
 func (t *trust) begin(now time.Time) bool {
@@ -49,6 +52,6 @@ func (t *trust) end(ok bool, now time.Time) {
 		return
 	}
 	t.proven, t.failures = false, 0
-	t.pause = min(max(2*t.pause, minPause), maxPause)
-	t.next = now.Add(t.pause)
+	t.losses++
+	t.next = now.Add(trialDelays.After(t.losses))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -157,23 +155,4 @@ func binding(instance types.UID, namespace string, me rbacv1.Subject) *rbacv1.Ro
 	}
 	manifests.OwnershipLabels.For(instance, nil).SetOn(b)
 	return b
-}
-
-// grantPauses are those between attempts of what is not allowed yet: an API server learns of a
-// binding by a watch, and another one than that which stored it a moment later.
-var grantPauses = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7} // 0.6 s together
-
-// whenGranted does what a binding allows that was made a moment ago.
-func whenGranted(ctx context.Context, do func() error) error {
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, grantPauses, func(context.Context) (bool, error) {
-		if last = do(); apierrors.IsForbidden(last) {
-			return false, nil
-		}
-		return true, last
-	})
-	if last != nil {
-		return last
-	}
-	return err
 }

@@ -16,15 +16,16 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
 const (
-	// logsAtOnce is how many logs of an instance are read at the same time.
-	logsAtOnce = 4
-	// allLogs is how much of the logs of one instance is held in memory, and shortestLog what each
+	// parallelLogs is how many logs of an instance are read at the same time.
+	parallelLogs = 4
+	// allLogs is how much of the logs of one instance is held in memory, and minLog what each
 	// container has of it at least.
 	allLogs     = 2 << 20
-	shortestLog = 4 << 10
+	minLog = 4 << 10
 	// A kubelet counts lines from the end, and cuts what it sends at the end, not at the beginning. So
 	// many lines are asked for, and fewer if these are more than is read at a time: each number is
 	// enough for a whole log of lines that are just too long for the one before. A line of a log file
@@ -34,6 +35,8 @@ const (
 	fewLines  = 48   // of any length
 	// maxRead is how much of one log is read at a time.
 	maxRead = 1 << 20
+	// grantAttempts are those of a read that a new binding allows.
+	grantAttempts = 7
 )
 
 // see looks at the pods of an instance and at what they wrote. What cannot be seen in time is
@@ -63,10 +66,10 @@ func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 		}
 		return seen
 	}
-	limit := min(MaxLog, max(shortestLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).maxBytes()
+	limit := min(MaxLog, max(minLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).maxBytes()
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	turns := make(chan struct{}, logsAtOnce)
+	turns := make(chan struct{}, parallelLogs)
 	for _, w := range wanted {
 		group.Go(func() {
 			turns <- struct{}{}
@@ -107,7 +110,7 @@ func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
 func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
 	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)
 	if apierrors.IsBadRequest(err) {
-		// A kubelet says so, too, while it puts a log that has become long aside.
+		// A kubelet says so, too, while it rotates a log.
 		last, err = k.readRun(ctx, namespace, w.LogKey, limit, false)
 	}
 	if err != nil {
@@ -151,7 +154,7 @@ func (k *Recorder) readRun(ctx context.Context, namespace string, of LogKey, lim
 	return read, err
 }
 
-// readLines reads the last lines of a log, and stops when it has read more than mostRead.
+// readLines reads the last lines of a log, and stops when it has read more than maxRead.
 func (k *Recorder) readLines(ctx context.Context, namespace string, of LogKey, limit int, previous bool, lines int64) (*run, error) {
 	r := &run{tail: tail{limit: limit}}
 	stream, err := k.openLog(ctx, namespace, of.Pod, &corev1.PodLogOptions{Container: of.Container, Previous: previous, TailLines: ptr.To(lines)})
@@ -168,7 +171,7 @@ func (k *Recorder) readLines(ctx context.Context, namespace string, of LogKey, l
 
 // openLog asks for a log until the API server knows that it may be read.
 func (k *Recorder) openLog(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (stream io.ReadCloser, err error) {
-	err = whenGranted(ctx, func() error {
+	err = identity.WhenGranted(ctx, grantAttempts, func() error {
 		stream, err = k.Logs.Pods(namespace).GetLogs(pod, options).Stream(ctx)
 		return err
 	})

@@ -39,7 +39,7 @@ const (
 	drainTime = 5 * time.Second
 )
 
-// attempts are the pauses between attempts to write a record, half a minute together.
+// attempts are the delays between attempts to write a record, half a minute together.
 var attempts = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 6, Cap: 20 * time.Second}
 
 // Why a record is not complete.

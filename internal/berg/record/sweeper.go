@@ -23,7 +23,7 @@ import (
 )
 
 // Sweeper deletes the records whose time is over, and the oldest of more than there may be. Every
-// event of a record wakes it, and a timer at the end of the next one: it remembers nothing.
+// event of a record enqueues it, and a timer at the end of the next one: it remembers nothing.
 type Sweeper struct {
 	Client client.Client
 	Clock  clock.PassiveClock

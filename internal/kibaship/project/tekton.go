@@ -13,6 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
 const (
@@ -70,12 +71,12 @@ func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in In
 	if err := r.bindOperator(ctx, in.Operator); err != nil {
 		return err
 	}
-	if err := whenGranted(ctx, func() error { return r.createMissing(ctx, tasksReader()) }); err != nil {
+	if err := identity.WhenGranted(ctx, grantAttempts, func() error { return r.createMissing(ctx, tasksReader()) }); err != nil {
 		return err
 	}
 	w := r.Writer
 	w.Replace = true
-	return whenGranted(ctx, func() error {
+	return identity.WhenGranted(ctx, grantAttempts, func() error {
 		_, err := apply.Apply(ctx, w, ownerOf(p), tektonBinding(in))
 		return err
 	})
