@@ -99,37 +99,10 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	scheme, err := NewScheme(families...)
+	restConfig = connection(restConfig)
+	options, candidate, err := managerOptions(restConfig, process, families, opts)
 	if err != nil {
 		return nil, err
-	}
-	// The API server limits requests by priority and fairness; a limit of the client would
-	// only add delay. Zero means the client's default, so it must be negative.
-	restConfig = rest.CopyConfig(restConfig)
-	restConfig.QPS = -1
-	// Warnings of admission may quote what was written, flags included, and the client
-	// would log them.
-	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
-
-	options := ctrl.Options{
-		Scheme:    scheme,
-		NewClient: client.New,
-
-		HealthProbeBindAddress:  process.HealthProbeBindAddress,
-		PprofBindAddress:        process.PprofBindAddress,
-		Metrics:                 metricsOptions(process),
-		GracefulShutdownTimeout: ptr.To(shutdownTime),
-		Controller:              controllerOptions(opts),
-		Logger:                  ctrl.Log,
-	}
-	var candidate <-chan struct{}
-	if process.LeaderElect {
-		lease, err := newLease(restConfig, process.Namespace, process.LeaseName, opts.Deposed)
-		if err != nil {
-			return nil, fmt.Errorf("prepare the leader election: %w", err)
-		}
-		elect(&options, lease, process.LeaseName)
-		candidate = lease.candidate
 	}
 	manager, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
@@ -155,34 +128,16 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},
 	}
-	var busy []busyFamily
-	var served []servedFamily
-	for _, f := range families {
-		deps, err := dependencies.make(f)
-		if err == nil {
-			err = f.Setup(ctx, deps)
-		}
-		if meta.IsNoMatchError(err) {
-			return nil, fmt.Errorf("set up %s: %w: install its CRD, or remove its API from ENABLED_APIS", f.API, err)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("set up %s: %w", f.API, err)
-		}
-		served = append(served, servedFamily{f, deps})
-		if f.Busy.Kind != nil {
-			busy = append(busy, busyFamily{f.Busy, deps.Manager.GetCache()})
-		}
+	served, err := setUp(ctx, dependencies, families)
+	if err != nil {
+		return nil, err
 	}
 	if err := dependencies.serveWebhooks(ctx, process, served); err != nil {
 		return nil, fmt.Errorf("set up the webhooks: %w", err)
 	}
 	if process.OperatorConditionName != "" {
-		gate, err := newGate(ctx, mgr, process, busy, opts.Clock)
-		if err != nil {
+		if err := addGate(ctx, mgr, process, served, opts.Clock); err != nil {
 			return nil, fmt.Errorf("set up the gate of upgrades: %w", err)
-		}
-		if err := mgr.Add(gate); err != nil {
-			return nil, err
 		}
 	}
 	if err := mgr.Add(memoryReleaser{opts.GCPercent}); err != nil {
@@ -195,6 +150,65 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		return nil, err
 	}
 	return mgr, nil
+}
+
+// connection returns how the process reaches the API server.
+func connection(restConfig *rest.Config) *rest.Config {
+	restConfig = rest.CopyConfig(restConfig)
+	// The API server limits requests by priority and fairness; a limit of the client would
+	// only add delay. Zero means the client's default, so it must be negative.
+	restConfig.QPS = -1
+	// Warnings of admission may quote what was written, flags included, and the client
+	// would log them.
+	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
+	return restConfig
+}
+
+// managerOptions returns the options of the manager, and a channel that is closed when the process takes part in the
+// election; nil without one.
+func managerOptions(restConfig *rest.Config, process config.Process, families []family.Family, opts Options) (options ctrl.Options, candidate <-chan struct{}, err error) {
+	scheme, err := NewScheme(families...)
+	if err != nil {
+		return options, nil, err
+	}
+	options = ctrl.Options{
+		Scheme:    scheme,
+		NewClient: client.New,
+
+		HealthProbeBindAddress:  process.HealthProbeBindAddress,
+		PprofBindAddress:        process.PprofBindAddress,
+		Metrics:                 metricsOptions(process),
+		GracefulShutdownTimeout: ptr.To(shutdownTime),
+		Controller:              controllerOptions(opts),
+		Logger:                  ctrl.Log,
+	}
+	if !process.LeaderElect {
+		return options, nil, nil
+	}
+	lease, err := newLease(restConfig, process.Namespace, process.LeaseName, opts.Deposed)
+	if err != nil {
+		return options, nil, fmt.Errorf("prepare the leader election: %w", err)
+	}
+	elect(&options, lease, process.LeaseName)
+	return options, lease.candidate, nil
+}
+
+// setUp adds the controllers of the families to the manager.
+func setUp(ctx context.Context, dependencies dependencyBuilder, families []family.Family) (served []servedFamily, err error) {
+	for _, f := range families {
+		deps, err := dependencies.make(f)
+		if err == nil {
+			err = f.Setup(ctx, deps)
+		}
+		if meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("set up %s: %w: install its CRD, or remove its API from ENABLED_APIS", f.API, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("set up %s: %w", f.API, err)
+		}
+		served = append(served, servedFamily{f, deps})
+	}
+	return served, nil
 }
 
 // elect makes the manager work only while it holds the lease, and release the lease

@@ -26,16 +26,22 @@ type busyFamily struct {
 	cache cache.Cache
 }
 
-// newGate returns a gate that delays an upgrade by OLM while a family is busy.
-func newGate(ctx context.Context, mgr ctrl.Manager, process config.Process, busy []busyFamily, clk clock.PassiveClock) (*upgradeable.Gate, error) {
+// addGate adds a gate to the manager that delays an upgrade by OLM while a family is busy.
+func addGate(ctx context.Context, mgr ctrl.Manager, process config.Process, families []servedFamily, clk clock.PassiveClock) error {
+	var busy []busyFamily
+	for _, f := range families {
+		if f.Busy.Kind != nil {
+			busy = append(busy, busyFamily{f.Busy, f.dependencies.Manager.GetCache()})
+		}
+	}
 	// A separate client, because its reads must not come from the caches.
 	scheme := runtime.NewScheme()
 	if err := operatorsv2.AddToScheme(scheme); err != nil {
-		return nil, err
+		return err
 	}
 	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: scheme, HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	gate := &upgradeable.Gate{
 		Key:    client.ObjectKey{Namespace: process.Namespace, Name: process.OperatorConditionName},
@@ -58,5 +64,5 @@ func newGate(ctx context.Context, mgr ctrl.Manager, process config.Process, busy
 	for _, b := range busy {
 		gate.Watched = append(gate.Watched, upgradeable.Watched{Informers: b.cache, Kind: b.Kind})
 	}
-	return gate, nil
+	return mgr.Add(gate)
 }

@@ -20,47 +20,56 @@ import (
 // callTimeout is how long a call may take.
 const callTimeout = 10 * time.Second
 
-func (p *program) control() *cobra.Command {
-	var dir string
-	at := proxy.Endpoint{}
-	var wait time.Duration
-	// call makes one call, and returns the error of the server proxy.
-	call := func(c *cobra.Command, do func(context.Context, *control.Client, ...grpc.CallOption) error) error {
-		if err := checkPorts(1, map[string]int{"server-control-port": at.Port}); err != nil {
-			return err
-		}
-		identity, err := readIdentity(dir)
-		if err != nil {
-			return err
-		}
-		client, err := control.Dial(at.String(), identity, pki.ServerProxy)
-		if err != nil {
-			return err
-		}
-		defer client.Close() //nolint:errcheck // the call is over
-		ctx, cancel := interrupted(c, callTimeout+wait)
-		defer cancel()
-		if err := do(ctx, client, grpc.WaitForReady(wait > 0)); err != nil {
-			if s, ok := status.FromError(err); ok {
-				return fmt.Errorf("the server proxy at %s: %s: %s", at, s.Code(), s.Message())
-			}
-			return err
-		}
-		return nil
-	}
+// caller makes calls to a server proxy.
+type caller struct {
+	dir  string
+	at   proxy.Endpoint
+	wait time.Duration
+}
 
+// call makes one call, and returns the error of the server proxy.
+func (o *caller) call(c *cobra.Command, do func(context.Context, *control.Client, ...grpc.CallOption) error) error {
+	if err := checkPorts(1, map[string]int{"server-control-port": o.at.Port}); err != nil {
+		return err
+	}
+	identity, err := readIdentity(o.dir)
+	if err != nil {
+		return err
+	}
+	client, err := control.Dial(o.at.String(), identity, pki.ServerProxy)
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // the call is over
+	ctx, cancel := interrupted(c, callTimeout+o.wait)
+	defer cancel()
+	if err := do(ctx, client, grpc.WaitForReady(o.wait > 0)); err != nil {
+		if s, ok := status.FromError(err); ok {
+			return fmt.Errorf("the server proxy at %s: %s: %s", o.at, s.Code(), s.Message())
+		}
+		return err
+	}
+	return nil
+}
+
+func (p *program) control() *cobra.Command {
+	o := &caller{}
 	c := &cobra.Command{Use: "control", Short: "Call a server proxy", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return usage("no call: want prepare, delete, list or shutdown, see berg-tunnel control --help")
 	}}
-	c.PersistentFlags().StringVar(&dir, "tls-dir", "", "folder with the controller's ca.crt, tls.crt and tls.key (required)")
-	addEndpoint(c.PersistentFlags(), &at, "server-control", "127.0.0.1", 0, "of the server proxy")
-	c.PersistentFlags().DurationVar(&wait, "wait", 0, "how long to wait for a server proxy that is not ready yet")
+	c.PersistentFlags().StringVar(&o.dir, "tls-dir", "", "folder with the controller's ca.crt, tls.crt and tls.key (required)")
+	addEndpoint(c.PersistentFlags(), &o.at, "server-control", "127.0.0.1", 0, "of the server proxy")
+	c.PersistentFlags().DurationVar(&o.wait, "wait", 0, "how long to wait for a server proxy that is not ready yet")
+	c.AddCommand(p.prepareTunnel(o), p.deleteTunnel(o), p.listTunnels(o), p.shutdown(o))
+	return c
+}
 
+func (p *program) prepareTunnel(o *caller) *cobra.Command {
 	request := &control.TunnelRequest{}
 	prepare := &cobra.Command{
 		Use: "prepare", Short: "Make a tunnel ready", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
 				spec, err := client.PrepareTunnel(ctx, request, how...)
 				if err == nil {
 					show(p, &control.TunnelState{Spec: spec})
@@ -76,24 +85,30 @@ func (p *program) control() *cobra.Command {
 	flags.Int32Var(&request.ServerPort, "server-port", 0, "port of the server (required)")
 	flags.StringVar(&request.ClientProxyAddress, "client-proxy-address", "0.0.0.0", "address that the client proxy listens at")
 	flags.Int32Var(&request.ClientProxyPort, "client-proxy-port", 0, "port that the client proxy listens at; 0 is a random port")
+	return prepare
+}
 
-	remove := &cobra.Command{
+func (p *program) deleteTunnel(o *caller) *cobra.Command {
+	return &cobra.Command{
 		Use: "delete ID", Short: "Close a tunnel; its streams continue", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := strconv.ParseUint(args[0], 10, 32)
 			if err != nil || id == 0 {
 				return usage("%q is not the ID of a tunnel: berg-tunnel control list shows the IDs", args[0])
 			}
-			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
 				_, err := client.DeleteTunnel(ctx, &control.TunnelRef{TunnelId: uint32(id)}, how...)
 				return err
 			})
 		},
 	}
-	list := &cobra.Command{
+}
+
+func (p *program) listTunnels(o *caller) *cobra.Command {
+	return &cobra.Command{
 		Use: "list", Short: "Show all tunnels", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
 				all, err := client.ListTunnels(ctx, &control.ListTunnelsRequest{}, how...)
 				if err == nil {
 					show(p, all.GetTunnels()...)
@@ -102,17 +117,18 @@ func (p *program) control() *cobra.Command {
 			})
 		},
 	}
-	shutdown := &cobra.Command{
+}
+
+func (p *program) shutdown(o *caller) *cobra.Command {
+	return &cobra.Command{
 		Use: "shutdown", Short: "End both proxies", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
 				_, err := client.Shutdown(ctx, &control.ShutdownRequest{}, how...)
 				return err
 			})
 		},
 	}
-	c.AddCommand(prepare, remove, list, shutdown)
-	return c
 }
 
 // answers says whether the server of a tunnel answers.

@@ -114,45 +114,89 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	var challenges []bergv1.Challenge
-	invalid := false
-	survey := doctor.Survey{}
-	var nodes []corev1.Node
-	overhead := 0
-	if len(o.files) > 0 {
-		if challenges, invalid, err = r.readChallenges(o.files, o.settings); err != nil {
-			return err
-		}
-	} else {
-		c, err := r.open()
-		if err != nil {
-			return err
-		}
-		var list bergv1.ChallengeList
-		opts := []client.ListOption{client.InNamespace(c.Namespace)}
-		if o.allNamespaces {
-			opts = nil
-		}
-		if err := c.List(ctx, &list, opts...); err != nil {
-			return cluster.Explain("list Challenges", err)
-		}
-		challenges = list.Items
-		if len(challenges) == 0 {
-			return console.Errorf(console.ExitNotFound, "namespace %s has no Challenge: choose another namespace with -n, or files with -f", c.Namespace)
-		}
-		if survey, err = doctor.SettingsOf(ctx, c, o.operatorNamespace); err != nil {
-			return err
-		}
-		nodes, overhead = nodesOf(ctx, c)
+	known, err := r.readPlanned(ctx, o)
+	if err != nil {
+		return err
 	}
-	settings, defaultLifetime, err := settingsOf(survey, o.settings)
+	settings, defaultLifetime, err := settingsOf(known.survey, o.settings)
 	if err != nil {
 		return err
 	}
 	if o.lifetime == 0 {
 		o.lifetime = defaultLifetime
 	}
-	var shapes []plan.Shape
+	shapes, err := r.shapesOf(known.challenges, settings, weights)
+	if err != nil {
+		return err
+	}
+	node, err := nodeOf(o, known.nodes, known.overhead)
+	if err != nil {
+		return err
+	}
+	etcd, err := resource.ParseQuantity(o.etcd)
+	if err != nil {
+		return console.Errorf(console.ExitUsage, "--etcd %s: %w", o.etcd, err)
+	}
+	result, err := plan.Of(shapes,
+		plan.Event{Players: o.players, Active: active, Start: o.start, Lifetime: o.lifetime, Duration: o.duration},
+		node,
+		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(known.nodes), Instances: settings.MaxInstances})
+	if err != nil {
+		return console.Errorf(console.ExitUsage, "%w", err)
+	}
+	if r.Format == console.JSON {
+		if err := r.WriteJSON(result); err != nil {
+			return err
+		}
+		return problemError(!result.Fits() || known.invalid)
+	}
+	if err := r.showPlan(result, o, node); err != nil {
+		return err
+	}
+	return problemError(known.invalid)
+}
+
+// planned is what a plan is made for: Challenges of files, or of a cluster with its settings and nodes.
+type planned struct {
+	challenges []bergv1.Challenge
+	// invalid: a Challenge in a file cannot run.
+	invalid bool
+	survey  doctor.Survey
+	nodes   []corev1.Node
+	// overhead is how many other pods each node runs.
+	overhead int
+}
+
+func (r *root) readPlanned(ctx context.Context, o planOptions) (known planned, err error) {
+	if len(o.files) > 0 {
+		known.challenges, known.invalid, err = r.readChallenges(o.files, o.settings)
+		return known, err
+	}
+	c, err := r.open()
+	if err != nil {
+		return known, err
+	}
+	var list bergv1.ChallengeList
+	opts := []client.ListOption{client.InNamespace(c.Namespace)}
+	if o.allNamespaces {
+		opts = nil
+	}
+	if err := c.List(ctx, &list, opts...); err != nil {
+		return known, cluster.Explain("list Challenges", err)
+	}
+	known.challenges = list.Items
+	if len(known.challenges) == 0 {
+		return known, console.Errorf(console.ExitNotFound, "namespace %s has no Challenge: choose another namespace with -n, or files with -f", c.Namespace)
+	}
+	if known.survey, err = doctor.SettingsOf(ctx, c, o.operatorNamespace); err != nil {
+		return known, err
+	}
+	known.nodes, known.overhead = nodesOf(ctx, c)
+	return known, nil
+}
+
+// shapesOf returns what an instance of each Challenge needs, with the weights of those that have one. The others have weight 1.
+func (r *root) shapesOf(challenges []bergv1.Challenge, settings plan.Settings, weights map[string]float64) (shapes []plan.Shape, err error) {
 	for i := range challenges {
 		if len(challenges[i].Spec.Containers) == 0 {
 			r.Notef("%s Challenge %s has no containers: skipped", r.PaintErr(console.Yellow, "warning:"), challenges[i].Name)
@@ -165,38 +209,14 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		delete(weights, challenges[i].Name)
 		shape, err := plan.ShapeOf(&challenges[i], settings, weight)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "%w", err)
+			return nil, console.Errorf(console.ExitUsage, "%w", err)
 		}
 		shapes = append(shapes, shape)
 	}
 	for name := range weights {
-		return console.Errorf(console.ExitUsage, "--weight %s: the Challenge does not exist", name)
+		return nil, console.Errorf(console.ExitUsage, "--weight %s: the Challenge does not exist", name)
 	}
-	node, err := nodeOf(o, nodes, overhead)
-	if err != nil {
-		return err
-	}
-	etcd, err := resource.ParseQuantity(o.etcd)
-	if err != nil {
-		return console.Errorf(console.ExitUsage, "--etcd %s: %w", o.etcd, err)
-	}
-	result, err := plan.Of(shapes,
-		plan.Event{Players: o.players, Active: active, Start: o.start, Lifetime: o.lifetime, Duration: o.duration},
-		node,
-		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(nodes), Instances: settings.MaxInstances})
-	if err != nil {
-		return console.Errorf(console.ExitUsage, "%w", err)
-	}
-	if r.Format == console.JSON {
-		if err := r.WriteJSON(result); err != nil {
-			return err
-		}
-		return problemError(!result.Fits() || invalid)
-	}
-	if err := r.showPlan(result, o, node); err != nil {
-		return err
-	}
-	return problemError(invalid)
+	return shapes, nil
 }
 
 func weightsOf(texts []string) (map[string]float64, error) {
@@ -247,11 +267,11 @@ func settingsOf(s doctor.Survey, given []string) (plan.Settings, time.Duration, 
 	}
 	out.Headless = value("CHALLENGE_ADDITIONAL_HEADLESS_SERVICE") == "true"
 	out.PullSecret = value("PULL_SECRET_NAME") != ""
-	most, err := strconv.Atoi(value("CHALLENGE_MAX_INSTANCES"))
-	if err != nil || most < 0 {
+	limit, err := strconv.Atoi(value("CHALLENGE_MAX_INSTANCES"))
+	if err != nil || limit < 0 {
 		return out, 0, console.Errorf(console.ExitUsage, "CHALLENGE_MAX_INSTANCES=%s: must be a number, 0 for no limit", value("CHALLENGE_MAX_INSTANCES"))
 	}
-	out.MaxInstances = most
+	out.MaxInstances = limit
 	timeout, err := time.ParseDuration(value("CHALLENGE_INSTANCE_TIMEOUT"))
 	if err != nil {
 		return out, 0, console.Errorf(console.ExitUsage, "CHALLENGE_INSTANCE_TIMEOUT: %w", err)

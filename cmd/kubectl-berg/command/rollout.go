@@ -83,29 +83,11 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 		return err
 	}
 	found, refused := outdated(live(found))
-	challenges := map[types.NamespacedName]*bergv1.Challenge{}
-	var groups []*previewGroup
-	bySummary := map[string]*previewGroup{}
-	pods := 0
-	restarting := map[types.UID]bool{}
-	for _, i := range found {
-		p, err := r.previewOf(ctx, c, i, s.challenge, challenges)
-		if err != nil {
-			return err
-		}
-		pods += p.Restarting()
-		restarting[i.UID] = p.Restarting() > 0 || p.Settings || p.Images
-		text := p.Summary()
-		if bySummary[text] == nil {
-			bySummary[text] = &previewGroup{Summary: text, Preview: p}
-			groups = append(groups, bySummary[text])
-		}
-		bySummary[text].Instances = append(bySummary[text].Instances, i.Namespace+"/"+i.Name)
+	groups, pods, restarting, err := r.previewAll(ctx, c, s.challenge, found)
+	if err != nil {
+		return err
 	}
 	if r.Format == console.JSON && o.dryRun {
-		if groups == nil {
-			groups = []*previewGroup{}
-		}
 		if err := r.WriteJSON(map[string]any{
 			"action": "rollout", "dryRun": true, "challenge": s.challenge, "total": len(found), "pods": pods, "groups": groups, "refused": refused,
 		}); err != nil {
@@ -136,6 +118,29 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	return r.rollOutTo(ctx, c, s, found, refused, restarting, o)
 }
 
+// previewAll previews the rollout of a Challenge to instances, grouped by what happens to them. pods is how many pods restart,
+// restarting which instances have some that do.
+func (r *root) previewAll(ctx context.Context, c *cluster.Cluster, challenge string, instances []*bergv1.ChallengeInstance) (groups []*previewGroup, pods int, restarting map[types.UID]bool, err error) {
+	challenges := map[types.NamespacedName]*bergv1.Challenge{}
+	groups, restarting = []*previewGroup{}, map[types.UID]bool{}
+	bySummary := map[string]*previewGroup{}
+	for _, i := range instances {
+		p, err := r.previewOf(ctx, c, i, challenge, challenges)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		pods += p.Restarting()
+		restarting[i.UID] = p.Restarting() > 0 || p.Settings || p.Images
+		text := p.Summary()
+		if bySummary[text] == nil {
+			bySummary[text] = &previewGroup{Summary: text, Preview: p}
+			groups = append(groups, bySummary[text])
+		}
+		bySummary[text].Instances = append(bySummary[text].Instances, i.Namespace+"/"+i.Name)
+	}
+	return groups, pods, restarting, nil
+}
+
 // outdated returns the instances that run an earlier version of their Challenge, without those whose
 // rollout was requested already. refused are those that the operator cannot update.
 func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstance, refused []bulk.Item) {
@@ -146,7 +151,7 @@ func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstanc
 		case c == nil || c.Status != metav1.ConditionFalse:
 		case !adoptable(c):
 			refused = append(refused, bulk.Item{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine(c.Reason + ": " + c.Message)})
-		case !underway(i):
+		case !isInProgress(i):
 			found = append(found, i)
 		}
 	}
@@ -163,8 +168,8 @@ func adoptable(c *metav1.Condition) bool {
 	}
 }
 
-// underway reports whether a requested rollout is not carried out yet.
-func underway(i *bergv1.ChallengeInstance) bool {
+// isInProgress reports whether a requested rollout is not carried out yet.
+func isInProgress(i *bergv1.ChallengeInstance) bool {
 	asked := i.Annotations[bergv1.AnnotationRollout]
 	return asked != "" && asked != i.Status.ObservedRollout
 }

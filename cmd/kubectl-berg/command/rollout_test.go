@@ -59,7 +59,7 @@ func TestRolloutSelectsOutdatedInstances(t *testing.T) {
 		running("changed", outdatedFor(bergv1.ReasonChallengeChanged)),
 		running("configured", outdatedFor(bergv1.ReasonConfigurationChanged)),
 		running("image", outdatedFor(bergv1.ReasonImageChanged)),
-		running("underway", outdatedFor(bergv1.ReasonChallengeChanged), rolloutRequested("2")),
+		running("isInProgress", outdatedFor(bergv1.ReasonChallengeChanged), rolloutRequested("2")),
 		running("invalid", outdatedFor(bergv1.ReasonInvalidChallenge)),
 		running("stuck", outdatedFor(bergv1.ReasonNothingToRun), rolloutRequested("2")),
 	})

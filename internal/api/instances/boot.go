@@ -105,17 +105,9 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 		case err != nil:
 			return Instance{}, false, explain(err)
 		}
-		// The state that this creation made has every instance that was created before: an older one that lives counts.
-		before, err := s.confirmed(ctx, r, source, created.ResourceVersion)
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			before, err = s.confirmed(ctx, r, source, "")
-		}
+		older, err := s.hasOlder(ctx, r, source, created)
 		if err != nil {
 			return Instance{}, false, err
-		}
-		older := false
-		for n := range before {
-			older = older || before[n].UID != created.UID && !Ended(&before[n])
 		}
 		if !older {
 			return view(created, r.ID, challenge), true, nil
@@ -128,6 +120,24 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 		}
 	}
 	return Instance{}, false, Fail(Refused, "the instance is started and stopped by others at the same time: try again")
+}
+
+// hasOlder reports whether another instance of the source lives that was created before. The state of the API server that
+// this creation made has all of these.
+func (s *Store) hasOlder(ctx context.Context, r Registration, source string, created *bergv1.ChallengeInstance) (bool, error) {
+	before, err := s.confirmed(ctx, r, source, created.ResourceVersion)
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		before, err = s.confirmed(ctx, r, source, "")
+	}
+	if err != nil {
+		return false, err
+	}
+	for n := range before {
+		if before[n].UID != created.UID && !Ended(&before[n]) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // create creates the instance that follows predecessor.

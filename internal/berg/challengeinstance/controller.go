@@ -62,6 +62,11 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	case status.DueTermination(instance, r.Config.Challenge, now) != "":
 		return 0, nil // the controller of expiries deletes it
 	}
+	return r.live(ctx, req, instance, now)
+}
+
+// live brings a started instance further: it observes, checks, applies, observes again, and writes the status in one patch.
+func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv1.ChallengeInstance, now time.Time) (again time.Duration, err error) {
 	observed, err := r.observe(ctx, instance)
 	if err != nil {
 		return 0, err
@@ -71,11 +76,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, refused
 	}
 	if status.Withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
-		if outcome.CauseOf(err) == outcome.Rejected {
-			r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
-		}
-		return 0, err
+		return 0, r.withdraw(ctx, instance, now)
 	}
 
 	cfg := observed.Nodes.Apply(r.Config.Challenge)
@@ -84,22 +85,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		// Without it a deletion would be missed.
 		out.Problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
 	}
-	if out.Problem == nil {
-		if err := r.adopt(ctx, &out.Observed, cfg, now); err != nil {
-			return 0, err
-		}
-		if err := r.proveNamespace(ctx, &out.Observed); err != nil {
-			return 0, err
-		}
-		if out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace); out.Problem == nil {
-			out.Endpoints, out.Problem = r.build(ctx, &out.Observed, &out.Written)
-			if err := outcome.WrapNotFound(r.stopUnconfined(ctx, out.Observed, out.Problem)); err != nil {
-				return 0, err
-			}
-		}
-	}
-	if out.Problem != nil && out.Problem.Class == outcome.Stale {
-		return 0, outcome.ErrConflict
+	if err := r.apply(ctx, &out, cfg, now); err != nil {
+		return 0, err
 	}
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
 	if err != nil {
@@ -109,30 +96,69 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if out.Problem == nil {
 		retried = r.retryRefused(ctx, out.Observed, now)
 	}
+
 	if err := r.observeOutcome(ctx, &out.Observed); err != nil {
 		return 0, err
 	}
-
 	if r.connecting(req, &out, now) { //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 		return 0, nil
 	}
-	before := instance.DeepCopy()
+	err = r.writeStatus(ctx, out, cfg, now)
+	if retried != nil {
+		err = reconcile.Join(retried, err)
+	}
+	deadline := status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now))
+	return status.Sooner(status.Sooner(deadline, status.UntilSettled(out.Observed, now)), stopping.Again), err
+}
+
+// withdraw ends an instance whose Challenge was deleted.
+func (r *Reconciler) withdraw(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
+	err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
+	if outcome.CauseOf(err) == outcome.Rejected {
+		r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
+	}
+	return err
+}
+
+// apply builds the instance unless a problem stops it, and adds the problem that it meets. It returns an error only where no
+// status can be computed.
+func (r *Reconciler) apply(ctx context.Context, out *status.Outcome, cfg config.Challenge, now time.Time) error {
+	if out.Problem == nil {
+		if err := r.adopt(ctx, &out.Observed, cfg, now); err != nil {
+			return err
+		}
+		if err := r.proveNamespace(ctx, &out.Observed); err != nil {
+			return err
+		}
+		out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace)
+		if out.Problem == nil {
+			out.Endpoints, out.Problem = r.build(ctx, &out.Observed, &out.Written)
+			if err := outcome.WrapNotFound(r.stopUnconfined(ctx, out.Observed, out.Problem)); err != nil {
+				return err
+			}
+		}
+	}
+	if out.Problem != nil && out.Problem.Class == outcome.Stale {
+		return outcome.ErrConflict
+	}
+	return nil
+}
+
+// writeStatus computes and writes the status, and records what is new as metrics and events.
+func (r *Reconciler) writeStatus(ctx context.Context, out status.Outcome, cfg config.Challenge, now time.Time) error {
+	before := out.Instance.DeepCopy()
 	if err := r.sealAgain(ctx, &out.Observed); err != nil {
-		return 0, err
+		return err
 	}
 	status.Compute(out, cfg, now)
-	err = r.patchStatus(ctx, before, instance)
+	err := r.patchStatus(ctx, before, out.Instance)
 	if err == nil {
 		r.report(before, out, now)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = reconcile.Join(p.Err, err)
 	}
-	if retried != nil {
-		err = reconcile.Join(retried, err)
-	}
-	deadline := status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now))
-	return status.Sooner(status.Sooner(deadline, status.UntilSettled(out.Observed, now)), stopping.Again), err
+	return err
 }
 
 // stopWithNamespace stops the pods of an instance whose namespace another client deletes.

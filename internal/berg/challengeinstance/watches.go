@@ -35,31 +35,66 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// SetupWithManager opens the watches. Each wakes the instances of one owner; the
-// only timers are the expiry and the start deadline, and a jump of the clock wakes
-// those who have set them.
+// SetupWithManager opens the watches, and adds the controllers. Each watch enqueues the
+// instances of one owner; the only timers are the expiry and the start deadline, and a jump
+// of the clock enqueues the instances that have one.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
 	r.copies = lru.New(rememberedCopies)
-	indexer := mgr.GetFieldIndexer()
-	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
-		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
-	}); err != nil {
+	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
+	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexChallenge, func(o client.Object) []string {
-		return []string{r.challengeKey(o.(*bergv1.ChallengeInstance)).String()}
-	}); err != nil {
+	r.serveGauges(mgr)
+	apis, err := optional.New(mgr, r.Presence, r.Direct, optionalKinds(r.Config.Challenge.NetworkPolicy))
+	if err != nil {
 		return err
 	}
-	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexPending, func(o client.Object) []string {
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isBuilt))
+	controllers, watched := r.watches(ctx, mgr, apis, owner)
+	if err := reconcile.Open(ctx, mgr.GetCache(), watched...); err != nil {
+		return err
+	}
+	instances, err := controllers.Build(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+	if err != nil {
+		return err
+	}
+	if err := r.expiries().SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := (&admitter{Reconciler: r}).setup(mgr); err != nil {
+		return err
+	}
+	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
+		return err
+	}
+	return apis.Setup("optional-apis", func(kind client.Object) error {
+		return instances.Watch(source.Kind(mgr.GetCache(), kind, owner, changes))
+	})
+}
+
+// index lets the cache find instances by their owner and by their Challenge, and those that were not started.
+func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
+	for name, valueOf := range map[string]func(*bergv1.ChallengeInstance) string{
+		indexOwner:     func(i *bergv1.ChallengeInstance) string { return i.Spec.OwnerID },
+		indexChallenge: func(i *bergv1.ChallengeInstance) string { return r.challengeKey(i).String() },
+	} {
+		if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, name, func(o client.Object) []string {
+			return []string{valueOf(o.(*bergv1.ChallengeInstance))}
+		}); err != nil {
+			return err
+		}
+	}
+	return indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexPending, func(o client.Object) []string {
 		if o.(*bergv1.ChallengeInstance).Status.InstanceID != "" {
 			return nil
 		}
 		return []string{isPending}
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+// serveGauges lets the gauges of instances count in the manager's cache.
+func (r *Reconciler) serveGauges(mgr ctrl.Manager) {
 	var reader client.Reader = mgr.GetCache()
 	queueLength.watch(reader, mgr.Elected())
 	headAge.Watch(observeHeadAge(reader, r.Clock), mgr.Elected())
@@ -68,14 +103,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
 	overdue.Watch(observeOverdue(reader, r.Clock), mgr.Elected())
+}
 
-	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isBuilt))
+// watches returns the controller of instances, and the other kinds that it watches. owner enqueues the instance of an
+// object's namespace.
+func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *optional.Follower, owner handler.EventHandler) (controllers *builder.Builder, watched []client.Object) {
 	changed := builder.WithPredicates(changes)
-	apis, err := optional.New(mgr, r.Presence, r.Direct, optionalKinds(r.Config.Challenge.NetworkPolicy))
-	if err != nil {
-		return err
-	}
-	controllers := ctrl.NewControllerManagedBy(mgr).
+	controllers = ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, begun, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
@@ -102,47 +136,28 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		})
-	kept := []client.Object{
+	watched = []client.Object{
 		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &eventsv1.Event{}, &appsv1.Deployment{},
 		&policyv1.PodDisruptionBudget{}, &corev1.Service{}, &corev1.ConfigMap{}, optional.Definition(),
 	}
+	also := func(kind client.Object, to handler.EventHandler, opts ...builder.WatchesOption) {
+		controllers = controllers.Watches(kind, to, opts...)
+		watched = append(watched, kind)
+	}
+	all := handler.EnqueueRequestsFromMapFunc(r.allBuilt)
 	if r.Config.Challenge.NetworkPolicy.Kubernetes() {
-		controllers = controllers.Watches(&networkingv1.NetworkPolicy{}, owner, changed)
-		kept = append(kept, &networkingv1.NetworkPolicy{})
+		also(&networkingv1.NetworkPolicy{}, owner, changed)
 	}
 	if r.Config.Challenge.NetworkPolicy == config.NetworkPolicyAuto {
-		controllers = controllers.Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.allBuilt), builder.WithPredicates(agentsChanged))
-		kept = append(kept, &appsv1.DaemonSet{})
+		also(&appsv1.DaemonSet{}, all, builder.WithPredicates(agentsChanged))
 	}
 	if nodes.Watched(r.Config.Challenge) {
-		controllers = controllers.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.allBuilt), builder.WithPredicates(nodes.Changed))
-		kept = append(kept, &corev1.Node{})
+		also(&corev1.Node{}, all, builder.WithPredicates(nodes.Changed))
 	}
-	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
-
 	for _, kind := range apis.Served() {
-		controllers = controllers.Watches(kind, owner, changed)
-		kept = append(kept, kind)
+		also(kind, owner, changed)
 	}
-	if err := reconcile.Open(ctx, mgr.GetCache(), kept...); err != nil {
-		return err
-	}
-	instances, err := controllers.Build(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
-	if err != nil {
-		return err
-	}
-	if err := r.expiries().SetupWithManager(mgr); err != nil {
-		return err
-	}
-	if err := (&admitter{Reconciler: r}).setup(mgr); err != nil {
-		return err
-	}
-	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
-		return err
-	}
-	return apis.Setup("optional-apis", func(kind client.Object) error {
-		return instances.Watch(source.Kind(mgr.GetCache(), kind, owner, changes))
-	})
+	return controllers, watched
 }
 
 // The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that

@@ -1,6 +1,7 @@
 package prepull
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,7 @@ var (
 	statusDelays = backoff.Exponential{First: 5 * time.Second, Max: 10 * time.Minute}
 )
 
-// store is what this process knows of pulls and no object tells.
+// store is what this process knows of pulls, and no object shows.
 type store struct {
 	// done are the targets that were pulled. The value reports whether the node listed the image since.
 	done map[Target]bool
@@ -116,57 +117,49 @@ func (f failure) again() (at time.Time, ok bool) {
 
 // update brings the store up to date with what nodes list, and forgets what no Challenge needs any more.
 func (l *store) update(o Observed, all []Desired, always bool) {
-	wanted, live, lists := map[Target]bool{}, map[types.UID]*Desired{}, map[types.UID]map[string]bool{}
-	for uid, n := range o.Nodes { // once: targets are many
-		lists[uid] = listing(n)
-	}
+	wanted, live := map[Target]bool{}, map[types.UID]*Desired{}
 	for i := range all {
 		live[all[i].Challenge.UID] = &all[i]
 		for _, t := range all[i].Targets {
 			wanted[t] = true
-			n := o.Nodes[t.Node]
-			listed, seen := lists[t.Node][fullName(t.Image)], l.done[t]
-			_, known := l.done[t]
-			switch {
-			case listed && known:
-				l.done[t] = true
-			case listed && !always && t.RuntimeClass == "":
-				l.done[t] = true
-			case known && seen && listsAll(n):
-				delete(l.done, t) // the node has made room
-			}
 		}
 	}
-	for t := range l.done {
-		if !wanted[t] {
-			delete(l.done, t)
+	l.compare(o, wanted, always)
+	l.forget(o, wanted, live)
+}
+
+// compare notes which of the wanted images nodes list, and which they have removed again.
+func (l *store) compare(o Observed, wanted map[Target]bool, always bool) {
+	lists := map[types.UID]map[string]bool{}
+	for uid, n := range o.Nodes { // once: targets are many
+		lists[uid] = listing(n)
+	}
+	for t := range wanted {
+		listed := lists[t.Node][fullName(t.Image)]
+		seen, known := l.done[t]
+		switch {
+		case listed && (known || !always && t.RuntimeClass == ""):
+			l.done[t] = true
+		case !listed && known && seen && listsAll(o.Nodes[t.Node]):
+			delete(l.done, t) // the node needed the space
 		}
 	}
-	for a := range l.failed {
+}
+
+func (l *store) forget(o Observed, wanted map[Target]bool, live map[types.UID]*Desired) {
+	maps.DeleteFunc(l.done, func(t Target, _ bool) bool { return !wanted[t] })
+	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {
 		_, succeeded := l.done[a.Target]
-		if w := live[a.Challenge]; succeeded || w == nil || w.Window.Stage != open || !wanted[a.Target] {
-			delete(l.failed, a)
-		}
-	}
+		w := live[a.Challenge]
+		return succeeded || w == nil || w.Window.Stage != open || !wanted[a.Target]
+	})
 	namespaces := map[types.UID]bool{}
 	for _, r := range o.Namespaces {
 		namespaces[r.UID] = true
 	}
-	for uid := range l.prepared {
-		if !namespaces[uid] {
-			delete(l.prepared, uid)
-		}
-	}
-	for uid := range l.reportedAt {
-		if live[uid] == nil {
-			delete(l.reportedAt, uid)
-		}
-	}
-	for uid := range l.refused {
-		if live[uid] == nil {
-			delete(l.refused, uid)
-		}
-	}
+	maps.DeleteFunc(l.prepared, func(uid types.UID, _ string) bool { return !namespaces[uid] })
+	maps.DeleteFunc(l.reportedAt, func(uid types.UID, _ time.Time) bool { return live[uid] == nil })
+	maps.DeleteFunc(l.refused, func(uid types.UID, _ refusal) bool { return live[uid] == nil })
 }
 
 // isDone reports whether an image is on its node.

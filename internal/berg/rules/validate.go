@@ -254,52 +254,18 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	}
 	var errs field.ErrorList
 	handlers := 0
-	port := func(where *field.Path, value intstr.IntOrString) {
-		if value.Type == intstr.String {
-			errs = append(errs, field.Invalid(where, value.StrVal, "must be a number: the ports of a challenge container have no names in its pod"))
-			return
-		}
-		for _, msg := range validation.IsValidPortNum(value.IntValue()) {
-			errs = append(errs, field.Invalid(where, value.IntValue(), msg))
-		}
-	}
 	if p.Exec != nil {
 		handlers++
-		if len(p.Exec.Command) == 0 {
-			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
-		}
-		errs = append(errs, validateCommandLine(at.Child("exec", "command"), p.Exec.Command)...)
-		errs = append(errs, validateWords(at.Child("exec", "command"), p.Exec.Command)...)
-	}
-	host := func(where *field.Path, value string) {
-		if value != "" {
-			errs = append(errs, field.Forbidden(where, "must not be set: the node would connect to that host, but a probe may reach its own container only"))
-		}
+		errs = append(errs, validateExec(at.Child("exec", "command"), p.Exec.Command)...)
 	}
 	if p.HTTPGet != nil {
 		handlers++
-		host(at.Child("httpGet", "host"), p.HTTPGet.Host)
-		port(at.Child("httpGet", "port"), p.HTTPGet.Port)
-		if s := p.HTTPGet.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
-			errs = append(errs, field.NotSupported(at.Child("httpGet", "scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
-		}
-		// The kubelet could not send such a request, so the container would never be ready.
-		if strings.ContainsFunc(p.HTTPGet.Path, isControl) {
-			errs = append(errs, field.Invalid(at.Child("httpGet", "path"), p.HTTPGet.Path, "must not contain control characters"))
-		}
-		for i, h := range p.HTTPGet.HTTPHeaders {
-			if strings.ContainsFunc(h.Value, func(r rune) bool { return isControl(r) && r != '\t' }) {
-				errs = append(errs, field.Invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("value"), h.Value, "must not contain control characters"))
-			}
-			for _, msg := range validation.IsHTTPHeaderName(h.Name) {
-				errs = append(errs, field.Invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("name"), h.Name, msg))
-			}
-		}
+		errs = append(errs, validateHTTPGet(at.Child("httpGet"), *p.HTTPGet)...)
 	}
 	if p.TCPSocket != nil {
 		handlers++
-		host(at.Child("tcpSocket", "host"), p.TCPSocket.Host)
-		port(at.Child("tcpSocket", "port"), p.TCPSocket.Port)
+		errs = append(errs, validateProbeHost(at.Child("tcpSocket", "host"), p.TCPSocket.Host)...)
+		errs = append(errs, validateProbePort(at.Child("tcpSocket", "port"), p.TCPSocket.Port)...)
 	}
 	if p.GRPC != nil {
 		handlers++
@@ -310,6 +276,58 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	if handlers != 1 {
 		errs = append(errs, field.Required(at, "set exactly one of exec, httpGet, tcpSocket and grpc"))
 	}
+	return append(errs, validateProbeTimes(at, p, use)...)
+}
+
+func validateExec(at *field.Path, command []string) field.ErrorList {
+	var errs field.ErrorList
+	if len(command) == 0 {
+		errs = append(errs, field.Required(at, "name the program to run"))
+	}
+	errs = append(errs, validateCommandLine(at, command)...)
+	return append(errs, validateWords(at, command)...)
+}
+
+func validateHTTPGet(at *field.Path, get corev1.HTTPGetAction) field.ErrorList {
+	errs := validateProbeHost(at.Child("host"), get.Host)
+	errs = append(errs, validateProbePort(at.Child("port"), get.Port)...)
+	if s := get.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
+		errs = append(errs, field.NotSupported(at.Child("scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
+	}
+	// The kubelet could not send such a request, so the container would never be ready.
+	if strings.ContainsFunc(get.Path, isControl) {
+		errs = append(errs, field.Invalid(at.Child("path"), get.Path, "must not contain control characters"))
+	}
+	for i, h := range get.HTTPHeaders {
+		header := at.Child("httpHeaders").Index(i)
+		if strings.ContainsFunc(h.Value, func(r rune) bool { return isControl(r) && r != '\t' }) {
+			errs = append(errs, field.Invalid(header.Child("value"), h.Value, "must not contain control characters"))
+		}
+		for _, msg := range validation.IsHTTPHeaderName(h.Name) {
+			errs = append(errs, field.Invalid(header.Child("name"), h.Name, msg))
+		}
+	}
+	return errs
+}
+
+func validateProbeHost(at *field.Path, host string) field.ErrorList {
+	if host == "" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(at, "must not be set: the node would connect to that host, but a probe may reach its own container only")}
+}
+
+func validateProbePort(at *field.Path, port intstr.IntOrString) (errs field.ErrorList) {
+	if port.Type == intstr.String {
+		return field.ErrorList{field.Invalid(at, port.StrVal, "must be a number: the ports of a challenge container have no names in its pod")}
+	}
+	for _, msg := range validation.IsValidPortNum(port.IntValue()) {
+		errs = append(errs, field.Invalid(at, port.IntValue(), msg))
+	}
+	return errs
+}
+
+func validateProbeTimes(at *field.Path, p *corev1.Probe, use probeUse) (errs field.ErrorList) {
 	for name, value := range map[string]int32{
 		"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds, "periodSeconds": p.PeriodSeconds,
 		"successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold,
@@ -321,12 +339,13 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	if use == liveness && p.SuccessThreshold > 1 {
 		errs = append(errs, field.Invalid(at.Child("successThreshold"), p.SuccessThreshold, "must be 1"))
 	}
-	if grace := p.TerminationGracePeriodSeconds; grace != nil {
-		if use == readiness {
-			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must not be set for a readiness probe"))
-		} else if *grace <= 0 {
-			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be above zero"))
-		}
+	grace := p.TerminationGracePeriodSeconds
+	switch {
+	case grace == nil:
+	case use == readiness:
+		errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must not be set for a readiness probe"))
+	case *grace <= 0:
+		errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be above zero"))
 	}
 	return errs
 }

@@ -198,28 +198,43 @@ func (s *server) keepSession(ctx context.Context, connected chan<- string) error
 			return nil //nolint:nilerr // during a shutdown the connection breaks
 		case err == nil && !s.Reconnect:
 			return nil
-		case peer == "" && !time.Now().Before(deadline), peer == "" && !s.Reconnect && status.Code(err) == codes.FailedPrecondition:
-			return fmt.Errorf("%w: reach the client proxy at %s: %w", ErrNotStarted, s.ClientControl, reason)
-		case peer != "" && s.Reconnect:
+		case peer == "":
+			if refused := !s.Reconnect && status.Code(err) == codes.FailedPrecondition; refused || !time.Now().Before(deadline) {
+				return fmt.Errorf("%w: reach the client proxy at %s: %w", ErrNotStarted, s.ClientControl, reason)
+			}
+		case s.Reconnect:
 			if code := status.Code(err); known || code != logged {
 				s.Log.Warn("the control connection is lost: trying to connect again", "error", err)
 				logged = code
 			}
 			deadline = time.Now().Add(attemptTimeout)
-		case peer != "" && errors.Is(err, ErrPeerGone):
-			return err
-		case peer != "" && status.Code(err) == codes.FailedPrecondition:
-			return fmt.Errorf("%w: %w", ErrPeerGone, err)
-		case peer != "" && known:
-			s.Log.Warn("the control connection is lost", "error", err, "grace", s.PeerGrace.String())
-			deadline = time.Now().Add(s.PeerGrace)
-		case peer != "" && !time.Now().Before(deadline):
-			return fmt.Errorf("%w: the client proxy could not be reached within %s: %w", ErrPeerGone, s.PeerGrace, reason)
+		default:
+			if deadline, err = s.lost(known, err, reason, deadline); err != nil {
+				return err
+			}
 		}
 		if !sleep(ctx, wait) {
 			return nil
 		}
 		wait = min(2*wait, maxSessionDelay)
+	}
+}
+
+// lost returns until when the connection to a client proxy that broke may be restored, or the error that says that this is
+// over. err is how the last attempt ended, reason the last one that is not a timeout, and deadline the one so far.
+func (s *server) lost(known bool, err, reason error, deadline time.Time) (time.Time, error) {
+	switch {
+	case errors.Is(err, ErrPeerGone):
+		return deadline, err
+	case status.Code(err) == codes.FailedPrecondition:
+		return deadline, fmt.Errorf("%w: %w", ErrPeerGone, err)
+	case known:
+		s.Log.Warn("the control connection is lost", "error", err, "grace", s.PeerGrace.String())
+		return time.Now().Add(s.PeerGrace), nil
+	case !time.Now().Before(deadline):
+		return deadline, fmt.Errorf("%w: the client proxy could not be reached within %s: %w", ErrPeerGone, s.PeerGrace, reason)
+	default:
+		return deadline, nil
 	}
 }
 
