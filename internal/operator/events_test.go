@@ -2,13 +2,19 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 )
 
@@ -73,4 +79,51 @@ func TestUnwrittenEventsDoNotDelayTheStop(t *testing.T) {
 		}
 		cancel() // the bubble does not end before all of them have
 	})
+}
+
+// countingSink counts how many events are written concurrently, each of which takes a moment.
+type countingSink struct {
+	events.EventSink
+	writing, most atomic.Int64
+	all           sync.WaitGroup
+}
+
+func (s *countingSink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	defer s.all.Done()
+	now := s.writing.Add(1)
+	defer s.writing.Add(-1)
+	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	}
+	<-time.After(time.Millisecond)
+	return e, nil
+}
+
+// BenchmarkEvents records 500 events together, as many as 250 instances have, by the broadcaster of client-go as it is, and by the one of the
+// operator. What counts is how many requests the API server gets for them while it builds the instances.
+func BenchmarkEvents(b *testing.B) {
+	for name, wrap := range map[string]func(events.EventSink) events.EventSink{
+		"client-go": func(s events.EventSink) events.EventSink { return s },
+		"operator":  func(s events.EventSink) events.EventSink { return newEventSink(s) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			var most int64
+			for b.Loop() {
+				sink := &countingSink{}
+				broadcaster := events.NewBroadcaster(wrap(sink))
+				if err := broadcaster.StartRecordingToSinkWithContext(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				recorder := broadcaster.NewRecorder(clientgoscheme.Scheme, "benchmark")
+				for n := range 500 {
+					sink.all.Add(1)
+					object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(n), UID: types.UID(fmt.Sprint(n))}}
+					recorder.Eventf(object, nil, corev1.EventTypeNormal, "Created", "Create", "created")
+				}
+				sink.all.Wait()
+				broadcaster.Shutdown()
+				most = max(most, sink.most.Load())
+			}
+			b.ReportMetric(float64(most), "requests-at-a-time")
+		})
+	}
 }
