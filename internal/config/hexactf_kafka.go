@@ -46,14 +46,14 @@ const (
 func (k *Kafka) settings() []settings.Setting {
 	return []settings.Setting{
 		settings.New("KAFKA_BROKERS", "", brokers(&k.Brokers), "Comma-separated brokers to which the states of challenges are sent, each host:port. Empty: no messages are sent."),
-		settings.New("KAFKA_TOPIC", "challenge-status", settings.Name(&k.Topic, topic), "Topic of these messages."),
+		settings.New("KAFKA_TOPIC", "challenge-status", settings.Name(&k.Topic, topic), "Kafka topic of the messages about challenges."),
 		settings.New("KAFKA_TLS", "false", settings.Bool(&k.TLS), "Whether connections to brokers are encrypted."),
 		settings.New("KAFKA_CA_FILE", "", settings.Optional(settings.Path(&k.CAFile)), "PEM file with the certificate authorities that brokers' certificates are verified with. Empty: those of the image. Needs KAFKA_TLS."),
 		settings.New("KAFKA_CERTIFICATE_FILE", "", settings.Optional(settings.Path(&k.CertificateFile)), "PEM file with the client certificate of the operator. Empty: none. Needs KAFKA_TLS and KAFKA_KEY_FILE."),
-		settings.New("KAFKA_KEY_FILE", "", settings.Optional(settings.Path(&k.KeyFile)), "PEM file with the key of that certificate."),
+		settings.New("KAFKA_KEY_FILE", "", settings.Optional(settings.Path(&k.KeyFile)), "PEM file with the key of KAFKA_CERTIFICATE_FILE."),
 		settings.New("KAFKA_SASL_MECHANISM", "", settings.Optional(settings.OneOf(&k.SASLMechanism, SASLPlain, SASLScramSHA256, SASLScramSHA512)), "How the operator authenticates to brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Empty: without authentication."),
-		settings.New("KAFKA_SASL_USERNAME", "", printable(&k.SASLUsername), "User name for that authentication."),
-		settings.New("KAFKA_SASL_PASSWORD_FILE", "", settings.Optional(settings.Path(&k.SASLPasswordFile)), "File with the password for that authentication. A line feed at its end is ignored."),
+		settings.New("KAFKA_SASL_USERNAME", "", printable(&k.SASLUsername), "User name for KAFKA_SASL_MECHANISM."),
+		settings.New("KAFKA_SASL_PASSWORD_FILE", "", settings.Optional(settings.Path(&k.SASLPasswordFile)), "File with the password for KAFKA_SASL_MECHANISM. A line feed at its end is ignored."),
 		settings.New("KAFKA_SEND_TIMEOUT", "5s", settings.Duration(&k.SendTimeout), "How long one attempt to send a message waits for the broker. Another attempt follows."),
 		settings.New("KAFKA_DELETE_TIMEOUT", "30s", settings.Duration(&k.DeleteTimeout), "How long the deletion of a challenge waits until its messages are sent. Messages that are not sent by then are dropped and counted."),
 	}

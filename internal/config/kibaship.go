@@ -83,7 +83,7 @@ func (k *KibaShip) Section() settings.Section {
 		Title:    "KibaShip projects (platform.operator.kibaship.com)",
 		Warnings: k.warnings,
 		Settings: append([]settings.Setting{
-			settings.New("TEKTON_MODE", string(TektonOptional), settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What a Project is while Tekton is not installed: optional, Ready, and completed when Tekton is installed; required, Failed until then; off, Tekton is not used and nothing is built."),
+			settings.New("TEKTON_MODE", string(TektonOptional), settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What happens while Tekton is not installed. optional: Projects are Ready, and get access to Tekton when it is installed. required: Projects are Failed until then. off: Tekton is not used, and nothing is built."),
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
 		}, k.Builds.settings()...),

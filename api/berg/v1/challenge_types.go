@@ -26,6 +26,7 @@ import (
 // +kubebuilder:printcolumn:name="Hidden Until",type=date,JSONPath=`.spec.hideUntil`
 // +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Images",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="ImagesReady")].reason`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:selectablefield:JSONPath=`.spec.event`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge",order=1,resources={{ChallengeInstance,v1,""}}
 type Challenge struct {
@@ -190,7 +191,7 @@ type ChallengeSpec struct {
 	Prepull bool `json:"prepull,omitempty"`
 }
 
-// ChallengeStatus is what the operator tells of a Challenge.
+// ChallengeStatus is what the operator found out about a Challenge.
 type ChallengeStatus struct {
 	// Whether instances of the Challenge can run (Accepted, Ready), and whether the images
 	// are on every node that may run them (ImagesReady).
@@ -199,6 +200,12 @@ type ChallengeStatus struct {
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// metadata.generation to which Accepted and Ready refer. If it is lower than that of the
+	// resource, the operator has not seen the latest change yet.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // ChallengeConditionAccepted: instances of the Challenge can run, as far as its spec and the nodes show.
@@ -362,7 +369,7 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Liveness Probe",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
 
-	// Resources set aside for the container, whether it uses them or not. Each of
+	// Resources reserved for the container, whether it uses them or not. Each of
 	// the two that is absent gets the operator's default, CHALLENGE_CPU_REQUEST
 	// (100m) or CHALLENGE_MEMORY_REQUEST (128Mi), lowered to the limit if that is
 	// smaller.

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Now",type=string,JSONPath=`.status.conditions[?(@.type=="Running")].reason`
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextRunAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:selectablefield:JSONPath=`.spec.challengeRef.name`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Check",order=3,resources={{Challenge,v1,""},{ChallengeInstance,v1,""},{Namespace,v1,""},{Job,v1,""},{Secret,v1,""},{Pod,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type ChallengeCheck struct {
@@ -95,8 +96,8 @@ type ChallengeCheckSpec struct {
 }
 
 // Solver is a program that plays a Challenge as a player would. It runs without rights, as
-// user 65532, in a namespace of its own. It is told the addresses of the instance's ports in
-// environment variables, and writes the flag into the file that FLAG_FILE names; other text
+// user 65532, in a namespace of its own. Environment variables have the addresses of the
+// instance's ports. It writes the flag into the file that FLAG_FILE names; other text
 // may stand around it. It exits with 0 when it has got a flag, with 69 when it cannot reach
 // the instance, and with anything else when it failed.
 type Solver struct {
@@ -127,7 +128,7 @@ type Solver struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Environment"
 	Env []SolverVariable `json:"env,omitempty"`
 
-	// What is set aside for the solver. Default: the operator's CHALLENGE_CPU_REQUEST and
+	// Resources reserved for the solver. Default: the operator's CHALLENGE_CPU_REQUEST and
 	// CHALLENGE_MEMORY_REQUEST, or the limit if that is smaller.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests"

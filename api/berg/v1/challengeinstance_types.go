@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Namespace",type=string,priority=1,JSONPath=`.status.namespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.status.expiresAt`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:selectablefield:JSONPath=`.spec.ownerId`
 // +kubebuilder:selectablefield:JSONPath=`.spec.challengeRef.name`
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
@@ -425,8 +426,8 @@ const (
 	ConditionChallengeFound = "ChallengeFound"
 	// ConditionFlagValidation: a flag is there when the Challenge needs one.
 	ConditionFlagValidation = "FlagValidation"
-	// ConditionAdmitted: there is room for the instance. It is told of those alone that were
-	// started, or had to wait, while there was a bound on their number.
+	// ConditionAdmitted: no limit keeps the instance from starting. Only instances have it
+	// that were started, or had to wait, while there was a limit.
 	ConditionAdmitted = "Admitted"
 	// ConditionNamespaceCreated: the namespace exists and is this instance's.
 	ConditionNamespaceCreated = "NamespaceCreated"

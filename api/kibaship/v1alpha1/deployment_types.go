@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Last Success",type=string,JSONPath=`.status.lastSuccessfulRun.name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.name`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$')",optionalOldSelf=true,message="metadata.name must be project-<project>-app-<app>-deployment-<deployment>-kibaship-com, with lower-case letters, digits and dashes: ^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.spec.applicationRef.name.endsWith('-kibaship-com') && self.metadata.name.startsWith(self.spec.applicationRef.name.substring(0, self.spec.applicationRef.name.size() - 13) + '-deployment-')",optionalOldSelf=true,message="metadata.name must begin with project-<project>-app-<app>-deployment-, with project and app as in spec.applicationRef.name, which is project-<project>-app-<app>-kibaship-com"

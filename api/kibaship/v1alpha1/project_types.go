@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Tekton",type=string,JSONPath=`.status.conditions[?(@.type=="TektonIntegrated")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 39",optionalOldSelf=true,message="metadata.name must be no longer than 39 characters: the namespace project-<name>-ns-kibaship-com must fit into 63"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",optionalOldSelf=true,message="metadata.name must consist of lower-case letters, digits and dashes, with a letter or digit at both ends: it is part of the name of a namespace"
 // +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Project",order=7,resources={{Namespace,v1,""},{ServiceAccount,v1,""},{Role,v1,""},{RoleBinding,v1,""},{ResourceQuota,v1,""},{LimitRange,v1,""},{NetworkPolicy,v1,""},{Event,v1,""}}
@@ -403,6 +404,8 @@ const (
 	ConditionTektonIntegrated = "TektonIntegrated"
 	// ConditionReady: all of it is in place.
 	ConditionReady = "Ready"
+	// ConditionStalled exists, and is True, only while a person must act. A Failed Project, Application or Deployment has it.
+	ConditionStalled = "Stalled"
 )
 
 // The reasons of conditions and events of a Project.

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	lua "github.com/yuin/gopher-lua"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kubejson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -108,6 +111,34 @@ func TestHealthInArgoCD(t *testing.T) {
 				t.Errorf("%s of %s: %q, want %q", kind, status, got, want)
 			}
 			state.Close()
+		}
+	}
+}
+
+// Flux and Helm go by kstatus. A Failed resource is not Current, and neither is one that was edited a moment ago.
+func TestHealthInFluxAndHelm(t *testing.T) {
+	for object, want := range map[string]status.Status{
+		`{"metadata":{"generation":2}}`: status.CurrentStatus, // it cannot know better: nothing has a status before the operator has seen it
+		`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"True"}]}}`:                                       status.CurrentStatus,
+		`{"metadata":{"generation":3},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"True"}]}}`:                                       status.InProgressStatus,
+		`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"False"}]}}`:                                      status.InProgressStatus,
+		`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"Unknown"}]}}`:                                    status.InProgressStatus,
+		`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"False"},{"type":"Stalled","status":"True"}]}}`:   status.FailedStatus,
+		`{"metadata":{"generation":3},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"False"},{"type":"Stalled","status":"True"}]}}`:   status.InProgressStatus,
+		`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"Unknown"},{"type":"Stalled","status":"True"}]}}`: status.FailedStatus,
+	} {
+		for _, kind := range kindsWithConditions(t) {
+			group, name, _ := strings.Cut(kind, "_")
+			resource := &unstructured.Unstructured{}
+			if err := kubejson.Unmarshal([]byte(object), &resource.Object); err != nil { // whole numbers are int64
+				t.Fatal(err)
+			}
+			resource.SetAPIVersion(group + "/v1")
+			resource.SetKind(name)
+			got, err := status.Compute(resource)
+			if err != nil || got.Status != want {
+				t.Errorf("%s of %s: %+v, %v, want %s", kind, object, got, err, want)
+			}
 		}
 	}
 }

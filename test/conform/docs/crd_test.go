@@ -194,13 +194,15 @@ func TestNamesAndColumns(t *testing.T) {
 			shortNames: "chall",
 			columns: "Event:string:.spec.event Category:string:.spec.categories[0] Author:string:.spec.author " +
 				"Outbound Traffic:boolean:.spec.allowOutboundTraffic Hidden Until:date:.spec.hideUntil " +
-				`[Accepted:string:.status.conditions[?(@.type=="Accepted")].reason] [Images:string:.status.conditions[?(@.type=="ImagesReady")].reason]`,
+				`[Accepted:string:.status.conditions[?(@.type=="Accepted")].reason] [Images:string:.status.conditions[?(@.type=="ImagesReady")].reason] ` +
+				`[Ready:string:.status.conditions[?(@.type=="Ready")].status]`,
 		},
 		"ChallengeInstance": {
 			shortNames: "ci instance",
 			columns: "Challenge:string:.spec.challengeRef.name [Owner:string:.spec.ownerId] Phase:string:.status.phase Cause:string:.status.cause " +
 				"Address:string:.status.services[0].url [Namespace:string:.status.namespace] " +
-				"Age:date:.metadata.creationTimestamp [Expires:string:.status.expiresAt]",
+				"Age:date:.metadata.creationTimestamp [Expires:string:.status.expiresAt] " +
+				`[Ready:string:.status.conditions[?(@.type=="Ready")].status]`,
 		},
 	}
 	for kind, want := range tests {

@@ -9,11 +9,14 @@ import (
 // ChallengeStatusApplyConfiguration represents a declarative configuration of the ChallengeStatus type for use
 // with apply.
 //
-// ChallengeStatus is what the operator tells of a Challenge.
+// ChallengeStatus is what the operator found out about a Challenge.
 type ChallengeStatusApplyConfiguration struct {
 	// Whether instances of the Challenge can run (Accepted, Ready), and whether the images
 	// are on every node that may run them (ImagesReady).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// metadata.generation to which Accepted and Ready refer. If it is lower than that of the
+	// resource, the operator has not seen the latest change yet.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 
 // ChallengeStatusApplyConfiguration constructs a declarative configuration of the ChallengeStatus type for use with
@@ -32,5 +35,13 @@ func (b *ChallengeStatusApplyConfiguration) WithConditions(values ...*metav1.Con
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *ChallengeStatusApplyConfiguration) WithObservedGeneration(value int64) *ChallengeStatusApplyConfiguration {
+	b.ObservedGeneration = &value
 	return b
 }

@@ -46,7 +46,7 @@ type ContainerApplyConfiguration struct {
 	// When the container is restarted although it runs, as in a pod. It must not name a
 	// host. Default: it is restarted only when it ends.
 	LivenessProbe *corev1.ProbeApplyConfiguration `json:"livenessProbe,omitempty"`
-	// Resources set aside for the container, whether it uses them or not. Each of
+	// Resources reserved for the container, whether it uses them or not. Each of
 	// the two that is absent gets the operator's default, CHALLENGE_CPU_REQUEST
 	// (100m) or CHALLENGE_MEMORY_REQUEST (128Mi), lowered to the limit if that is
 	// smaller.

@@ -6,8 +6,8 @@ package v1
 // with apply.
 //
 // Solver is a program that plays a Challenge as a player would. It runs without rights, as
-// user 65532, in a namespace of its own. It is told the addresses of the instance's ports in
-// environment variables, and writes the flag into the file that FLAG_FILE names; other text
+// user 65532, in a namespace of its own. Environment variables have the addresses of the
+// instance's ports. It writes the flag into the file that FLAG_FILE names; other text
 // may stand around it. It exits with 0 when it has got a flag, with 69 when it cannot reach
 // the instance, and with anything else when it failed.
 type SolverApplyConfiguration struct {
@@ -22,7 +22,7 @@ type SolverApplyConfiguration struct {
 	// those of the same name here: <NAME> is the port's name in status.services of the
 	// instance, in upper case, with _ for all but A-Z and 0-9.
 	Env []SolverVariableApplyConfiguration `json:"env,omitempty"`
-	// What is set aside for the solver. Default: the operator's CHALLENGE_CPU_REQUEST and
+	// Resources reserved for the solver. Default: the operator's CHALLENGE_CPU_REQUEST and
 	// CHALLENGE_MEMORY_REQUEST, or the limit if that is smaller.
 	ResourceRequests *ResourcesApplyConfiguration `json:"resourceRequests,omitempty"`
 	// What the solver may use. Default: the operator's CHALLENGE_CPU_LIMIT and
