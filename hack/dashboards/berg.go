@@ -120,7 +120,7 @@ func berg() board {
 				}},
 				{title: "Tokens", text: "Tokens that are valid. Each replica has the same ones.", unit: "short", queries: []query{{"max(berg_api_tokens)", "tokens"}}},
 			}},
-			passes(kind{"berg_challengeinstance", "instances"}, kind{"berg_challenge", "Challenges"}, kind{"berg_challengecheck", "checks"},
+			reconciliations(kind{"berg_challengeinstance", "instances"}, kind{"berg_challenge", "Challenges"}, kind{"berg_challengecheck", "checks"},
 				kind{"berg_image_prepull", "images"}, kind{"berg_challengeinstancerecord", "records"}),
 		},
 	}

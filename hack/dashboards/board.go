@@ -84,7 +84,7 @@ func byPhase(prefix, what, worrying, hint string) []panel {
 		{title: what + " by phase", text: "All that exist.", unit: "short", stacked: true, queries: []query{
 			{sum(of(prefix+"_active"), "phase"), "{{phase}}"},
 		}},
-		{title: what + ": longest in phase", text: "Time that the one has been in a phase that has been there longest. " + hint, unit: "s", queries: []query{
+		{title: what + ": longest in phase", text: "For each phase: how long the object that entered it first has been in it. " + hint, unit: "s", queries: []query{
 			{highest(of(prefix+"_longest_in_phase_seconds", `phase=~"`+worrying+`"`), "phase"), "{{phase}}"},
 		}},
 	}
@@ -93,8 +93,8 @@ func byPhase(prefix, what, worrying, hint string) []panel {
 // kind is what a controller reconciles.
 type kind struct{ prefix, name string }
 
-// passes is the row about the work of controllers.
-func passes(kinds ...kind) row {
+// reconciliations is the row about the work of controllers.
+func reconciliations(kinds ...kind) row {
 	var done, failed, slow []query
 	for _, k := range kinds {
 		done = append(done, query{sum(rate(k.prefix + "_reconcile_duration_seconds_count")), k.name})
@@ -102,8 +102,8 @@ func passes(kinds ...kind) row {
 		slow = append(slow, query{quantile(0.99, k.prefix+"_reconcile_duration_seconds"), k.name})
 	}
 	return row{"Work of the operator", []panel{
-		{title: "Reconciliations", text: "Passes over one object each, per second.", unit: "ops", queries: done},
-		{title: "Errors", text: "Passes that failed and are tried again, per second. The operator's log says why.", unit: "ops", queries: failed},
+		{title: "Reconciliations", text: "How many objects are reconciled per second.", unit: "ops", queries: done},
+		{title: "Errors", text: "Reconciliations that failed and are tried again, per second. The operator's log says why.", unit: "ops", queries: failed},
 		{title: "Duration of a reconciliation (p99)", text: "A slow API server is the usual reason for long ones.", unit: "s", queries: slow},
 	}}
 }

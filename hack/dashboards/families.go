@@ -14,7 +14,7 @@ func quix() board {
 					{sum(of("quix_environment_unbound_total")), "deleted"},
 				}},
 			)},
-			passes(kind{"quix_environment", "Environments"}),
+			reconciliations(kind{"quix_environment", "Environments"}),
 		},
 	}
 }
@@ -48,7 +48,7 @@ func hexactf() board {
 					{sum(of("hexactf_messages_lost_total")), "lost"},
 				}},
 			}},
-			passes(kind{"hexactf_challenge", "Challenges"}),
+			reconciliations(kind{"hexactf_challenge", "Challenges"}),
 		},
 	}
 }
@@ -86,7 +86,7 @@ func tunnel() board {
 					{highest(of("tunnel_certificate_lifetime_seconds")) + " / 3", "renewed at"},
 				}},
 			}},
-			passes(kind{"tunnel_network", "networks"}, kind{"tunnel_proxy", "pairs"}),
+			reconciliations(kind{"tunnel_network", "networks"}, kind{"tunnel_proxy", "pairs"}),
 		},
 	}
 }
@@ -110,7 +110,7 @@ func kibaship() board {
 				}},
 				panel{title: "Duration of a build", text: "Of those that succeeded.", unit: "s", queries: quantiles("kibaship_deployment_run_duration_seconds")},
 			)},
-			passes(kind{"kibaship_project", "Projects"}, kind{"kibaship_application", "Applications"}, kind{"kibaship_deployment", "Deployments"}),
+			reconciliations(kind{"kibaship_project", "Projects"}, kind{"kibaship_application", "Applications"}, kind{"kibaship_deployment", "Deployments"}),
 		},
 	}
 }

@@ -47,7 +47,7 @@ func process() board {
 					{sum(rate("rest_client_requests_total"), "code"), "{{code}}"},
 				}},
 				{title: "Memory", text: "Of each replica.", unit: "bytes", queries: []query{{of("process_resident_memory_bytes"), "{{pod}}"}}},
-				{title: "CPU", text: "Of each replica, in processors.", unit: "short", queries: []query{{rate("process_cpu_seconds_total"), "{{pod}}"}}},
+				{title: "CPU", text: "How many CPUs each replica uses.", unit: "short", queries: []query{{rate("process_cpu_seconds_total"), "{{pod}}"}}},
 			}},
 		},
 	}

@@ -1,4 +1,4 @@
-// Package kibaship is the family of KibaShip projects, applications and deployments: its door
+// Package kibaship is the family of KibaShip projects, applications and deployments: its entry point
 // to the operator.
 package kibaship
 

@@ -11,7 +11,7 @@ import (
 const (
 	// memoryInterval is the time between two checks of the memory.
 	memoryInterval = 10 * time.Second
-	// memoryThreshold is how much unused memory, in bytes, is worth a garbage collection.
+	// memoryThreshold is how much unused memory, in bytes, makes a garbage collection worthwhile.
 	memoryThreshold = 16 << 20
 	// smallHeap is the size up to which the heap may always grow before garbage is collected.
 	// With few instances nearly everything that a burst allocates is garbage. Collecting it

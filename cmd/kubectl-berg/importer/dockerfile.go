@@ -315,7 +315,7 @@ func exposedPorts(text string) (out []port) {
 	return out
 }
 
-// portsOfPrograms are the ports of servers that are told none, by a word of their command line.
+// portsOfPrograms are the ports of servers whose arguments name none, by a word of their command line.
 var portsOfPrograms = []struct {
 	word   string
 	number int32
@@ -324,7 +324,7 @@ var portsOfPrograms = []struct {
 	{"flask", 5000}, {"quart", 5000}, {"streamlit", 8501}, {"rails", 3000}, {"rackup", 9292}, {"sshd", 22}, {"nginx", 80}, {"apache2ctl", 80}, {"apache2-foreground", 80}, {"httpd", 80},
 }
 
-// ports are those that the image exposes, or those that its program is told or says itself, or those of its base.
+// ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
 func (i image) ports() []port {
 	if len(i.exposed) > 0 {
 		return i.exposed

@@ -36,7 +36,7 @@ func (c *Changes) Wait(keys ...string) (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// Happened wakes those that wait for one of the keys. It never waits itself.
+// Happened notifies those that wait for one of the keys. It never waits itself.
 func (c *Changes) Happened(keys ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	Exhausted
 )
 
-// Error is one that the platform is told as it is. It contains no flag.
+// Error is one that the platform gets as it is. It contains no flag.
 type Error struct {
 	Kind    Kind
 	Message string

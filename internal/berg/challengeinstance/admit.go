@@ -53,13 +53,13 @@ type admitter struct {
 	// listed is what the cache has to show before the first decision, nil until it was listed.
 	listed   admission.Listed
 	caughtUp bool
-	// pauses are of the pending instances that were just written.
-	pauses map[types.UID]pause
+	// delays are those of the pending instances that were just written.
+	delays map[types.UID]delay
 }
 
-// pause is until when an instance is not written again. It keeps its place, unless the API server refuses it: then it
-// holds up no other during the pause.
-type pause struct {
+// delay is until when an instance is not written again. It keeps its place, unless the API server refuses it: then it
+// holds up no other during that time.
+type delay struct {
 	request ctrl.Request
 	// version is the one that the cache has to show. Zero: the write has failed, and until counts.
 	version uint64
@@ -71,7 +71,7 @@ type pause struct {
 
 func (a *admitter) setup(mgr ctrl.Manager) error {
 	a.backoff = outcome.NewBackoff()
-	a.pauses = map[types.UID]pause{}
+	a.delays = map[types.UID]delay{}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
@@ -247,13 +247,13 @@ func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now ti
 		}
 		request, uid := requestOf(w.Instance), w.Instance.UID
 		a.backoff.ResetIfReplaced(request, uid)
-		delete(a.pauses, uid)
+		delete(a.delays, uid)
 		if w.err != nil {
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
 		} else if w.sent {
 			a.starts.Wrote(uid, versionOf(w.Instance))
 		} else {
-			a.pauses[uid] = pause{request: request, version: versionOf(w.Instance)}
+			a.delays[uid] = delay{request: request, version: versionOf(w.Instance)}
 		}
 		result, failed := a.backoff.Result(ctx, request, 0, w.err)
 		if failed == nil { // after a conflict the cache will show what was written in between
@@ -265,9 +265,9 @@ func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now ti
 		if w.sent && cause == outcome.Failed {
 			a.starts.Unknown(uid)
 		}
-		a.pauses[uid] = pause{request: request, until: now.Add(result.RequeueAfter), refused: cause == outcome.Rejected, problem: w.refused}
+		a.delays[uid] = delay{request: request, until: now.Add(result.RequeueAfter), refused: cause == outcome.Rejected, problem: w.refused}
 	}
-	for _, p := range a.pauses {
+	for _, p := range a.delays {
 		next := catchUpInterval
 		if p.version == 0 {
 			next = max(immediately, p.until.Sub(now))

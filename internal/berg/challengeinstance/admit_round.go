@@ -66,7 +66,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	if challenges.err != nil {
 		return r, challenges.err
 	}
-	a.applyPauses(ctx, &r, now)
+	a.applyDelays(ctx, &r, now)
 	others, err := a.started(ctx, pending, limited)
 	if err != nil {
 		return r, err
@@ -96,13 +96,13 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	return r, challenges.err
 }
 
-// applyPauses excludes the instances that were just written, and ends the pauses that are over.
-func (a *admitter) applyPauses(ctx context.Context, r *round, now time.Time) {
-	for uid, p := range a.pauses {
+// applyDelays excludes the instances that were just written, and ends the delays that are over.
+func (a *admitter) applyDelays(ctx context.Context, r *round, now time.Time) {
+	for uid, p := range a.delays {
 		c, isPending := r.candidates[uid]
 		switch {
 		case !isPending:
-			delete(a.pauses, uid)
+			delete(a.delays, uid)
 			_, _ = a.backoff.Result(ctx, p.request, 0, nil) // forgets it
 		case p.version > versionOf(c.Instance), now.Before(p.until):
 			r.delayed.Insert(uid)
@@ -110,7 +110,7 @@ func (a *admitter) applyPauses(ctx context.Context, r *round, now time.Time) {
 				r.problems[uid] = p.problem
 			}
 		default:
-			delete(a.pauses, uid)
+			delete(a.delays, uid)
 		}
 	}
 }

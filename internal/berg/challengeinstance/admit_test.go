@@ -22,7 +22,7 @@ import (
 func testAdmitter() *admitter {
 	return &admitter{
 		Reconciler: &Reconciler{Config: config.Berg{Challenge: config.Challenge{Namespace: "berg"}}},
-		backoff:    outcome.NewBackoff(), pauses: map[types.UID]pause{},
+		backoff:    outcome.NewBackoff(), delays: map[types.UID]delay{},
 	}
 }
 
@@ -54,7 +54,7 @@ func TestWhatBecomesOfAStart(t *testing.T) {
 		if all[0].Started != tc.counts || (len(unknown) > 0) != tc.unknown {
 			t.Errorf("%s: started %v, unknown %v", name, all[0].Started, unknown)
 		}
-		if p, delayed := a.pauses["a"]; delayed != tc.delayed || p.refused != tc.refused || delayed && !p.until.After(noon) {
+		if p, delayed := a.delays["a"]; delayed != tc.delayed || p.refused != tc.refused || delayed && !p.until.After(noon) {
 			t.Errorf("%s: delayed %v, %+v", name, delayed, p)
 		}
 		if (again > 0) != tc.again || again > time.Second {
@@ -77,7 +77,7 @@ func TestARoundThatWasNotFinishedIsFollowedByAnother(t *testing.T) {
 	}
 }
 
-func TestPausesEnd(t *testing.T) {
+func TestDelaysEnd(t *testing.T) {
 	a := testAdmitter()
 	a.settle(t.Context(), []*write{
 		{Candidate: candidate("reported", 0, version("43")), done: true, problem: &outcome.Problem{}},
@@ -90,7 +90,7 @@ func TestPausesEnd(t *testing.T) {
 		for _, c := range []status.Candidate{candidate("reported", 0, version(reported)), candidate("refused", 1, version("7")), candidate("failed", 2, version("7"))} {
 			r.candidates[c.Instance.UID] = c
 		}
-		a.applyPauses(t.Context(), r, now)
+		a.applyDelays(t.Context(), r, now)
 		if _, blocked := r.problems["refused"]; blocked != r.delayed.Has("refused") || len(r.problems) > 1 {
 			t.Errorf("blocked are %v", r.problems)
 		}
@@ -102,8 +102,8 @@ func TestPausesEnd(t *testing.T) {
 	if delayed, again := look("43", noon); fmt.Sprint(delayed) != "[failed refused]" || again <= immediately {
 		t.Errorf("%v are delayed, again after %s", delayed, again)
 	}
-	if delayed, again := look("43", noon.Add(time.Hour)); len(delayed) != 0 || again != 0 || len(a.pauses) > 0 {
-		t.Errorf("%v are delayed, again after %s: %v", delayed, again, a.pauses)
+	if delayed, again := look("43", noon.Add(time.Hour)); len(delayed) != 0 || again != 0 || len(a.delays) > 0 {
+		t.Errorf("%v are delayed, again after %s: %v", delayed, again, a.delays)
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 const (
 	// releaseTime is how long the API server may need to release the node ports of a deleted
 	// Service: it does so after it has sent the event.
-	releaseTime  = 2 * time.Second
-	releasePause = 100 * time.Millisecond
+	releaseTime     = 2 * time.Second
+	releaseInterval = 100 * time.Millisecond
 )
 
 // applyService writes a Service. A recreated one requests the node ports that it had. If
@@ -34,7 +34,7 @@ func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, ob
 	w.Replace = w.Replace || desired.Spec.Type == corev1.ServiceTypeClusterIP
 	live, err := apply.Apply(ctx, w, owner, desired)
 	if len(refusedNodePorts(desired, err)) > 0 {
-		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
+		_ = wait.PollUntilContextTimeout(ctx, releaseInterval, releaseTime, false, func(context.Context) (bool, error) {
 			// The context of the poll would cancel the last attempt.
 			live, err = apply.Apply(ctx, w, owner, desired)
 			return len(refusedNodePorts(desired, err)) == 0, nil

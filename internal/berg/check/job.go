@@ -103,7 +103,7 @@ func podSpec(in Inputs) corev1.PodSpec {
 	return spec
 }
 
-// environment is what a solver is told: the author's variables, the addresses of the ports,
+// environment is what a solver gets: the author's variables, the addresses of the ports,
 // and where the flag goes. A later one takes the place of an earlier one of its name.
 func environment(in Inputs) []corev1.EnvVar {
 	var env []corev1.EnvVar

@@ -12,7 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// retryPause is how long after a check that was broken off the next one may begin.
+// retryDelay is how long after a check that was broken off the next one may begin.
 const retryDelay = time.Minute
 
 // obstacle says what keeps a check from being made, apart from other checks and players; no

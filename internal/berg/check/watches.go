@@ -27,7 +27,7 @@ import (
 )
 
 // SetupWithManager opens the watches. The only timers are the schedules and the timeouts, and a
-// jump of the clock wakes all.
+// jump of the clock enqueues all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
 	r.others = make(chan event.GenericEvent, 1)
@@ -128,7 +128,7 @@ var challengeChanged = onChange(func(before, after client.Object) bool {
 		before.GetAnnotations()[bergv1.AnnotationFrozen] != after.GetAnnotations()[bergv1.AnnotationFrozen]
 })
 
-// progressed passes what is told of an instance of a check. Most are those of players.
+// progressed passes changes in the status of an instance of a check. Most instances are those of players.
 var progressed = predicate.And(ofCheck, onChange(func(before, after client.Object) bool {
 	b, a := before.(*bergv1.ChallengeInstance), after.(*bergv1.ChallengeInstance)
 	return b.UID != a.UID || (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil) || !equality.Semantic.DeepEqual(b.Status, a.Status)

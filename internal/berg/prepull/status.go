@@ -43,7 +43,7 @@ func computeStatus(c *bergv1.Challenge, w *Desired, o Observed, l *store, now ti
 	case never:
 		apimeta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 	case over:
-		// What was pulled is true still; of a Challenge that came too late nothing is told.
+		// What was pulled is still true. A Challenge that came too late gets no condition.
 		if old != nil && (old.Status != metav1.ConditionTrue || old.ObservedGeneration != c.Generation) && !inProgress(c.UID, o) {
 			setCondition(c, now, metav1.ConditionFalse, bergv1.ImagesTimeIsOver, "hideUntil is over: images that are not on a node are pulled when an instance starts there")
 		}

@@ -28,8 +28,8 @@ import (
 // everything is the one request: all pulls together are paced.
 var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "images"}}
 
-// SetupWithManager opens the watches. The only timers are the windows of Challenges, the pauses
-// after failures and the longest time of a pull, and a jump of the clock wakes all.
+// SetupWithManager opens the watches. The only timers are the windows of Challenges, the delays
+// after failures and the timeout of a pull, and a jump of the clock enqueues all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff, r.store = outcome.NewBackoff(), newStore()
 	failures.Watch(seeFailing, mgr.Elected())

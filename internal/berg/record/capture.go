@@ -24,8 +24,8 @@ const (
 	parallelLogs = 4
 	// allLogs is how much of the logs of one instance is held in memory, and minLog what each
 	// container has of it at least.
-	allLogs     = 2 << 20
-	minLog = 4 << 10
+	allLogs = 2 << 20
+	minLog  = 4 << 10
 	// A kubelet counts lines from the end, and cuts what it sends at the end, not at the beginning. So
 	// many lines are asked for, and fewer if these are more than is read at a time: each number is
 	// enough for a whole log of lines that are just too long for the one before. A line of a log file

@@ -1,7 +1,7 @@
 // Package admission refuses Projects, Applications and Deployments that break their rules,
 // before they are stored. What an object that came past it breaks, its status tells.
 //
-// Of a change only what it changes is judged: the operator's own writes, and those of others
+// Of a change only what it changes is validated: the operator's own writes, and those of others
 // that touch nothing that matters, pass for objects that were stored under other rules. Objects
 // that are being deleted always pass.
 package admission
@@ -129,7 +129,7 @@ func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) 
 
 type applications struct{ client client.Reader }
 
-// check: whether the Project exists is told by a condition. It may be created a moment later.
+// check: a condition says whether the Project exists. It may be created a moment later.
 func (c applications) check(ctx context.Context, _, after *kibashipv1.Application) (rules.Violations, error) {
 	violations := rules.Application(after)
 	var owner kibashipv1.Project

@@ -6,7 +6,7 @@
 //	observe (observe.go)     all reads, into one Observed
 //	check   (checks.go, rules)  pure: which problems there are
 //	claim   (controller.go)  the finalizer and the labels of the Project, in one write
-//	derive  (status.go)      pure: phase and conditions
+//	status  (status.go)      pure: phase and conditions
 //	patch   (controller.go)  the only write of the status
 //
 // An Application that is being deleted goes through finalize.go instead.

@@ -79,7 +79,7 @@ func checkPipeline(o Observed, cfg config.KibaShip, pushImage string) *outcome.P
 }
 
 // checkMissing returns what a run cannot be started without, nil if nothing is missing. The
-// coming of a Secret is told where it is watched for; the rest is looked for again and again.
+// coming of a Secret is an event; the rest is looked for at intervals.
 func checkMissing(o Observed) *outcome.Problem {
 	if len(o.Missing) == 0 {
 		return nil
@@ -104,7 +104,7 @@ func checkMissing(o Observed) *outcome.Problem {
 	return p
 }
 
-// missingError has a Deployment looked at again with growing pauses.
+// missingError has a Deployment reconciled again with exponential backoff.
 type missingError string
 
 func (e missingError) Error() string { return string(e) }

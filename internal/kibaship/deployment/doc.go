@@ -6,7 +6,7 @@
 //	check   (checks.go)     pure: what stands in the way of a run
 //	plan    (plan.go)      pure: the Pipeline and the PipelineRun
 //	apply   (build.go, kit/apply)    the only writes of children
-//	derive  (status.go)    pure: phase, conditions, image, history
+//	status  (status.go)    pure: phase, conditions, image, history
 //	patch   (controller.go)          the only write of the status
 //
 // Builders stand in files named after the object they build; task.go is about what runs in the

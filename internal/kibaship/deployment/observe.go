@@ -125,7 +125,7 @@ func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs)
 	o.Missing = nil
 	for _, need := range needs {
 		if need.Kind == "Secret" {
-			r.Secrets.Missing(secretsUser, in.Name.Namespace, []string{need.Name}) //nolint:contextcheck // a watch outlives the pass; its coming wakes us
+			r.Secrets.Missing(secretsUser, in.Name.Namespace, []string{need.Name}) //nolint:contextcheck // a watch outlives the reconciliation; its coming enqueues the Deployment
 		}
 	}
 	for _, need := range needs {

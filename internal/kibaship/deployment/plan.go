@@ -141,7 +141,7 @@ func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 	}})
 }
 
-// inputsOf returns what a run of a Deployment is planned from. Its names must have been judged.
+// inputsOf returns what a run of a Deployment is planned from. Its names must have been validated.
 func inputsOf(o Observed, builds config.Builds, pushImage string) Inputs {
 	d, app := o.Deployment, o.Application
 	project := app.Spec.ProjectRef.Name

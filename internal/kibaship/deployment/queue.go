@@ -23,7 +23,7 @@ const indexQueued = "deploymentQueued"
 // overtime is how long after its timeout a run counts that Tekton has not ended: Tekton may not run.
 const overtime = 5 * time.Minute
 
-// queued is a Deployment that waits for its turn.
+// queued is a Deployment that waits for a slot.
 type queued struct {
 	Deployment types.NamespacedName
 	Since      time.Time
@@ -111,7 +111,7 @@ func queueMessage(limit, ahead int) string {
 	return fmt.Sprintf("Waits for another build to end: BUILD_CONCURRENCY allows %d at the same time, and %s", limit, place)
 }
 
-// inOrder sorts those that wait as they get their turn: that of the Project with the fewest builds first, then the one that has waited
+// inOrder sorts those that wait as they get a slot: that of the Project with the fewest builds first, then the one that has waited
 // longest.
 func inOrder(waiting []queued, running []types.NamespacedName) []queued {
 	all := slices.SortedFunc(slices.Values(waiting), byTime)
@@ -197,7 +197,7 @@ func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, erro
 	return all, nil
 }
 
-// queuedCondition is the condition that says that a Deployment waits for its turn, nil where it does not.
+// queuedCondition is the condition that says that a Deployment waits for a slot, nil where it does not.
 func queuedCondition(d *kibashipv1.Deployment) *metav1.Condition {
 	if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded); c != nil && c.Reason == kibashipv1.ReasonQueued {
 		return c

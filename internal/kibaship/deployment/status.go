@@ -129,7 +129,7 @@ func (out Outcome) buildsNothing() bool {
 	return out.Application != nil && out.Application.Spec.Type != kibashipv1.TypeGitRepository
 }
 
-// messageOf is what is told of a run. Tekton forgets what a pod waited for with the pod: where
+// messageOf is what the status says of a run. Tekton forgets what a pod waited for with the pod: where
 // none of its steps began, that is why the time ran out.
 func messageOf(run Run, known kibashipv1.PipelineRunStatus) string {
 	switch {
@@ -144,8 +144,8 @@ func messageOf(run Run, known kibashipv1.PipelineRunStatus) string {
 	return run.Message
 }
 
-// imageOf is the reference of what a run pushed: to where it was told to when it was started, as
-// the settings may name another registry by now. What was told once stays.
+// imageOf is the reference of what a run pushed: to where it had to push when it was started, as
+// the settings may name another registry by now. What was reported once stays.
 func imageOf(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
 	repository := run.Repository
 	switch {

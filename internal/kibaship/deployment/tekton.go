@@ -122,7 +122,7 @@ type Run struct {
 	Commit, Digest string
 	// Source stands for what it was started to build, "" where that is not known.
 	Source string
-	// Repository is where it was told to push to, "" of one that was told nothing.
+	// Repository is where it had to push to, "" of one that pushes nothing.
 	Repository string
 	// Cancelling: a client asked for its end.
 	Cancelling bool
@@ -275,7 +275,7 @@ func whyStep(namespace, pod string, s stepState) string {
 	return fmt.Sprintf("Step %s failed with exit code %d: %s tells more", s.Name, s.Terminated.ExitCode, logs)
 }
 
-// maxProblem is how much a status says of what a step told, in bytes.
+// maxProblem is how much a status says of what a step reported, in bytes.
 const maxProblem = 700
 
 func classify(reason string) string {

@@ -174,7 +174,7 @@ var runOver = predicate.Funcs{
 	},
 }
 
-// queueChanged accepts a Deployment that begins or ceases to wait for its turn, or says another place than before, and one that builds no
+// queueChanged accepts a Deployment that begins or ceases to wait for a slot, or says another position than before, and one that builds no
 // longer.
 var queueChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },

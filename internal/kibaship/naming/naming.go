@@ -27,7 +27,7 @@ const (
 // Slug is what a name is made of.
 var Slug = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
-// The patterns of names, as they are told.
+// The patterns of names, as messages show them.
 const (
 	ApplicationPattern = `^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$`
 	DeploymentPattern  = `^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$`

@@ -21,7 +21,7 @@ func TestNamesOfTheContract(t *testing.T) {
 	}
 	maxProject := strings.Repeat("a", MaxProject)
 	if MaxProject != 39 || len(validation.IsDNS1123Label(Namespace(maxProject))) > 0 || len(validation.IsDNS1123Label(Namespace(maxProject+"a"))) == 0 {
-		t.Errorf("the longest name of a Project has %d characters", MaxProject)
+		t.Errorf("the maximum length of a Project's name is %d characters", MaxProject)
 	}
 }
 

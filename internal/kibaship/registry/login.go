@@ -14,7 +14,7 @@ import (
 const ConfigKey = ".dockerconfigjson"
 
 // Logins are those of a Secret of type kubernetes.io/dockerconfigjson, by registry and, where
-// they are told apart, by the path in it.
+// the path in it tells them apart.
 type Logins map[string]authn.AuthConfig
 
 // errLogins says no more than this: the faulty text may be next to a password.
@@ -66,7 +66,7 @@ func place(where string) string {
 	return host + "/" + path
 }
 
-// For returns the login for a repository: that of the longest path that leads to it, none
+// For returns the login for a repository: the one with the most specific path above it, none
 // where there is none.
 func (l Logins) For(repository name.Repository) authn.Authenticator {
 	for at := repository.RegistryStr() + "/" + repository.RepositoryStr(); at != ""; {

@@ -50,7 +50,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// A registry that an Application names may be anything, and what it says must not be told.
+// A registry that an Application names may be anything, and what it says must not be shown.
 func TestErrorsTellNothingOfTheAnswer(t *testing.T) {
 	const secret = "internal-secret"
 	for name, answer := range map[string]http.HandlerFunc{

@@ -32,7 +32,7 @@ func Resolve(ctx context.Context, ref name.Reference, logins Logins, through htt
 	defer cancel()
 	options := []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(through), remote.WithAuth(logins.For(ref.Context())),
-		// The caller tries again, with pauses of its own.
+		// The caller tries again, with delays of its own.
 		remote.WithRetryPredicate(func(error) bool { return false }), remote.WithRetryStatusCodes(),
 	}
 	found, err := remote.Head(ref, options...)
@@ -65,7 +65,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.What + ": " + e.why() }
 
-// Unwrap is for errors.Is and errors.As. Its text must not be told.
+// Unwrap is for errors.Is and errors.As. Its text must not be shown.
 func (e *Error) Unwrap() error { return e.err }
 
 func (e *Error) why() string {

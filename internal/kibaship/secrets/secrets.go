@@ -61,7 +61,7 @@ func (w *Watches) Start(ctx context.Context) error {
 	return nil
 }
 
-// Source wakes a controller when a Secret comes or goes, and, with an object that has no name,
+// Source enqueues a controller's requests when a Secret comes or goes, and, with an object that has no name,
 // when all of a namespace are known. It is to be called before the controllers start.
 func (w *Watches) Source(handle handler.EventHandler) source.Source {
 	enqueuer := make(chan event.GenericEvent)

@@ -57,7 +57,7 @@ type Webhook struct {
 type Busy struct {
 	// Kind is the kind of the objects whose changes begin and end work.
 	Kind client.Object
-	// Since lists when each piece of work in flight began.
+	// Since lists when each job in flight began.
 	Since func(context.Context, client.Reader) ([]time.Time, error)
 }
 

@@ -64,7 +64,7 @@ func (b *Backoff) forget(req ctrl.Request) {
 	b.uids.Delete(req)
 }
 
-// Result turns the end of a reconciliation into what the queue is told. requeueAfter is after how long time alone
+// Result turns the end of a reconciliation into what the queue gets. requeueAfter is after how long time alone
 // changes the outcome, zero for never. The queue never learns of errors: after one it alone would choose the delay,
 // and requeueAfter would be ignored. failed is the error that counts as a failure, already logged; nil for an
 // ErrGone, a conflict with another write, and a shutdown.

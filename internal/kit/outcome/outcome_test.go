@@ -83,19 +83,19 @@ func TestResult(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndAreForgotten(t *testing.T) {
+func TestDelaysGrowAndAreForgotten(t *testing.T) {
 	backoff, down := NewBackoff(), errors.New("connection refused")
 	one, other := ctrl.Request{NamespacedName: types.NamespacedName{Name: "one"}}, ctrl.Request{}
 	var last time.Duration
 	for range 20 {
 		result, _ := backoff.Result(context.Background(), one, 0, down)
 		if result.RequeueAfter < last || result.RequeueAfter > maxDelay {
-			t.Fatalf("a pause of %s after one of %s", result.RequeueAfter, last)
+			t.Fatalf("a delay of %s after one of %s", result.RequeueAfter, last)
 		}
 		last = result.RequeueAfter
 	}
 	if last != maxDelay {
-		t.Errorf("the longest pause is %s", last)
+		t.Errorf("the maximum delay is %s", last)
 	}
 	if result, _ := backoff.Result(context.Background(), other, 0, down); result.RequeueAfter != minDelay {
 		t.Errorf("another waits %s", result.RequeueAfter)
@@ -106,7 +106,7 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 	}
 }
 
-func TestPausesAreNotInherited(t *testing.T) {
+func TestDelaysAreNotInherited(t *testing.T) {
 	backoff, down := NewBackoff(), errors.New("connection refused")
 	name := ctrl.Request{NamespacedName: types.NamespacedName{Name: "one"}}
 	delay := func(uid types.UID, err error) time.Duration {
@@ -116,7 +116,7 @@ func TestPausesAreNotInherited(t *testing.T) {
 	}
 	delay("first", down)
 	if got := delay("first", down); got != 2*minDelay {
-		t.Errorf("the second pause is %s", got)
+		t.Errorf("the second delay is %s", got)
 	}
 	if got := delay("second", down); got != minDelay {
 		t.Errorf("another one of that name waits %s", got)

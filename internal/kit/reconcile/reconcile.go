@@ -17,7 +17,7 @@ import (
 const Timeout = time.Minute
 
 // ErrDeferred is returned by a Func that did nothing and has arranged that its request
-// comes again. Such a reconciliation is not counted, and the pauses of the resource stay as they are.
+// comes again. Such a reconciliation is not counted, and the backoff of the resource stays as it is.
 var ErrDeferred = errors.New("the request comes again by itself")
 
 // Func makes one reconciliation. It returns after how long time alone will change something, zero
@@ -25,9 +25,9 @@ var ErrDeferred = errors.New("the request comes again by itself")
 type Func func(context.Context, ctrl.Request) (requeueAfter time.Duration, err error)
 
 // New returns the reconciler of a controller: it measures and counts the reconciliations of do,
-// chooses the pauses between them, and ends them in order when the operator stops. Do
+// chooses the delays between them, and ends them in order when the operator stops. Do
 // calls backoff.Meet with the resource that it has read. The reconciler returns no errors,
-// for the queue would choose the pause after one.
+// for the queue would choose the delay after one.
 func New(now clock.PassiveClock, backoff *outcome.Backoff, metrics *Metrics, do Func) reconcile.Reconciler {
 	return Drain(metrics, reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		began := now.Now()

@@ -22,9 +22,9 @@ import (
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// counted returns how many passes were counted, for how many seconds in all, and how many
+// counted returns how many reconciliations were counted, for how many seconds in all, and how many
 // failed.
-func counted(t *testing.T, m *Metrics) (passes uint64, seconds, failed float64) {
+func counted(t *testing.T, m *Metrics) (reconciliations uint64, seconds, failed float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
@@ -35,14 +35,14 @@ func counted(t *testing.T, m *Metrics) (passes uint64, seconds, failed float64) 
 	for _, family := range families {
 		switch m := family.GetMetric()[0]; family.GetName() {
 		case "thing_reconcile_duration_seconds":
-			passes, seconds = m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
+			reconciliations, seconds = m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
 		case "thing_reconcile_errors_total":
 			failed = m.GetCounter().GetValue()
 		default:
 			t.Errorf("a metric %s", family.GetName())
 		}
 	}
-	return passes, seconds, failed
+	return reconciliations, seconds, failed
 }
 
 func TestAPassIsMeasuredAndComesBack(t *testing.T) {
@@ -56,9 +56,9 @@ func TestAPassIsMeasuredAndComesBack(t *testing.T) {
 		"done":                  {0, nil, false, 1, 0},
 		"done, with a deadline": {time.Hour, nil, true, 1, 0},
 		"failed":                {0, errors.New("connection refused"), true, 1, 1},
-		"overtaken":             {0, conflict, true, 1, 0},
+		"conflict":              {0, conflict, true, 1, 0},
 		"gone":                  {0, outcome.ErrGone, false, 1, 0},
-		"put aside":             {time.Hour, fmt.Errorf("not its turn: %w", ErrDeferred), false, 0, 0},
+		"deferred":              {time.Hour, fmt.Errorf("not now: %w", ErrDeferred), false, 0, 0},
 	} {
 		clock := clocktesting.NewFakePassiveClock(noon)
 		m := NewMetrics("thing", "Failures.")
@@ -71,12 +71,12 @@ func TestAPassIsMeasuredAndComesBack(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
 		if n, seconds, failed := counted(t, m); int(n) != tc.count || seconds != 2*float64(tc.count) || int(failed) != tc.failed {
-			t.Errorf("%s: %d passes of %v s are counted, %v failed", name, n, seconds, failed)
+			t.Errorf("%s: %d reconciliations of %v s are counted, %v failed", name, n, seconds, failed)
 		}
 	}
 }
 
-func TestPausesOfWhatIsPutAsideStay(t *testing.T) {
+func TestDelaysOfDeferredRequestsStay(t *testing.T) {
 	err := errors.New("connection refused")
 	r := New(clocktesting.NewFakePassiveClock(noon), outcome.NewBackoff(), NewMetrics("thing", "Failures."),
 		func(context.Context, ctrl.Request) (time.Duration, error) { return 0, err })
@@ -85,7 +85,7 @@ func TestPausesOfWhatIsPutAsideStay(t *testing.T) {
 	_, _ = r.Reconcile(t.Context(), ctrl.Request{})
 	err = errors.New("connection refused")
 	if second, _ := r.Reconcile(t.Context(), ctrl.Request{}); second.RequeueAfter <= first.RequeueAfter {
-		t.Errorf("a pause of %s after one of %s", second.RequeueAfter, first.RequeueAfter)
+		t.Errorf("a delay of %s after one of %s", second.RequeueAfter, first.RequeueAfter)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestWhatIsBegunEnds(t *testing.T) {
 		t.Errorf("a reconciliation in progress must stop immediately: %v", err)
 	}
 	if _, err := r.Reconcile(ctx, ctrl.Request{}); err != nil || began != 1 {
-		t.Errorf("%d passes began, %v", began, err)
+		t.Errorf("%d reconciliations began, %v", began, err)
 	}
 }
 

@@ -39,7 +39,7 @@ type Bounds struct {
 
 // Decide returns the desired condition, and the time after which to decide again
 // if nothing happens before; 0: never. previous is the current condition, nil for
-// none. work lists when each piece of work began, and lastBusy is the last time
+// none. work lists when each job began, and lastBusy is the last time
 // when Busy returned true.
 func (b Bounds) Decide(previous *metav1.Condition, work []time.Time, lastBusy, now time.Time) (metav1.Condition, time.Duration) {
 	held, heldSince := false, now

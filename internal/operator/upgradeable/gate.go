@@ -47,7 +47,7 @@ type Gate struct {
 	Client client.Client
 	// Watched are the kinds whose objects are the work.
 	Watched []Watched
-	// Work lists when each piece of work in flight began.
+	// Work lists when each job in flight began.
 	Work func(context.Context) ([]time.Time, error)
 	// Bounds of a hold.
 	Bounds Bounds

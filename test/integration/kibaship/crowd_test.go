@@ -193,7 +193,7 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	}
 	seen := observe(ctx, &kibashipv1.ProjectList{})
 	asks.take(1)
-	passes := passesOf("kibaship-project")
+	reconciliations := reconciliationsOf("kibaship-project")
 	began := time.Now()
 	bulk.Each(len(names), func(i int) {
 		p := kibashiptest.NewProject(names[i])
@@ -204,10 +204,10 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	})
 	t.projects = float64(len(names)) / seen.all(len(names)).Sub(began).Seconds()
 	asks.reaches("POST events", 2*len(names))
-	AddReportEntry(who, fmt.Sprintf("%d projects: %.1f/s, %s, %.1f passes each", len(names), t.projects, asks.take(len(names)), (passesOf("kibaship-project")-passes)/float64(len(names))))
+	AddReportEntry(who, fmt.Sprintf("%d projects: %.1f/s, %s, %.1f reconciliations each", len(names), t.projects, asks.take(len(names)), (reconciliationsOf("kibaship-project")-reconciliations)/float64(len(names))))
 
 	seen = observe(ctx, &kibashipv1.ApplicationList{})
-	passes = passesOf("kibaship-application")
+	reconciliations = reconciliationsOf("kibaship-application")
 	began = time.Now()
 	bulk.Each(applications, func(i int) {
 		a := kibashiptest.NewApplication(names[i%len(names)], fmt.Sprint("web-", i))
@@ -218,11 +218,11 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	})
 	t.applications = float64(applications) / seen.all(applications).Sub(began).Seconds()
 	asks.reaches("POST events", applications)
-	AddReportEntry(who, fmt.Sprintf("%d applications: %.1f/s, %s, %.1f passes each", applications, t.applications, asks.take(applications), (passesOf("kibaship-application")-passes)/float64(applications)))
+	AddReportEntry(who, fmt.Sprintf("%d applications: %.1f/s, %s, %.1f reconciliations each", applications, t.applications, asks.take(applications), (reconciliationsOf("kibaship-application")-reconciliations)/float64(applications)))
 	return t
 }
 
-func passesOf(controller string) float64 {
+func reconciliationsOf(controller string) float64 {
 	return inprocess.Metric("controller_runtime_reconcile_total", "controller", controller)
 }
 
