@@ -1,6 +1,6 @@
 // Chart generates two ways to install the operator without a clone of this repository, from config/ and the
 // tables of settings: one file to apply with the main family, and one more for each other family; and a Helm chart whose
-// defaults install the objects of the first file. Only the files in static/ are written by hand.
+// defaults install the objects of the first file. These are 38,000 lines; only the 220 in static/ are written by hand.
 package main
 
 import (

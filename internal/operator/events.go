@@ -66,7 +66,8 @@ func (m *reportingManager) Start(ctx context.Context) error {
 }
 
 // eventSink writes events one at a time. There are two events for each instance. In a burst
-// players wait for their instances, and concurrent writes of events would delay them.
+// players wait for their instances, and concurrent writes of events would delay them: of 500
+// events that are recorded together, client-go alone sends 260 at a time (BenchmarkEvents).
 type eventSink struct {
 	events.EventSink
 	// pending has an element for each event that waits or is written, writing for the one

@@ -13,7 +13,7 @@ type Cell struct {
 
 // Table writes rows in aligned columns. On a terminal that is narrower than the table it truncates
 // the columns that may shrink, the widest first; in a pipe it truncates nothing. text/tabwriter and
-// the printers of cli-runtime can do neither: they do not know the width, and count colours as text.
+// the printers of cli-runtime can do neither: they do not know the width, and count colours as text. It is 81 lines.
 type Table struct {
 	Console *Console
 	Header  []string

@@ -13,5 +13,7 @@
 //	index.go      values that only one object has share a set
 //	lists.go      the objects of a list are made small before the next kind is listed
 //
-// docs/adr/0019-caches.md says why, with figures.
+// The objects of an instance of Berg take 9.8 kB, including their index. The informers of controller-runtime would keep 30 kB
+// of the same, trimmed in the same way: 200 MB more with 10,000 instances (TestCachesHoldLittleForEachInstance in
+// internal/berg). docs/adr/0019-caches.md has the other figures.
 package cache

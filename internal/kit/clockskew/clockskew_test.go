@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -116,4 +117,14 @@ func TestTheWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	newWatcher(newMachine().clocks()).run(ctx, func() { t.Error("there was no jump") })
+}
+
+// BenchmarkComparison is what Source does twice a second, for all that waits for a time of day.
+func BenchmarkComparison(b *testing.B) {
+	w := newWatcher(New(clock.RealClock{}))
+	for b.Loop() {
+		if w.jumped() > 0 {
+			b.Log("the clock of this machine was set forward")
+		}
+	}
 }

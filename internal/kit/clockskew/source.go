@@ -30,7 +30,8 @@ const (
 // The alternative is to requeue everything that waits for a time of day every 10 s. For 10,000
 // instances that are left alone this takes 0.7 percent of a core, which is as much as the
 // operator takes for all else then (docs/capacity.md), even without the work of
-// controller-runtime around it. Comparing two clocks twice a second takes nothing measurable.
+// controller-runtime around it. Comparing two clocks takes 0.2 µs (BenchmarkComparison), twice
+// a second.
 func Source(wall clock.PassiveClock, to handler.EventHandler) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		w := newWatcher(New(wall))
