@@ -29,7 +29,7 @@ var private = []string{
 	"patience", "patiently", "precedence", "restraint", "undisturbed", "overtaken", "verdict", "verdicts", "judge",
 	"judged", "judgement", "judges", "ledger", "woken", "wakeup", "walltime", "proxyroom", "sighting", "sightings",
 	"giveway", "goeson", "keeper", "inlet", "newcomer", "newcomers", "janitor", "told", "untold", "wish", "wishes",
-	"longest", "whoever", "nobody", "somebody", "anew", "meanwhile",
+	"longest", "fewest", "patient", "impatient", "underway", "atonce", "whoever", "nobody", "somebody", "anew", "meanwhile",
 }
 
 // standardNames are identifiers that hold a private word because others have named them so.

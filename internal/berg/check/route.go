@@ -16,8 +16,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// routesAtOnce is how many routes are read with one request.
-const routesAtOnce = 500
+// routesPerRequest is how many routes are read with one request.
+const routesPerRequest = 500
 
 // route is what HTTPRoute and TLSRoute have in common.
 type route struct {
@@ -53,7 +53,7 @@ func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInsta
 // eachPage reads a list page by page. Of a kind that is not served there are none.
 func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func()) error {
 	for {
-		err := r.Live.List(ctx, list, client.Limit(routesAtOnce), client.Continue(list.GetContinue()))
+		err := r.Live.List(ctx, list, client.Limit(routesPerRequest), client.Continue(list.GetContinue()))
 		if err != nil {
 			if cause := outcome.CauseOf(err); cause == outcome.NotInstalled || cause == outcome.NotServed {
 				return nil

@@ -39,15 +39,15 @@ func Build(flag string, seed []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w (it has %d)", ErrFlagTooLong, len(flag))
 	}
 	var best []byte
-	fewest := 0
+	bestExposures := 0
 	for attempt := range uint32(attempts) {
 		image := writeImage(newRandom(flag, seed, attempt), flag)
 		found := exposures(image, flag)
 		if found == 0 {
 			return image, nil
 		}
-		if best == nil || found < fewest {
-			best, fewest = image, found
+		if best == nil || found < bestExposures {
+			best, bestExposures = image, found
 		}
 	}
 	return best, nil

@@ -71,7 +71,7 @@ func TestSweep(t *testing.T) {
 }
 
 // However many there are: after a sweep no bound is broken, and a second one finds nothing.
-func TestSweepIsDoneAtOnce(t *testing.T) {
+func TestSweepIsDoneImmediately(t *testing.T) {
 	cfg := config.Record{Retention: time.Hour, Limit: 50, Size: resource.MustParse("20000")}
 	var all []metav1.PartialObjectMetadata
 	for i := range 300 {

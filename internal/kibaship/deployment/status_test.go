@@ -425,7 +425,7 @@ func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
 }
 
 // Time alone changes the phase of a result, and of nothing else.
-func TestNoTimerGoesOffAtOnce(t *testing.T) {
+func TestNoTimerGoesOffImmediately(t *testing.T) {
 	in := inputs()
 	d := aDeployment()
 	runs := []Run{aRun(in.runName(), kibashipv1.DeploymentFailed, now), aRun("earlier", kibashipv1.DeploymentSucceeded, now.Add(-time.Hour))}

@@ -94,22 +94,22 @@ func (in Inputs) ours(name string) metav1.ObjectMeta {
 }
 
 // plan returns the steps within the Project's namespace, which exists by then. The operator's
-// own right comes first: the others are written by it, and patient makes them wait for it.
-func plan(in Inputs, patient func(apply.Step) apply.Step) []apply.Step {
+// own right comes first: the others are written by it, and await makes them wait for it.
+func plan(in Inputs, await func(apply.Step) apply.Step) []apply.Step {
 	return []apply.Step{
 		{
 			Condition: kibashipv1.ConditionAccessReady, Replace: true,
 			Objects: []apply.Set{apply.Only(operatorBinding(in))},
 		},
-		patient(apply.Step{
+		await(apply.Step{
 			Condition: kibashipv1.ConditionAccessReady,
 			Objects:   []apply.Set{apply.All([]*corev1.ServiceAccount{serviceAccount(in)}), apply.All([]*rbacv1.Role{adminRole(in)})},
 		}),
-		patient(apply.Step{
+		await(apply.Step{
 			Condition: kibashipv1.ConditionAccessReady, Replace: true,
 			Objects: []apply.Set{apply.All([]*rbacv1.RoleBinding{adminBinding(in)})},
 		}),
-		patient(apply.Step{
+		await(apply.Step{
 			Condition: kibashipv1.ConditionLimitsReady,
 			Objects: []apply.Set{
 				apply.All(quotas(in)), apply.All(limitRanges(in)), apply.All[*networkingv1.NetworkPolicy](networkPolicies(in)),

@@ -50,7 +50,7 @@ func newObserver(c client.WithWatch, lives []*life) *observer {
 	w := &observer{
 		client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, reported: map[types.UID]map[string]string{},
 		met: map[types.UID]bool{}, queued: map[types.UID]bool{},
-		started: newCrowd(roomFor(lives)), startedFew: newCrowd(roomForFew(lives)), making: newCrowd(checksAtOnce),
+		started: newCrowd(roomFor(lives)), startedFew: newCrowd(roomForFew(lives)), making: newCrowd(parallelChecks),
 		makingOf: map[string]*crowd{},
 	}
 	for _, l := range lives {

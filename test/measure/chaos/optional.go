@@ -25,8 +25,8 @@ import (
 const (
 	// records and checks are the namespaces of ChallengeInstanceRecords and ChallengeChecks.
 	records, checks = "berg-records", "chaos-checks"
-	// checksAtOnce is how many checks may be made at a time.
-	checksAtOnce = 2
+	// parallelChecks is how many checks may be made at a time.
+	parallelChecks = 2
 )
 
 // roomFor is how many of these lives may be started at a time: those that survive, since no client
@@ -56,7 +56,7 @@ func roomForFew(lives []*life) int {
 // optional are the settings that turn all of it on.
 func optional(lives []*life) []string {
 	return []string{
-		fmt.Sprintf("CHALLENGE_MAX_INSTANCES=%d", roomFor(lives)), fmt.Sprintf("CHECK_CONCURRENCY=%d", checksAtOnce),
+		fmt.Sprintf("CHALLENGE_MAX_INSTANCES=%d", roomFor(lives)), fmt.Sprintf("CHECK_CONCURRENCY=%d", parallelChecks),
 		"IMAGE_PREPULL_LEAD=30m", "RECORD_RETENTION=24h", "RECORD_NAMESPACE=" + records,
 	}
 }

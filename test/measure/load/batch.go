@@ -17,8 +17,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// atOnce is how many of our own requests are under way at most.
-const atOnce = 100
+// parallelRequests is how many of our own requests are in flight at most.
+const parallelRequests = 100
 
 // batch is the instances that one of the two deals with in one go.
 type batch struct {
@@ -53,7 +53,7 @@ func (r *batch) create(ctx context.Context, n int, timeout string) error {
 	for i := range lives {
 		lives[i] = r.next()
 	}
-	return inParallel(atOnce, lives, func(l *life) error { return r.createOne(ctx, l, timeout) })
+	return inParallel(parallelRequests, lives, func(l *life) error { return r.createOne(ctx, l, timeout) })
 }
 
 func (r *batch) createOne(ctx context.Context, l *life, timeout string) error {
@@ -93,7 +93,7 @@ func (r *batch) start(ctx context.Context, n int) error {
 // delete deletes all instances of the round that are still there, and lets the bare
 // client take them down when it is its turn.
 func (r *batch) delete(ctx context.Context) error {
-	return inParallel(atOnce, r.lives, func(l *life) error {
+	return inParallel(parallelRequests, r.lives, func(l *life) error {
 		live := false
 		r.tracker.set(func() { live = l.ending.IsZero() })
 		if !live {

@@ -113,7 +113,7 @@ func (e *expiryResult) expire(ctx context.Context, r *batch) error {
 // endAllAt makes all instances of the round expire at one time.
 func (r *batch) endAllAt(ctx context.Context, at time.Time) error {
 	r.show.now("%s: setting %d expiries to %s", r.who, len(r.lives), at.Format(time.TimeOnly))
-	return inParallel(atOnce, r.lives, func(l *life) error {
+	return inParallel(parallelRequests, r.lives, func(l *life) error {
 		instance := &bergv1.ChallengeInstance{}
 		if err := r.client.Get(ctx, l.key, instance); err != nil {
 			return err

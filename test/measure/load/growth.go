@@ -13,14 +13,14 @@ import (
 const (
 	// step is after how many new instances their size is looked at.
 	step = 1000
-	// underWay is how many instances are being started at a time while others are
+	// startingTogether is how many instances are being started at a time while others are
 	// added: the next one comes when one runs.
-	underWay = 64
+	startingTogether = 64
 	// restarts is how often the operator is restarted: one start differs from the next
 	// by half.
 	restarts = 3
 	// resting is how many cores an API server uses that has hardly anything to do, in
-	// the time between two looks; longestRest is how long it is waited for.
+	// the time between two looks; maxRest is how long it is waited for.
 	resting     = 0.25
 	lookedAfter = 10 * time.Second
 	maxRest     = 5 * time.Minute
@@ -31,7 +31,7 @@ func (r *batch) growTo(ctx context.Context, n int, grown func(lives []*life)) er
 	begin := len(r.lives)
 	for len(r.lives) < n || r.count(reachedRunning) < n {
 		running := r.count(reachedRunning)
-		more := min(n-len(r.lives), underWay-(len(r.lives)-running))
+		more := min(n-len(r.lives), startingTogether-(len(r.lives)-running))
 		if more > 0 {
 			if err := r.create(ctx, more, long); err != nil {
 				return err

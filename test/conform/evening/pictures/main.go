@@ -32,7 +32,7 @@ func main() {
 }
 
 // The width of the pictures, and how high they are at most.
-const width, mostHeight = 1280, 1800
+const width, maxHeight = 1280, 1800
 
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("pictures", flag.ContinueOnError)
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := tab.Size(width, min(int64(height), mostHeight)); err != nil {
+		if err := tab.Size(width, min(int64(height), maxHeight)); err != nil {
 			return err
 		}
 		picture, err := tab.Picture()

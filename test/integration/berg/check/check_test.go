@@ -126,14 +126,14 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 
 	It("says why its instance did not start", func(ctx context.Context) {
 		bergtest.Challenge(ctx, ns, "gone", `containers: [{hostname: web, image: "`+neverPulled+`", ports: [{name: web, port: 8080, type: publicHttpRoute}], dynamicFlag: {env: {name: FLAG}}}]`)
-		c := newCheck(ctx, ns, "gone", impatient)
+		c := newCheck(ctx, ns, "gone", withShortTimeout)
 		shows(ctx, c, metav1.ConditionFalse, bergv1.CheckNeverStarted)
 		Expect(c.Status.LastResult.Message).To(ContainSubstring("ImagePullBackOff"))
 		rests(ctx, c)
 	})
 
 	It("says that its solver did not start", func(ctx context.Context) {
-		c := newCheck(ctx, ns, "web", impatient)
+		c := newCheck(ctx, ns, "web", withShortTimeout)
 		shows(ctx, c, metav1.ConditionFalse, bergv1.CheckSolverNotStarted)
 		Expect(c.Status.LastResult.Message).To(ContainSubstring("ImagePullBackOff"))
 		rests(ctx, c)
@@ -266,7 +266,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		now := &bergtest.SteppingClock{}
 		inprocess.Instead(now, inprocess.With(map[string]string{"CHECK_CONCURRENCY": "2"}), nil)
 		challenge := bergtest.Challenge(ctx, ns, "static", toBeSolvedByAll)
-		c := newCheck(ctx, ns, "static", patient)
+		c := newCheck(ctx, ns, "static", withLongTimeout)
 		solverOf(ctx, c)
 		apiserver.Change(ctx, challenge, func() { challenge.Spec.Flag = "berg{after}" })
 		rests(ctx, c)
@@ -285,7 +285,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		shown := now.Now().Add(25 * time.Minute).UTC().Truncate(time.Second)
 		hidden := bergtest.Challenge(ctx, ns, "hidden", toBeSolved)
 		apiserver.Change(ctx, hidden, func() { hidden.Spec.HideUntil = shown.Format(time.RFC3339) })
-		c := newCheck(ctx, ns, "hidden", patient, func(c *bergv1.ChallengeCheck) {
+		c := newCheck(ctx, ns, "hidden", withLongTimeout, func(c *bergv1.ChallengeCheck) {
 			c.Spec.Schedule = bergv1.CheckSchedule{Every: "10m", BeforeHideUntil: "8m"}
 		})
 		made := func(step string) time.Time {
@@ -420,12 +420,12 @@ func may(verb, group, resource string) authorizationv1.ResourceAttributes {
 
 func suspended(c *bergv1.ChallengeCheck) { c.Spec.Suspend = true }
 
-// impatient is one that is to run out of time.
-func impatient(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "10s" }
+// withShortTimeout is for one that is to run out of time.
+func withShortTimeout(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "10s" }
 
-// patient is one for a clock that is put forward during the spec: the API server's, by which the age of a solver
+// withLongTimeout is for a clock that is put forward during the spec: the API server's, by which the age of a solver
 // is known, is not.
-func patient(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "1h" }
+func withLongTimeout(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "1h" }
 
 // newCheck creates one of a Challenge, and deletes it when the spec ends.
 func newCheck(ctx context.Context, ns, challenge string, modify ...func(*bergv1.ChallengeCheck)) *bergv1.ChallengeCheck {

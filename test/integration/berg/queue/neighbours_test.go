@@ -119,12 +119,12 @@ var _ = Describe("An owner with hundreds of instances", func() {
 
 // sideBySide does something n times, four at a time.
 func sideBySide(n int, do func(int)) {
-	const atOnce = 4
+	const parallel = 4
 	var under sync.WaitGroup
-	for first := range atOnce {
+	for first := range parallel {
 		under.Go(func() {
 			defer GinkgoRecover()
-			for k := first; k < n; k += atOnce {
+			for k := first; k < n; k += parallel {
 				do(k)
 			}
 		})
