@@ -39,7 +39,7 @@ var hopeless = map[string][]string{
 	"Environment.quix.io": {`{apiVersion: quix.io/v1, kind: Environment, metadata: {name: hopeless}, spec: {id: hopeless}}`}, // ENVIRONMENT_REGEX
 	"Challenge.apps.hexactf.io": {
 		`{apiVersion: apps.hexactf.io/v1alpha1, kind: ChallengeDefinition, metadata: {name: empty}, spec: {}}`,
-		`{apiVersion: apps.hexactf.io/v1alpha1, kind: Challenge, spec: {definition: empty}}`,
+		`{apiVersion: apps.hexactf.io/v1alpha1, kind: Challenge, metadata: {name: some, labels: {apps.hexactf.io/challengeId: "42", apps.hexactf.io/user: alice}}, spec: {definition: empty}}`,
 	},
 	"Project.platform.operator.kibaship.com": {`{apiVersion: platform.operator.kibaship.com/v1alpha1, kind: Project, metadata: {name: hopeless}}`}, // no UUID
 	"Application.platform.operator.kibaship.com": {`{apiVersion: platform.operator.kibaship.com/v1alpha1, kind: Application,
