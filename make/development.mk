@@ -84,7 +84,8 @@ vet: ## Run go vet.
 	for module in $(GO_MODULES); do go -C $$module vet ./...; done
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Run the linters and check the format.
+lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Run the linters, also of the workflows, and check the format.
+	$(BIN)/actionlint
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint-fix

@@ -1,7 +1,7 @@
 ##@ Tools
 
 .PHONY: tools
-tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm $(CLIENT_GENERATORS) ## Build all pinned tools into bin/.
+tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/actionlint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm $(CLIENT_GENERATORS) ## Build all pinned tools into bin/.
 
 # go tool builds too, but links again at each call: minutes for the larger ones.
 $(BIN)/controller-gen: tools/go.mod tools/go.sum
@@ -35,6 +35,9 @@ $(BIN)/opm: tools/opm/go.mod tools/opm/go.sum
 # The version whose engine the chart's tests render with.
 $(BIN)/helm: test/conform/chart/go.mod test/conform/chart/go.sum
 	go build -C test/conform/chart -ldflags='-s -w' -o $@ helm.sh/helm/v4/cmd/helm
+
+$(BIN)/actionlint: tools/actionlint/go.mod tools/actionlint/go.sum
+	go build -C tools/actionlint -ldflags='-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint
 
 # Only releases need it, so that make tools does not build it.
 $(BIN)/cosign: tools/cosign/go.mod tools/cosign/go.sum
