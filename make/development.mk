@@ -57,11 +57,15 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 
 	$(MAKE) chart
 
+# Pages whose commands name the version.
+VERSIONED_PAGES := docs/clients.md docs/kubectl-berg.md docs/local-clusters.md docs/tunnel/quickstart.md
+
 .PHONY: chart
 chart: $(BIN)/kustomize ## Generate deploy/, the one file to apply and the Helm chart, from config/ and the settings.
 	go run ./hack/chart --kustomize $(BIN)/kustomize --config config --version $(VERSION) --output deploy
 	go run ./hack/schemas --config config --output deploy/schemas
 	sed -i 's|/berg-operator/v[^/]*/deploy/|/berg-operator/v$(VERSION)/deploy/|' docs/operations.md
+	sed -Ei 's#(kubectl-berg_|/berg-operator:|/berg-operator/api@)v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?#\1v$(VERSION)#g' $(VERSIONED_PAGES)
 
 .PHONY: api-docs
 api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fields.

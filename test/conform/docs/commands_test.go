@@ -194,3 +194,27 @@ func TestCommandsNameFilesThatExist(t *testing.T) {
 		t.Errorf("only %d files were found", named)
 	}
 }
+
+// Commands that name a version name that of the tree: make chart, which make next-version calls, writes it into the pages that it lists.
+func TestCommandsNameTheVersionOfTheTree(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(read(t, "versions.mk"))
+	if version == nil {
+		t.Fatal("versions.mk has no version")
+	}
+	named := 0
+	for _, page := range pages(t) {
+		for _, m := range regexp.MustCompile(`(?:kubectl-berg_|/berg-operator:|/berg-operator/api@|/berg-operator/)v(\d+\.\d+\.\d+(?:-[a-z]+\.\d+)?)`).FindAllStringSubmatch(string(read(t, page)), -1) {
+			named++
+			if m[1] != string(version[1]) {
+				t.Errorf("%s: %s is not of %s", page, m[0], version[1])
+			}
+		}
+		listed := regexp.MustCompile(`(?m)^VERSIONED_PAGES := .*\b` + regexp.QuoteMeta(page) + `\b`).Match(read(t, "make/development.mk"))
+		if has := regexp.MustCompile(`kubectl-berg_v|/berg-operator:v|/berg-operator/api@v`).Match(read(t, page)); has != listed {
+			t.Errorf("%s: names a version: %t, is one of VERSIONED_PAGES: %t", page, has, listed)
+		}
+	}
+	if named < 5 {
+		t.Errorf("only %d versions were found", named)
+	}
+}
