@@ -2,6 +2,7 @@ package record
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
@@ -43,6 +44,23 @@ var (
 		"Passes over the records that failed and are tried again: the API server did not answer, or refused to delete one.")
 )
 
+// Reasons of our own.
+const (
+	reasonCrowded  = "Crowded"
+	reasonNoAnswer = "NoAnswer"
+)
+
+// refusals are the usual reasons. They are reported from the start, with 0: a counter that begins with 1 has not increased, and
+// the alert would not know of the first record that is refused.
+var refusals = []string{
+	reasonCrowded, reasonNoAnswer, string(metav1.StatusReasonForbidden), string(metav1.StatusReasonNotFound), string(metav1.StatusReasonInvalid),
+	string(metav1.StatusReasonInternalError), string(metav1.StatusReasonTimeout), string(metav1.StatusReasonTooManyRequests),
+	string(metav1.StatusReasonServiceUnavailable), string(metav1.StatusReasonRequestEntityTooLarge),
+}
+
 func init() {
+	for _, reason := range refusals {
+		refused.WithLabelValues(reason)
+	}
 	metrics.Registry.MustRegister(records, refused, omitted, logsMissing, swept, captureTimes, stored, storedBytes, reconcileMetrics)
 }

@@ -240,7 +240,7 @@ func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) 
 	case k.finished <- w:
 	default:
 		k.bytes.Add(-w.bytes)
-		k.lost(ctx, r, "Crowded", nil)
+		k.lost(ctx, r, reasonCrowded, nil)
 	}
 }
 
@@ -295,7 +295,7 @@ func reasonOf(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
 	}
-	return "NoAnswer"
+	return reasonNoAnswer
 }
 
 func (k *Recorder) lost(ctx context.Context, r *bergv1.ChallengeInstanceRecord, reason string, err error) {

@@ -108,6 +108,30 @@ func TestTypesOfMetrics(t *testing.T) {
 	}
 }
 
+// A counter that begins with 1 has not increased: an alert about a single time needs a series that was 0 before.
+func TestCountersOfAlertsBeginWithZero(t *testing.T) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := map[string]bool{}
+	for _, f := range families {
+		begun[f.GetName()] = len(f.GetMetric()) > 0
+	}
+	checked := 0
+	for _, path := range append(glob(t, "config/*/prometheus/rules.yaml"), "config/prometheus/rules.yaml") {
+		for _, m := range regexp.MustCompile(`increase\(([a-z_]+)[^)]*\)+ > 0\n`).FindAllStringSubmatch(string(read(t, path)), -1) {
+			checked++
+			if !begun[m[1]] {
+				t.Errorf("%s: %s has no series until it is counted for the first time, which the alert then misses", path, m[1])
+			}
+		}
+	}
+	if checked < 4 {
+		t.Errorf("only %d counters were found", checked)
+	}
+}
+
 // A cluster without the Prometheus operator refuses its kinds, and the Operator
 // Lifecycle Manager then gives the whole installation up.
 func TestInstallationNeedsNoPrometheusOperator(t *testing.T) {
