@@ -24,7 +24,7 @@ func process() board {
 				},
 				{
 					title: "Refused requests", text: "Requests that the API server throttled, per second.", unit: "reqps", number: true,
-					colors: []color{{"green", 0}, {"orange", 1}}, queries: []query{{sum(rate("rest_client_requests_total", `code="429"`)), "throttled"}},
+					colors: []color{{"green", 0}, {"orange", 1}}, queries: []query{{sum(rate("rest_client_requests_total", `code="429"`)) + " or 0 * " + sum(rate("rest_client_requests_total")), "throttled"}},
 				},
 				{
 					title: "Versions", text: "More than one: an upgrade is under way.", unit: "short", number: true,
