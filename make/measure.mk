@@ -53,6 +53,19 @@ evening-pictures: ## Take the pictures of docs/evening.md: a healthy and a bad e
 	hack/packages browser
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-evening -- go run -C test/conform/evening ./pictures $(ARGS)
 
+DASHBOARDS_MINUTES ?= 12
+
+.PHONY: record-dashboards
+record-dashboards: ## Record for DASHBOARDS_MINUTES=12 what the operator reports while people use all families, for the pictures of dashboards.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-dashboards -- \
+		env DASHBOARDS_RECORDING=$(CURDIR)/test/conform/monitoring/testdata/recording.txt DASHBOARDS_MINUTES=$(DASHBOARDS_MINUTES) \
+		$(GO_TEST) -count=1 -timeout 3h ./test/measure/dashboards -ginkgo.timeout=3h
+	$(MAKE) dashboard-pictures
+
+.PHONY: dashboard-pictures
+dashboard-pictures: ## Draw the pictures of dashboards in docs/pictures from the recording; needs no cluster.
+	go test -C test/conform/monitoring -count=1 -run '^TestPicturesOfDashboards$$' . -update
+
 # The seed that a failed run prints repeats its lives and faults.
 SEED  ?= 0
 LIVES ?= 60
