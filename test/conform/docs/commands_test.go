@@ -26,8 +26,8 @@ var (
 	parted = regexp.MustCompile(`\s*(?:&&|\|\|?|;|\$\(|\)|"|>)\s*`)
 )
 
-// commands returns what a page has the reader type: each command in a line, without what continues lines.
-func commands(text string) []string {
+// typed returns what a page has the reader type: each command in a line, without what continues lines.
+func typed(text string) []string {
 	var code []string
 	for _, m := range shell.FindAllStringSubmatch(text, -1) {
 		code = append(code, strings.Split(strings.ReplaceAll(m[1], "\\\n", " "), "\n")...)
@@ -47,7 +47,7 @@ func commands(text string) []string {
 
 func TestCommandsOfPages(t *testing.T) {
 	page := "Run `make image ARCH=x`.\n```sh\nkubectl berg top \\\n  -A | less\nsudo make e2e && true # all\n```\n```yaml\nmake: no\n```\n"
-	if got, want := commands(page), []string{"kubectl berg top    -A", "less", "make e2e", "true", "", "make image ARCH=x"}; !slices.Equal(got, want) {
+	if got, want := typed(page), []string{"kubectl berg top    -A", "less", "make e2e", "true", "", "make image ARCH=x"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -62,7 +62,7 @@ func TestPagesCallTargetsThatExist(t *testing.T) {
 	variable := regexp.MustCompile(`^([A-Z][A-Z0-9_]*)=`)
 	called := 0
 	for _, page := range pages(t) {
-		for _, line := range commands(string(read(t, page))) {
+		for _, line := range typed(string(read(t, page))) {
 			words := strings.Fields(quoted.ReplaceAllString(line, "x"))
 			if len(words) < 2 || words[0] != "make" {
 				continue
@@ -111,7 +111,7 @@ func TestPagesCallThePluginAsItIs(t *testing.T) {
 		if page == "CHANGELOG.md" { // also says what was
 			continue
 		}
-		for _, line := range commands(string(read(t, page))) {
+		for _, line := range typed(string(read(t, page))) {
 			_, rest, ok := strings.Cut(" "+line, " kubectl berg ")
 			if !ok {
 				continue
