@@ -26,7 +26,18 @@ type panel struct {
 	} `json:"datasource"`
 	FieldConfig struct {
 		Defaults struct {
-			Unit string `json:"unit"`
+			Unit       string `json:"unit"`
+			Thresholds struct {
+				Steps []struct {
+					Color string   `json:"color"`
+					Value *float64 `json:"value"`
+				} `json:"steps"`
+			} `json:"thresholds"`
+			Custom struct {
+				Stacking struct {
+					Mode string `json:"mode"`
+				} `json:"stacking"`
+			} `json:"custom"`
 		} `json:"defaults"`
 	} `json:"fieldConfig"`
 	GridPos struct{ X, Y, W, H int } `json:"gridPos"`
@@ -44,11 +55,12 @@ type target struct {
 
 type dashboard struct {
 	// file is relative to the repository.
-	file       string
-	UID        string   `json:"uid"`
-	Title      string   `json:"title"`
-	Tags       []string `json:"tags"`
-	Templating struct {
+	file        string
+	UID         string   `json:"uid"`
+	Title       string   `json:"title"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Templating  struct {
 		List []struct {
 			Name       string `json:"name"`
 			Type       string `json:"type"`

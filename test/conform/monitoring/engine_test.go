@@ -119,6 +119,12 @@ func ask(t *testing.T, data storage.Queryable, expr string, at time.Duration) pr
 // memory keeps series in memory for the engine, one value each minute from 0 on.
 func memory(t *testing.T, descriptions []string) storage.Queryable {
 	t.Helper()
+	return stored(t, descriptions, time.Unix(0, 0), interval)
+}
+
+// stored keeps series in memory for the engine, with a value at begin and at intervals from then on.
+func stored(t *testing.T, descriptions []string, begin time.Time, interval time.Duration) storage.Queryable {
+	t.Helper()
 	var all []storage.Series
 	for _, d := range descriptions {
 		lset, values, err := promQL.ParseSeriesDesc(d)
@@ -128,7 +134,7 @@ func memory(t *testing.T, descriptions []string) storage.Queryable {
 		one := promql.Series{Metric: lset}
 		for i, v := range values {
 			if !v.Omitted {
-				one.Floats = append(one.Floats, promql.FPoint{T: int64(i) * interval.Milliseconds(), F: v.Value})
+				one.Floats = append(one.Floats, promql.FPoint{T: begin.UnixMilli() + int64(i)*interval.Milliseconds(), F: v.Value})
 			}
 		}
 		all = append(all, promql.NewStorageSeries(one))

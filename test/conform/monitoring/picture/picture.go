@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -60,7 +61,7 @@ const (
 const style = `
 text{font:12px system-ui,"Segoe UI",Helvetica,Arial,sans-serif;fill:#24292f}
 .page{fill:#f4f5f5}.panel{fill:#fff;stroke:#d8dadf}.grid{stroke:#e4e6ea}.quiet{fill:#57606a;font-size:11px}
-.title{font-weight:600}.row{font-weight:600;font-size:14px}.board{font-weight:600;font-size:18px}.number{font-size:30px;font-weight:600}
+.title{font-weight:600}.row{font-weight:600;font-size:14px}.board{font-weight:600;font-size:18px}.number{font-size:26px;font-weight:600}
 .line{fill:none;stroke-width:1.5;stroke-linecap:round;stroke-linejoin:round}.area{stroke:none;fill-opacity:.22}
 .green{fill:#1a7f37}.orange{fill:#bc4c00}.red{fill:#cf222e}
 @media(prefers-color-scheme:dark){text{fill:#d8d9da}.page{fill:#111217}.panel{fill:#181b1f;stroke:#2c3235}.grid{stroke:#2c3235}
@@ -111,7 +112,7 @@ func (f frame) draw() {
 	fmt.Fprintf(f.out, `<rect class="panel" x="%s" y="%s" width="%s" height="%s" rx="2"/>`, short(f.x), short(f.y), short(f.w), short(f.h))
 	text(f.out, f.x+8, f.y+17, "title", f.panel.Title)
 	switch {
-	case !f.panel.hasData():
+	case !f.panel.HasData():
 		fmt.Fprintf(f.out, `<text class="quiet" x="%s" y="%s" text-anchor="middle">No data</text>`, short(f.x+f.w/2), short(f.y+f.h/2+8))
 	case f.panel.Type == "stat":
 		f.number()
@@ -120,7 +121,8 @@ func (f frame) draw() {
 	}
 }
 
-func (p Panel) hasData() bool {
+// HasData reports whether there is any value.
+func (p Panel) HasData() bool {
 	for _, l := range p.Lines {
 		for _, v := range l.Values {
 			if !math.IsNaN(v) {
@@ -171,7 +173,15 @@ func (f frame) graph() {
 	}
 	g.clock()
 	for i := len(lines) - 1; i >= 0; i-- { // the lowest of a stack is in front
-		g.line(lines[i].Values, palette[i%len(palette)])
+		color := palette[i%len(palette)]
+		if f.panel.Stacked {
+			below := make([]float64, len(lines[i].Values))
+			if i > 0 {
+				below = lines[i-1].Values
+			}
+			g.band(below, lines[i].Values, color)
+		}
+		g.line(lines[i].Values, color)
 	}
 	g.legend(lines)
 }
@@ -219,9 +229,9 @@ func (g plot) clock() {
 	}
 }
 
-// line draws values, with an area below it in a stack. It is broken where there is none.
+// line draws values. It is broken where there is none.
 func (g plot) line(values []float64, color string) {
-	var path, area strings.Builder
+	var path strings.Builder
 	for i := 0; i < len(values); i++ {
 		if math.IsNaN(values[i]) {
 			continue
@@ -230,21 +240,24 @@ func (g plot) line(values []float64, color string) {
 		for i+1 < len(values) && !math.IsNaN(values[i+1]) {
 			i++
 		}
-		stretch := g.stretch(values, first, i)
-		path.WriteString("M" + stretch)
+		path.WriteString("M" + strings.Join(g.stretch(values, first, i), "L"))
 		if first == i {
 			path.WriteString("h0") // a point
 		}
-		fmt.Fprintf(&area, "M%s %sL%sV%sZ", short(g.across(first)), short(g.bottom), stretch, short(g.bottom))
-	}
-	if g.panel.Stacked {
-		fmt.Fprintf(g.out, `<path class="area" fill="%s" d="%s"/>`, color, &area)
 	}
 	fmt.Fprintf(g.out, `<path class="line" stroke="%s" d="%s"/>`, color, &path)
 }
 
+// band fills what is between a line of a stack and the one below.
+func (g plot) band(below, values []float64, color string) {
+	last := len(values) - 1
+	back := g.stretch(below, 0, last)
+	slices.Reverse(back)
+	fmt.Fprintf(g.out, `<path class="area" fill="%s" d="M%sZ"/>`, color, strings.Join(append(g.stretch(values, 0, last), back...), "L"))
+}
+
 // stretch has the points that are needed: not those between others of the same height.
-func (g plot) stretch(values []float64, first, last int) string {
+func (g plot) stretch(values []float64, first, last int) []string {
 	var points []string
 	for i := first; i <= last; i++ {
 		y := short(g.at(values[i]))
@@ -253,20 +266,25 @@ func (g plot) stretch(values []float64, first, last int) string {
 		}
 		points = append(points, short(g.across(i))+" "+y)
 	}
-	return strings.Join(points, "L")
+	return points
 }
 
 // legend names the lines in two rows, and says how many more there are.
 func (g plot) legend(lines []Line) {
-	const perLetter, between = 6.3, 26
-	x, y := g.x+10, g.bottom+31
+	const perLetter, between, more = 6.3, 26, 75
+	first, y, last := g.x+10, g.bottom+31, false
+	x := first
 	for i, l := range lines {
 		wide := between + perLetter*float64(len([]rune(l.Legend)))
-		if x+wide > g.x+g.w && x > g.x+10 {
-			x, y = g.x+10, y+15
+		if !last && x > first && x+wide > g.x+g.w {
+			x, y, last = first, y+15, true
 		}
-		if y > g.y+g.h || y > g.bottom+46 && i < len(lines)-1 && x+wide > g.x+g.w-70 {
-			text(g.out, x, min(y, g.bottom+46), "quiet", fmt.Sprintf("and %d more", len(lines)-i))
+		limit := g.x + g.w
+		if i < len(lines)-1 {
+			limit -= more
+		}
+		if last && x > first && x+wide > limit {
+			text(g.out, x, y, "quiet", fmt.Sprintf("and %d more", len(lines)-i))
 			return
 		}
 		fmt.Fprintf(g.out, `<path class="line" stroke="%s" style="stroke-width:3" d="M%s %sh10"/>`, palette[i%len(palette)], short(x), short(y-4))

@@ -122,7 +122,7 @@ func TestLongLegendsAreCut(t *testing.T) {
 	for range 12 {
 		lines = append(lines, Line{strings.Repeat("x", 20), []float64{1, 1}})
 	}
-	if got := string(Draw(board(lines...))); !strings.Contains(got, "more</text>") || strings.Count(got, strings.Repeat("x", 20)) > 4 {
+	if got := string(Draw(board(lines...))); !strings.Contains(got, ">and 9 more</text>") || strings.Count(got, strings.Repeat("x", 20)) > 4 {
 		t.Errorf("got\n%s", got)
 	}
 }
