@@ -191,8 +191,11 @@ func outdated(v View, f *Finding) bool {
 			fmt.Sprintf("Fix what the message names: kubectl edit challenges.berg.norelect.ch %s", i.Spec.ChallengeRef.Name))
 	}
 	if c.Reason == bergv1.ReasonValuesLost {
-		return f.set(OK, fmt.Sprintf("No problem for players: %s is %s. The operator cannot read what it was started with.", i.Name, i.Status.Phase),
-			fmt.Sprintf("To start its containers with the variables of the Challenge: kubectl berg rollout %s -n %s", i.Spec.ChallengeRef.Name, i.Namespace))
+		advice := "Restore the Secret that the message names from a backup, or create the Challenge again"
+		if c.Status == metav1.ConditionFalse {
+			advice = fmt.Sprintf("To start its containers with the variables of the Challenge: kubectl berg rollout %s -n %s", i.Spec.ChallengeRef.Name, i.Namespace)
+		}
+		return f.set(OK, fmt.Sprintf("No problem for players: %s is %s. The operator cannot read what it was started with.", i.Name, i.Status.Phase), advice)
 	}
 	if c.Reason == bergv1.ReasonChallengeMissing {
 		return f.set(OK, fmt.Sprintf("No problem found: %s is %s. Its Challenge was deleted; the instance runs until it expires.", i.Name, i.Status.Phase), "")
