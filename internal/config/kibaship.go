@@ -172,9 +172,13 @@ func (b *Builds) setLimits(text string) error {
 		if _, twice := b.Limits[corev1.ResourceName(name)]; twice {
 			return fmt.Errorf("%s is given twice", name)
 		}
-		q, err := resource.ParseQuantity(amount)
-		if err != nil || q.Sign() <= 0 {
-			return fmt.Errorf("%s: must be an amount above zero, for example 500m or 256Mi", name)
+		parse := settings.ParseAmount
+		if name == string(corev1.ResourceCPU) {
+			parse = settings.ParseCores
+		}
+		q, err := parse(amount)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		b.Limits[corev1.ResourceName(name)] = q
 	}

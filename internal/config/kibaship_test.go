@@ -33,7 +33,7 @@ func TestBuildLimits(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"4Gi", "memory", "memory=", "memory=0", "memory=-1Gi", "memory=much", "gpu=1", "cpu=1,cpu=2", "none,cpu=1", "memory=4Gi;cpu=2"} {
+	for _, text := range []string{"4Gi", "memory", "memory=", "memory=0", "memory=-1Gi", "memory=much", "memory=512m", "memory=4", "cpu=1000", "cpu=2Gi", "gpu=1", "cpu=1,cpu=2", "none,cpu=1", "memory=4Gi;cpu=2"} {
 		if _, err := loadKibaShip(map[string]string{"BUILD_LIMITS": text}); err == nil || !strings.Contains(err.Error(), "BUILD_LIMITS") {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -167,26 +167,36 @@ var (
 )
 
 // Amount is memory or storage, 1Mi or more.
-func Amount(to *resource.Quantity) Value {
-	return Func(func(text string) error {
-		q, err := resource.ParseQuantity(text)
-		if err != nil || q.Cmp(leastAmount) < 0 {
-			return errors.New("must be an amount with a unit of 1Mi or more, for example 256Mi")
-		}
-		*to = q
-		return nil
-	}).In(Form{Type: Quantity, Pattern: quantityPattern})
+func Amount(to *resource.Quantity) Value { return parsed(to, ParseAmount) }
+
+// ParseAmount reads memory or storage, 1Mi or more.
+func ParseAmount(text string) (resource.Quantity, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Cmp(leastAmount) < 0 {
+		return q, errors.New("must be an amount with a unit of 1Mi or more, for example 256Mi")
+	}
+	return q, nil
 }
 
 // Cores is a number of cores above zero that a node may have.
-func Cores(to *resource.Quantity) Value {
+func Cores(to *resource.Quantity) Value { return parsed(to, ParseCores) }
+
+// ParseCores reads a number of cores above zero that a node may have.
+func ParseCores(text string) (resource.Quantity, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() <= 0 || q.Cmp(mostCores) > 0 {
+		return q, errors.New("must be a number of cores from 1m to 512, for example 500m or 2: 1000 are a thousand cores, and 1000m is one")
+	}
+	return q, nil
+}
+
+func parsed(to *resource.Quantity, parse func(string) (resource.Quantity, error)) Value {
 	return Func(func(text string) error {
-		q, err := resource.ParseQuantity(text)
-		if err != nil || q.Sign() <= 0 || q.Cmp(mostCores) > 0 {
-			return errors.New("must be a number of cores from 1m to 512, for example 500m or 2: 1000 are a thousand cores, and 1000m is one")
+		q, err := parse(text)
+		if err == nil {
+			*to = q
 		}
-		*to = q
-		return nil
+		return err
 	}).In(Form{Type: Quantity, Pattern: quantityPattern})
 }
 
