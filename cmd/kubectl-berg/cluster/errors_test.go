@@ -21,11 +21,13 @@ func TestForbiddenNamesTheRoleThatIsMissing(t *testing.T) {
 	}{
 		"read instances": {
 			"list", "challengeinstances", "berg.norelect.ch", `in the namespace "red"`,
-			[]string{"RoleBinding in this namespace", "berg-operator-challengeinstance-viewer", "kubectl auth can-i list challengeinstances.berg.norelect.ch -n red"}, "editor",
+			[]string{"RoleBinding in this namespace", "berg-operator-challengeinstance-viewer", "kubectl auth can-i list challengeinstances.berg.norelect.ch -n red"},
+			"editor",
 		},
 		"read those of all namespaces": {
 			"list", "challengeinstances", "berg.norelect.ch", "at the cluster scope",
-			[]string{"without -A", "ClusterRoleBinding", "berg-operator-challengeinstance-viewer", "can-i list challengeinstances.berg.norelect.ch -A"}, "editor",
+			[]string{"without -A", "ClusterRoleBinding", "berg-operator-challengeinstance-viewer", "can-i list challengeinstances.berg.norelect.ch -A"},
+			"editor",
 		},
 		"end an instance":      {"patch", "challengeinstances", "berg.norelect.ch", `in the namespace "red"`, []string{"berg-operator-challengeinstance-editor"}, "viewer"},
 		"try a Challenge":      {"create", "challengeinstances", "berg.norelect.ch", `in the namespace "red"`, []string{"berg-operator-challengeinstance-editor", "can-i create"}, "viewer"},

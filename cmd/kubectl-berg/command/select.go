@@ -163,7 +163,11 @@ func (s *selection) mistyped(ctx context.Context, c *cluster.Cluster) error {
 	}
 	var all bergv1.ChallengeList
 	err := c.List(ctx, &all)
-	if slices.ContainsFunc(all.Items, func(o bergv1.Challenge) bool { return o.Name == s.challenge }) || err != nil && (s.allNamespaces || !apierrors.IsForbidden(err)) {
+	hidden := apierrors.IsForbidden(err)
+	switch {
+	case err != nil && !hidden:
+		return cluster.Explain("look for Challenge "+s.challenge, err)
+	case hidden && s.allNamespaces, slices.ContainsFunc(all.Items, func(o bergv1.Challenge) bool { return o.Name == s.challenge }):
 		return nil
 	}
 	return console.Errorf(console.ExitNotFound, "--challenge %s: no instance is of a Challenge of this name, and none of this name exists where you may look: check the name", s.challenge)

@@ -316,12 +316,9 @@ func exposedPorts(text string) (out []port) {
 }
 
 // portsOfPrograms are the ports of servers whose arguments name none, by a word of their command line.
-var portsOfPrograms = []struct {
-	word   string
-	number int32
-}{
-	{"gunicorn", 8000}, {"uvicorn", 8000}, {"hypercorn", 8000}, {"daphne", 8000}, {"runserver", 8000}, {"http.server", 8000},
-	{"flask", 5000}, {"quart", 5000}, {"streamlit", 8501}, {"rails", 3000}, {"rackup", 9292}, {"sshd", 22}, {"nginx", 80}, {"apache2ctl", 80}, {"apache2-foreground", 80}, {"httpd", 80},
+var portsOfPrograms = map[string]int32{
+	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
+	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "nginx": 80, "apache2ctl": 80, "apache2-foreground": 80, "httpd": 80,
 }
 
 // ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
@@ -343,9 +340,9 @@ func (i image) ports() []port {
 			return found
 		}
 	}
-	for _, p := range portsOfPrograms {
-		if slices.Contains(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '/' }), p.word) {
-			return []port{{number: p.number}}
+	for word := range strings.FieldsSeq(strings.ReplaceAll(line, "/", " ")) {
+		if number := portsOfPrograms[word]; number != 0 {
+			return []port{{number: number}}
 		}
 	}
 	for _, base := range i.bases {

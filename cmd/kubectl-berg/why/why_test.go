@@ -301,8 +301,11 @@ func TestHowPodsDie(t *testing.T) {
 		"a probe at the deadline": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 10m0s of the start. Not ready: web; the readiness probe of web has not succeeded yet"), withPod(func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
 		})), []string{"CHALLENGE_START_DEADLINE", "its readiness probe fails", "Compare readinessProbe"}, ""},
-		"a crash at the deadline, by its message": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 10m0s of the start. Container web: CreateContainerConfigError: container has runAsNonRoot and image will run as root")),
-			[]string{"CHALLENGE_START_DEADLINE", "USER in the Dockerfile"}, ""},
+		"a crash at the deadline, by its message": {
+			view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 10m0s of the start. Container web: CreateContainerConfigError: container has runAsNonRoot and image will run as root")),
+			[]string{"CHALLENGE_START_DEADLINE", "USER in the Dockerfile"},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Explain(tc.v)

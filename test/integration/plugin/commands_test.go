@@ -467,8 +467,14 @@ var _ = Describe("end", func() {
 		i := bergtest.Instance(ctx, ns, "web")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		for _, wrong := range [][]string{
-			{"end", "--challenge", "wbe", "--yes"}, {"extend", "30m", "--challenge", "wbe"}, {"list", "--challenge", "wbe"}, {"why", "--challenge", "wbe"},
-			{"end", "--node", "nosuch", "--yes"}, {"freeze", "--challenge", "wbe"}, {"logs", i.Name, "-c", "wbe"}, {"logs", i.Name, "-c", "wbe", "-f"},
+			{"end", "--challenge", "wbe", "--yes"},
+			{"extend", "30m", "--challenge", "wbe"},
+			{"list", "--challenge", "wbe"},
+			{"why", "--challenge", "wbe"},
+			{"end", "--node", "nosuch", "--yes"},
+			{"freeze", "--challenge", "wbe"},
+			{"logs", i.Name, "-c", "wbe"},
+			{"logs", i.Name, "-c", "wbe", "-f"},
 		} {
 			r := run(ctx, append(wrong, "-n", ns)...)
 			Expect(r.code).To(Equal(3), strings.Join(wrong, " "))
