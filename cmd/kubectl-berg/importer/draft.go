@@ -363,6 +363,10 @@ func (d *draft) choosePorts() {
 		}
 		var made []bergv1.Port
 		add := func(p port, players bool) {
+			if p.number < 1 || p.number > 65535 {
+				d.lost(s, "ports", fmt.Sprint(p.number), "must be a port from 1 to 65535")
+				return
+			}
 			transport := bergv1.Protocol("")
 			if p.udp {
 				transport = "udp"

@@ -96,6 +96,19 @@ func TestWhatCannotBeImported(t *testing.T) {
 	}
 }
 
+// A value that no challenge can have is named, and the rest is imported.
+func TestAPortThatIsNoneIsNamed(t *testing.T) {
+	for name, content := range map[string]string{
+		"kCTF":  "apiVersion: kctf.dev/v1\nkind: Challenge\nmetadata: {name: a}\nspec: {image: example.com/a:1, network: {ports: [{targetPort: -1}]}}\n",
+		"klodd": "apiVersion: klodd.tjcsec.club/v1\nkind: Challenge\nmetadata: {name: a}\nspec: {pods: [{name: a, ports: [{port: 70000}], spec: {containers: [{name: a, image: example.com/a:1}]}}]}\n",
+	} {
+		result, err := importer.Content([]byte(content), importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
+		if err != nil || len(result.Challenges) != 1 || len(result.Challenges[0].Spec.Containers[0].Ports) > 0 || len(result.Lost) == 0 || !strings.Contains(result.Lost[0].Message, "from 1 to 65535") {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+}
+
 // Files from Windows begin with a mark of byte order, and have other line endings.
 func TestImportOfFilesFromWindows(t *testing.T) {
 	folder := t.TempDir()
