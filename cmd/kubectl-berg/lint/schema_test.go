@@ -94,7 +94,7 @@ func leaves(at []any, s *structuralschema.Structural) (all []leaf) {
 	case "boolean":
 		add("true", int64(1))
 	default: // an integer or a string
-		add("No Such Word!", "-1", int64(-1), "1 Gi", "512MB", true, strings.Repeat("1", 70))
+		add("No Such Word!", "-1", int64(-1), "1 Gi", "512MB", 0.5, 1e30, true, strings.Repeat("1", 70))
 	}
 	return all
 }

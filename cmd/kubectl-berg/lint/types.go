@@ -49,7 +49,7 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 	case amountType, intOrString:
 		switch value := value.(type) {
 		case json.Number:
-			c.spelled(at, value, node)
+			c.whole(at, value, node)
 		case string: // rules read it
 		default:
 			c.wrong(at, "must be a number, or one with a unit", value, node)
@@ -126,6 +126,15 @@ func (c *checker) empty(at string, value any, node *yamlv3.Node) bool {
 
 // plainNumber is how numbers are written that YAML leaves as they are.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$`)
+
+// whole adds a number that is not whole, where the API server takes whole numbers and texts.
+func (c *checker) whole(at string, number json.Number, node *yamlv3.Node) {
+	if _, err := number.Int64(); err != nil {
+		c.addAt(Error, at, fmt.Sprintf("must be a whole number or a text, and %s without quotes is neither in YAML: write \"%s\"", textOf(node), textOf(node)), node)
+		return
+	}
+	c.spelled(at, number, node)
+}
 
 // spelled adds a number that YAML reads in another way than people do, such as 010.
 func (c *checker) spelled(at string, number json.Number, node *yamlv3.Node) {
