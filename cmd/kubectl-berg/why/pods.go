@@ -195,8 +195,8 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 	if t.ExitCode == 0 {
 		return " (its program ended by itself)"
 	}
-	if meaning := meaningOf(t); meaning.text != "" {
-		return " (" + meaning.text + ")"
+	if usual := meaningOf(t); usual.text != "" {
+		return " (" + usual.text + ")"
 	}
 	return ""
 }
@@ -231,8 +231,7 @@ func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.Containe
 	case t.Reason == "OOMKilled":
 		return fmt.Sprintf("Give it more memory: raise resourceLimits.memory of the container %s in the Challenge %s, %s", container, challenge, rollout)
 	case v.livenessKill(container, t) != nil:
-		return fmt.Sprintf("Compare livenessProbe of the container %s in the Challenge %s with what the program answers, or allow more time with initialDelaySeconds and failureThreshold, %s. %s",
-			container, challenge, rollout, logs)
+		return v.livenessAdvice(container)
 	case v.wrongArchitecture(container, t):
 		return buildForNodes
 	case t.ExitCode == 0:
@@ -242,6 +241,15 @@ func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.Containe
 		return do + " " + logs
 	}
 	return logs
+}
+
+// mayBeLiveness is what the operator says of a container that a signal ended and that has a liveness probe.
+const mayBeLiveness = "its liveness probe may have stopped it"
+
+func (v View) livenessAdvice(container string) string {
+	i := v.Instance
+	return fmt.Sprintf("Compare livenessProbe of the container %s in the Challenge %s with what the program answers, or allow more time with initialDelaySeconds and failureThreshold, "+
+		"then run kubectl berg rollout %s -n %s. %s --previous", container, i.Spec.ChallengeRef.Name, i.Spec.ChallengeRef.Name, i.Namespace, logsCommand(i, container))
 }
 
 // neverRan reports whether the container runtime could not start a container. Its message is the runtime's then.
@@ -332,7 +340,11 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		if neverRan(t) {
 			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", container), startAdvice(t.Message))
 		}
-		return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s.", container, t.ExitCode, v.causeOfExit(f, container, t)), v.actionAfterExit(pod, container, t))
+		cause, do := v.causeOfExit(f, container, t), v.actionAfterExit(pod, container, t)
+		if strings.Contains(message, mayBeLiveness) {
+			cause, do = " ("+mayBeLiveness+")", v.livenessAdvice(container)
+		}
+		return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s.", container, t.ExitCode, cause), do)
 	}
 	if reason != "CrashLoopBackOff" {
 		return f.set(Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), startAdvice(v.newestEvent(f, "Failed", "")+" "+message))

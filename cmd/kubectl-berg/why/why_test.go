@@ -330,6 +330,7 @@ func TestCrewsLearnHowContainersDie(t *testing.T) {
 	for message, want := range map[string][]string{
 		"Container web: CrashLoopBackOff: last exit code 137 (OOMKilled)":                                         {"Container web keeps exiting with exit code 137 (out of memory)", "resourceLimits.memory"},
 		"Container web: CrashLoopBackOff: last exit code 127 (Error)":                                             {"its command was not found", "Alpine"},
+		"Container web: CrashLoopBackOff: last exit code 137 (Error); its liveness probe may have stopped it":     {"its liveness probe may have stopped it", "Compare livenessProbe"},
 		"Container web: CrashLoopBackOff: last exit code 3 (Error)":                                               {"exit code 3.", "kubectl berg logs alice"},
 		"Container web: CrashLoopBackOff: its program ended by itself, with exit code 0":                          {"its program ended by itself", "fork"},
 		"Container web: CrashLoopBackOff: StartError: exec: \"chall\": executable file not found in $PATH":        {"cannot be started by its node", "compare command"},
