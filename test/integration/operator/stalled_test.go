@@ -43,8 +43,9 @@ var hopeless = map[string][]string{
 	},
 	"Project.platform.operator.kibaship.com": {`{apiVersion: platform.operator.kibaship.com/v1alpha1, kind: Project, metadata: {name: hopeless}}`}, // no UUID
 	"Application.platform.operator.kibaship.com": {`{apiVersion: platform.operator.kibaship.com/v1alpha1, kind: Application,
-		spec: {projectRef: {name: none}, type: DockerImage, dockerImage: {image: a}}}`},
-	"Deployment.platform.operator.kibaship.com": {`{apiVersion: platform.operator.kibaship.com/v1alpha1, kind: Deployment, spec: {applicationRef: {name: none}}}`},
+		metadata: {name: project-none-app-a-kibaship-com}, spec: {projectRef: {name: none}, type: DockerImage, dockerImage: {image: a}}}`},
+	"Deployment.platform.operator.kibaship.com": {`{apiVersion: platform.operator.kibaship.com/v1alpha1, kind: Deployment,
+		metadata: {name: project-none-app-b-deployment-1-kibaship-com}, spec: {applicationRef: {name: project-none-app-b-kibaship-com}}}`},
 	"ContainerNetwork.usvc-dev.developer.microsoft.com": {`{apiVersion: usvc-dev.developer.microsoft.com/v1, kind: ContainerNetwork,
 		metadata: {name: hopeless}, spec: {networkName: hopeless, mode: existing}}`},
 	"ContainerNetworkTunnelProxy.usvc-dev.developer.microsoft.com": {`{apiVersion: usvc-dev.developer.microsoft.com/v1, kind: ContainerNetworkTunnelProxy,
