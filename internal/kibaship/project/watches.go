@@ -49,8 +49,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	owner, every := handler.EnqueueRequestsFromMapFunc(r.ofPart), handler.EnqueueRequestsFromMapFunc(r.everyProject)
-	named := func(name string) builder.Predicates {
-		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))
+	named := func(name string) predicate.Predicate {
+		return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name })
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-project").
@@ -59,8 +59,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// A uuid becomes free when its Project goes or changes.
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, gone))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofObject)).
-		Watches(&corev1.Namespace{}, every, named(naming.TektonNamespace), builder.WithPredicates(createdOrDeleted)).
-		Watches(optional.Definition(), every, named(tasksDefinition), builder.WithPredicates(createdOrDeleted)).
+		Watches(&corev1.Namespace{}, every, builder.WithPredicates(named(naming.TektonNamespace), createdOrDeleted)).
+		Watches(optional.Definition(), every, builder.WithPredicates(named(tasksDefinition), createdOrDeleted)).
 		Watches(&rbacv1.ClusterRole{}, every, builder.WithPredicates(predicate.Or(createdOrDeleted, predicate.ResourceVersionChangedPredicate{}))).
 		Watches(&corev1.ServiceAccount{}, owner).
 		Watches(&rbacv1.Role{}, owner).
