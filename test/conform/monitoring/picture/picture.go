@@ -155,7 +155,7 @@ type plot struct {
 
 func (f frame) graph() {
 	lines := f.panel.stack()
-	g := plot{frame: f, top: f.y + 30, bottom: f.y + f.h - 52, left: f.x + 58, right: f.x + f.w - 10, points: len(lines[0].Values)}
+	g := plot{frame: f, top: f.y + 30, bottom: f.y + f.h - 52, left: f.x + 66, right: f.x + f.w - 10, points: len(lines[0].Values)}
 	high := 0.0
 	for _, l := range lines {
 		for _, v := range l.Values {
