@@ -48,7 +48,7 @@ func TestPicturesOfDashboards(t *testing.T) {
 		}
 		path := "docs/pictures/" + d.UID + ".svg"
 		if *update {
-			if err := os.WriteFile(filepath.Join(root, path), got, 0o644); err != nil { //nolint:gosec // a published file
+			if err := os.WriteFile(filepath.Join(root, path), got, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		} else if !bytes.Equal(got, read(t, path)) {

@@ -201,7 +201,7 @@ func startAPI(ctx context.Context, folder string) *platformAPI {
 	return a
 }
 
-// ask sends a request, whatever its answer is: also refusals are counted.
+// ask sends a request. Every answer will do: refusals are on the dashboard, too.
 func (a *platformAPI) ask(method, path, body string) error {
 	request, err := http.NewRequest(method, "http://"+a.door+path, strings.NewReader(body))
 	if err != nil {
@@ -221,7 +221,9 @@ func (a *platformAPI) ask(method, path, body string) error {
 // platform is one whose teams start instances and ask for them.
 func (d *day) platform(a *platformAPI) {
 	team := func(n int) string { return fmt.Sprintf("/v1/instances/guestbook/team-%d", n%9) }
-	d.every(12*time.Second, func(_ context.Context, n int) { Expect(a.ask(http.MethodPut, team(n), `{"timeoutSeconds":90}`)).To(Succeed()) })
+	d.every(12*time.Second, func(_ context.Context, n int) {
+		Expect(a.ask(http.MethodPut, team(n), `{"timeoutSeconds":90}`)).To(Succeed())
+	})
 	d.every(17*time.Second, func(_ context.Context, n int) { Expect(a.ask(http.MethodDelete, team(n), "")).To(Succeed()) })
 	d.every(time.Second, func(_ context.Context, n int) {
 		if n%4 == 0 || d.between(8, 14) {

@@ -100,20 +100,20 @@ func (d *day) tunnels(ctx context.Context) {
 	})
 	d.every(10*time.Second, func(context.Context, int) {
 		if to := port.Load(); to != 0 {
-			d.ended.Go(func() { hold(to) })
+			d.ended.Go(func() { d.hold(to) })
 		}
 	})
 }
 
-// hold keeps a stream open for a while.
-func hold(port int32) {
+// hold keeps a stream open for a while, as a shell does.
+func (d *day) hold(port int32) {
 	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))), 5*time.Second)
 	if err != nil {
 		return // its pair has just ended
 	}
 	defer func() { _ = c.Close() }()
 	_, _ = tunneltest.Exchange(c, "hello")
-	time.Sleep(25 * time.Second)
+	<-time.After(min(25*time.Second, time.Until(d.begin.Add(d.length))))
 }
 
 // registrySecret is the name of the login of BUILD_REGISTRY.
@@ -216,4 +216,3 @@ func report(ctx context.Context, run *unstructured.Unstructured, status, reason 
 	run.Object["status"] = reported
 	_ = k8s.Status().Update(ctx, run) // the next round tries again
 }
-
