@@ -64,16 +64,16 @@ var _ = Describe("A day of all families", func() {
 		DeferCleanup(network)
 		operator := startOperator(ctx, folder, proxy, platform.Brokers)
 
-		day := &day{length: time.Duration(length) * time.Minute, begin: time.Now()}
-		day.challenges(ctx)
-		day.platform(api)
-		day.environments()
-		day.hexactf(ctx, platform)
-		day.tunnels(ctx)
-		day.kibaship()
-		recording := &scrape.Recording{Begin: day.begin, Interval: interval, Keep: shown()}
-		day.record(ctx, recording, operator, api)
-		day.end()
+		today := &day{length: time.Duration(length) * time.Minute, begin: time.Now()}
+		today.challenges(ctx)
+		today.platform(api)
+		today.environments()
+		today.hexactf(ctx, platform)
+		today.tunnels(ctx)
+		today.kibaship()
+		recording := &scrape.Recording{Begin: today.begin, Interval: interval, Keep: shown()}
+		today.record(ctx, recording, operator, api)
+		today.end()
 
 		out, err := os.Create(os.Getenv(file))
 		Expect(err).NotTo(HaveOccurred())
