@@ -89,7 +89,7 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Run the linters, also of the workflows, and check the format.
-	$(BIN)/actionlint
+	$(BIN)/actionlint $(wildcard .github/workflows/*.yaml)
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint-fix
