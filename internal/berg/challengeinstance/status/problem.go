@@ -12,8 +12,8 @@ import (
 
 // ProblemOf turns the error of a write into a problem on the condition of that step.
 func ProblemOf(conditionType string, err error, flag string) *outcome.Problem {
-	if lost := (*LostError)(nil); errors.As(err, &lost) {
-		return &outcome.Problem{Condition: conditionType, Reason: bergv1.ReasonValuesLost, Class: outcome.Blocked, Message: lost.Error()}
+	if values := (*LostError)(nil); errors.As(err, &values) {
+		return &outcome.Problem{Condition: conditionType, Reason: bergv1.ReasonValuesLost, Class: outcome.Blocked, Message: values.Error()}
 	}
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)

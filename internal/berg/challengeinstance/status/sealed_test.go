@@ -37,7 +37,7 @@ func TestUpToDateTellsWhatIsNotShown(t *testing.T) {
 	cfg := testConfig(t, nil).Challenge
 	invalid := secretive("hunter2")
 	invalid.Containers[0].Image = "UPPER"
-	lost := (*sealkey.Ring)(nil)
+	none := (*sealkey.Ring)(nil)
 	for name, tc := range map[string]struct {
 		ring      *sealkey.Ring
 		challenge *bergv1.Challenge
@@ -47,9 +47,9 @@ func TestUpToDateTellsWhatIsNotShown(t *testing.T) {
 	}{
 		"as it was":                      {testRing, challengeOf(secretive("hunter2")), metav1.ConditionTrue, bergv1.ReasonUpToDate, "matches"},
 		"another value":                  {testRing, challengeOf(secretive("hunter3")), metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "web (environment ADMIN_PASSWORD)"},
-		"lost":                           {lost, challengeOf(secretive("hunter2")), metav1.ConditionFalse, bergv1.ReasonValuesLost, bergv1.AnnotationRollout},
-		"lost, and the Challenge is too": {lost, nil, metav1.ConditionUnknown, bergv1.ReasonValuesLost, "end the instance"},
-		"lost, and an invalid Challenge": {lost, challengeOf(invalid), metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, "image"},
+		"lost":                           {none, challengeOf(secretive("hunter2")), metav1.ConditionFalse, bergv1.ReasonValuesLost, bergv1.AnnotationRollout},
+		"lost, and the Challenge is too": {none, nil, metav1.ConditionUnknown, bergv1.ReasonValuesLost, "end the instance"},
+		"lost, and an invalid Challenge": {none, challengeOf(invalid), metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, "image"},
 	} {
 		o := storedAs(t, secretive("hunter2"), tc.ring, wasReady)
 		o.Challenge = tc.challenge
