@@ -30,7 +30,7 @@ import (
 
 // SecretName is the name of the Secret in the operator's namespace, and Entry that of the key in it.
 const (
-	SecretName = "berg-operator-snapshot-key" //nolint:gosec // its name, and no secret
+	SecretName = "berg-operator-snapshot-key"
 	Entry      = "key"
 )
 
