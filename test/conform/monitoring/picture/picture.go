@@ -217,9 +217,9 @@ func (g plot) across(i int) float64 {
 func (g plot) clock() {
 	length := g.end.Sub(g.begin)
 	step := time.Minute
-	for _, one := range []time.Duration{2, 3, 5, 10, 15, 30, 60, 120, 240} {
+	for _, minutes := range []int{2, 3, 5, 10, 15, 30, 60, 120, 240} {
 		if length/step > 5 {
-			step = one * time.Minute
+			step = time.Duration(minutes) * time.Minute
 		}
 	}
 	for t := g.begin.Truncate(step).Add(step); t.Before(g.end); t = t.Add(step) {
