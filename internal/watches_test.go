@@ -80,3 +80,67 @@ func TestOptionsOfWatch(t *testing.T) {
 		}
 	}
 }
+
+// A manager fills a cache of controller-runtime that selects objects on the leader alone: a controller of a standby would wait for
+// it in vain, and end the process after two minutes.
+func TestEveryReplicaFillsItsCaches(t *testing.T) {
+	const caches = `"sigs.k8s.io/controller-runtime/pkg/cache"`
+	positions := token.NewFileSet()
+	wraps := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(positions, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		name := ""
+		for _, imported := range file.Imports {
+			if imported.Path.Value == caches {
+				name = "cache"
+				if imported.Name != nil {
+					name = imported.Name.Name
+				}
+			}
+		}
+		made := map[string]bool{}
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch n := node.(type) {
+			case *ast.AssignStmt:
+				if call, ok := n.Rhs[0].(*ast.CallExpr); ok && isSelector(call.Fun, name, "New") {
+					if to, ok := n.Lhs[0].(*ast.Ident); ok {
+						made[to.Name] = true
+					}
+				}
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "Add" || len(n.Args) != 1 {
+					return true
+				}
+				if added, ok := n.Args[0].(*ast.Ident); ok && made[added.Name] {
+					t.Errorf("%s: a cache is added to a manager as it is: wrap it in OfReplica of internal/kit/cache", positions.Position(n.Pos()))
+				}
+				if wrapped, ok := n.Args[0].(*ast.CompositeLit); ok && isSelector(wrapped.Type, "kitcache", "OfReplica") {
+					wraps++
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wraps == 0 {
+		t.Error("no cache was found")
+	}
+}
+
+func isSelector(node ast.Expr, from, name string) bool {
+	s, ok := node.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != name {
+		return false
+	}
+	of, ok := s.X.(*ast.Ident)
+	return ok && of.Name == from
+}

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	kitcache "github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=berg-operator-snapshot-key,verbs=list;watch;update,namespace=system
@@ -67,7 +68,7 @@ func NewStore(mgr ctrl.Manager, namespace string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of the key: %w", err)
 	}
-	if err := mgr.Add(secrets); err != nil {
+	if err := mgr.Add(kitcache.OfReplica{Cache: secrets}); err != nil {
 		return nil, err
 	}
 	s := &Store{

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	kitcache "github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -55,8 +56,7 @@ func (p *Policies) Follow(ctx context.Context, name, install string) (*Policy, e
 	if err != nil {
 		return nil, fmt.Errorf("follow the admission policy %s: %w", name, err)
 	}
-	// The manager fills it before it competes for the lease.
-	if err := p.mgr.Add(filled{own}); err != nil {
+	if err := p.mgr.Add(kitcache.OfReplica{Cache: own}); err != nil {
 		return nil, err
 	}
 	if err := reconcile.Open(ctx, own, kinds()...); err != nil {
@@ -66,12 +66,6 @@ func (p *Policies) Follow(ctx context.Context, name, install string) (*Policy, e
 	p.followed[name] = followed
 	return followed, nil
 }
-
-// filled is a cache that a manager fills like its own.
-type filled struct{ cache.Cache }
-
-// GetCache makes the manager treat it as a cache.
-func (f filled) GetCache() cache.Cache { return f.Cache }
 
 func kinds() []client.Object {
 	return []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}}
