@@ -37,6 +37,8 @@ func Ended(proxy string, pod *corev1.Pod) string {
 // ExitText says what the exit code of a proxy means.
 func ExitText(proxy string, code int32) string {
 	switch code {
+	case 0:
+		return fmt.Sprintf("%s has ended with exit code 0: it was asked to end, or the other proxy has ended", proxy)
 	case 3:
 		return fmt.Sprintf("%s has ended with exit code 3: it lost the connection to the other proxy", proxy)
 	case 4:
