@@ -19,7 +19,8 @@ const (
 
 // pods measures, on real pods, what remains of the time from creation to Running without
 // the time from a pod's creation until its containers run, which belongs to the scheduler and the
-// kubelet. The controllers of Kubernetes that make a pod of a Deployment are in it.
+// kubelet. The controllers of Kubernetes that make a pod of a Deployment are in it. With node ports
+// it also measures when a player connects: Running means that to the operator alone.
 func pods(ctx context.Context, b *bench) (Scenario, error) {
 	var s Scenario
 	for _, kind := range []struct {
