@@ -18,6 +18,7 @@ const log = `
 {"stage":"ResponseComplete","verb":"list","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"nodes","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
 {"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"serviceaccounts","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by RoleBinding \"b/c\" of ClusterRole \"kibaship-project-admin\" to ServiceAccount \"d\""}}
 {"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"roles","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
+{"stage":"ResponseStarted","verb":"watch","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"secrets","namespace":"upgraded","name":"key"},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by RoleBinding \"b/upgraded\" of Role \"berg-operator.v0.0.1\" to User \"d\""}}
 {"stage":"ResponseComplete","verb":"list","user":{"username":"another user"},"objectRef":{"resource":"nodes"},"annotations":{"note":"` + operatorUser + `"}}
 `
 

@@ -179,12 +179,14 @@ func (e entry) request() (request, bool) {
 }
 
 // boundByItself are the ClusterRoles that the operator binds to itself, each in the namespaces
-// where it has work: what it does there it is not granted in config. The last one
-// lets every user ask for its own name.
+// where it has work: what it does there it is not granted in config. The one before the last
+// lets every user ask for its own name. The last is the Role by which a spec plays OLM for an
+// operator in a namespace of its own.
 var boundByItself = []string{
 	`ClusterRole "kibaship-project-admin"`, `ClusterRole "kibaship-tekton-integration"`, `ClusterRole "berg-operator-tunnel-network"`,
 	`ClusterRole "berg-operator-berg-record-logs"`,
 	`ClusterRole "system:basic-user"`,
+	` Role "berg-operator.v0.0.1"`,
 }
 
 // byBinding reports whether a request is one of those, or one that came a moment before the API
