@@ -20,6 +20,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
 var (
@@ -36,7 +37,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 	if root == nil || root.Kind != yamlv3.MappingNode {
 		return fmt.Errorf("%s: must be a compose file: it is no YAML mapping", file)
 	}
-	if child(root, "services") == nil {
+	if yamlnode.Child(root, "services") == nil {
 		if !firstFormat(root) {
 			return fmt.Errorf("%s: must be a compose file: it has no services", file)
 		}
@@ -44,7 +45,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 		root = &yamlv3.Node{Kind: yamlv3.MappingNode, Content: []*yamlv3.Node{{Kind: yamlv3.ScalarNode, Value: "services"}, root}}
 	}
 	folder := filepath.Dir(file)
-	name := wordsOf(child(root, "name"))
+	name := wordsOf(yamlnode.Child(root, "name"))
 	if strings.Contains(name, "$") || name == "" {
 		name = folderName(file)
 	}
@@ -72,7 +73,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 	if len(project.Services) == 0 {
 		return fmt.Errorf("%s: must be a compose file: it has no services", file)
 	}
-	d.compose(project, child(root, "services"), &l)
+	d.compose(project, yamlnode.Child(root, "services"), &l)
 	d.finish()
 	return nil
 }
@@ -80,7 +81,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 // firstFormat reports whether a file has the format of the first version of compose: services without a key above them.
 func firstFormat(root *yamlv3.Node) bool {
 	for i := 1; i < len(root.Content); i += 2 {
-		if child(root.Content[i], "image") == nil && child(root.Content[i], "build") == nil {
+		if yamlnode.Child(root.Content[i], "image") == nil && yamlnode.Child(root.Content[i], "build") == nil {
 			return false
 		}
 	}

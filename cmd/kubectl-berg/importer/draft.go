@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -80,7 +81,7 @@ func (d *draft) note(s *service, key, text, message string) Note {
 		return n
 	}
 	n.Line = s.node.Line
-	if at := child(s.node, key); at != nil {
+	if at := yamlnode.Child(s.node, key); at != nil {
 		n.Line = at.Line
 	}
 	return n
@@ -184,7 +185,7 @@ func (d *draft) validProbe(s *service, key string, p *corev1.Probe) *corev1.Prob
 		trial.ReadinessProbe, trial.LivenessProbe = nil, p
 	}
 	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
-		d.lost(s, key, wordsOf(child(s.node, key)), errs[0].Detail)
+		d.lost(s, key, wordsOf(yamlnode.Child(s.node, key)), errs[0].Detail)
 		return nil
 	}
 	return p
@@ -359,7 +360,7 @@ func (d *draft) choosePorts() {
 			published, exposed, public = exposed, nil, true
 			d.chosen(s, "ports", "", "players reach it, since no service publishes a port")
 		} else if !public && len(published) > 0 {
-			d.chosen(s, "ports", wordsOf(child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
+			d.chosen(s, "ports", wordsOf(yamlnode.Child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
 		}
 		var made []bergv1.Port
 		add := func(p port, players bool) {

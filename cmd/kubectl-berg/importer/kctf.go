@@ -10,6 +10,8 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
 func isKCTF(content []byte) bool { return bytes.Contains(content, []byte("kctf.dev/")) }
@@ -52,7 +54,7 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 		return fmt.Errorf("%s: must be a challenge of kCTF in YAML: %w", file, err)
 	}
 	d := out.draft(file, k.Metadata.Name, o)
-	spec := child(root, "spec")
+	spec := yamlnode.Child(root, "spec")
 	s := &service{name: d.challenge.Name, node: spec}
 	for _, name := range []string{"challenge/Dockerfile", "Dockerfile"} {
 		at := filepath.Join(filepath.Dir(file), filepath.FromSlash(name))

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
 const kloddGroup = "klodd.tjcsec.club"
@@ -88,7 +89,7 @@ func (out *Result) klodd(file string, content []byte, o Options) error {
 		found = true
 		var spec *yamlv3.Node
 		if len(document.Content) > 0 {
-			spec = child(document.Content[0], "spec")
+			spec = yamlnode.Child(document.Content[0], "spec")
 		}
 		out.kloddOne(file, k, spec, o)
 		o.Name = ""
@@ -104,13 +105,13 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 	d.challenge.Spec.DisplayName = k.Spec.Name
 	if k.Spec.Timeout > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: lineOf(child(spec, "timeout")), Key: "timeout", Text: wordsOf(child(spec, "timeout")),
+			File: file, Line: lineOf(yamlnode.Child(spec, "timeout")), Key: "timeout", Text: wordsOf(yamlnode.Child(spec, "timeout")),
 			Message: "a time is part of each instance: set spec.timeout of the ChallengeInstance, or CHALLENGE_INSTANCE_TIMEOUT",
 		})
 	}
 	if len(k.Spec.Middlewares) > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: lineOf(child(spec, "middlewares")), Key: "middlewares", Text: wordsOf(child(spec, "middlewares")),
+			File: file, Line: lineOf(yamlnode.Child(spec, "middlewares")), Key: "middlewares", Text: wordsOf(yamlnode.Child(spec, "middlewares")),
 			Message: "the Gateway has no middlewares for one challenge",
 		})
 	}
@@ -119,7 +120,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 			d.challenge.Spec.AllowOutboundTraffic = true
 		}
 		var node *yamlv3.Node
-		if pods := child(spec, "pods"); pods != nil && i < len(pods.Content) {
+		if pods := yamlnode.Child(spec, "pods"); pods != nil && i < len(pods.Content) {
 			node = pods.Content[i]
 		}
 		for j, c := range pod.Spec.Containers {
@@ -128,7 +129,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 				s.name = pod.Name + "-" + c.Name
 				d.lost(s, "spec", c.Name, "containers of a pod shared localhost: this one has a hostname of its own")
 			}
-			s.container = d.kloddContainer(s, c, item(child(child(node, "spec"), "containers"), j))
+			s.container = d.kloddContainer(s, c, yamlnode.Item(yamlnode.Child(yamlnode.Child(node, "spec"), "containers"), j))
 			if j == 0 {
 				for _, p := range pod.Ports {
 					at := port{number: p.Port, udp: p.Protocol == "UDP"}
@@ -143,7 +144,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 			}
 			d.services = append(d.services, s)
 		}
-		d.otherFields(&service{name: pod.Name, node: node}, child(node, "spec"), kloddPodFields)
+		d.otherFields(&service{name: pod.Name, node: node}, yamlnode.Child(node, "spec"), kloddPodFields)
 	}
 	d.finish()
 }
@@ -169,7 +170,7 @@ func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node
 	out.ReadinessProbe = d.kloddProbe(s, c, "readinessProbe", c.ReadinessProbe)
 	out.LivenessProbe = d.kloddProbe(s, c, "livenessProbe", c.LivenessProbe)
 	d.otherFields(s, node, kloddContainerFields)
-	d.otherFields(s, child(node, "securityContext"), kloddSecurityFields)
+	d.otherFields(s, yamlnode.Child(node, "securityContext"), kloddSecurityFields)
 	for _, e := range c.Env {
 		if e.ValueFrom != nil {
 			d.lost(s, "env", e.Name, "has its value from another object: write the value")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -86,7 +87,7 @@ func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLo
 	some := slices.ContainsFunc(names, func(name string) bool { return starts(project.Services[name]) })
 	for _, name := range names {
 		c := project.Services[name]
-		s := &service{name: name, node: child(nodes, name)}
+		s := &service{name: name, node: yamlnode.Child(nodes, name)}
 		switch {
 		case some && !starts(c):
 			d.lost(s, "profiles", strings.Join(c.Profiles, ", "), "docker compose up does not start it: import it with --profile "+c.Profiles[0])
@@ -193,7 +194,7 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 		if keys[key] == nil || slices.Contains(silent, key) {
 			continue
 		}
-		text := wordsOf(child(s.node, key))
+		text := wordsOf(yamlnode.Child(s.node, key))
 		if key == "security_opt" && d.options.Allowed.NestedSandbox && s.isJail() {
 			options := slices.DeleteFunc(slices.Clone(c.SecurityOpt), meansNested)
 			if len(options) == 0 {
@@ -215,7 +216,7 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 		d.lost(s, "deploy", fmt.Sprintf("replicas: %d", n), "a container runs once in each instance")
 	}
 	if len(c.DependsOn) > 0 {
-		d.lost(s, "depends_on", wordsOf(child(s.node, "depends_on")), reasons["depends_on"])
+		d.lost(s, "depends_on", wordsOf(yamlnode.Child(s.node, "depends_on")), reasons["depends_on"])
 	}
 	if c.Restart == "no" || c.Restart == "on-failure" {
 		d.lost(s, "restart", c.Restart, reasons["restart"])
@@ -462,7 +463,7 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 		}
 		refuse(key, text)
 	}
-	list := child(s.node, "volumes")
+	list := yamlnode.Child(s.node, "volumes")
 	for i, v := range c.Volumes {
 		text := v.Source + ":" + v.Target
 		if list != nil && len(list.Content) == len(c.Volumes) {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
 // Write returns Challenges as YAML, with their fields in the order of the documentation.
@@ -51,8 +52,8 @@ func block(node *yamlv3.Node) {
 	for _, n := range node.Content {
 		block(n)
 	}
-	if flag := child(node, "dynamicFlag"); flag != nil {
-		if mode := child(child(flag, "content"), "mode"); mode != nil {
+	if flag := yamlnode.Child(node, "dynamicFlag"); flag != nil {
+		if mode := yamlnode.Child(yamlnode.Child(flag, "content"), "mode"); mode != nil {
 			if bits, err := strconv.Atoi(mode.Value); err == nil {
 				mode.Value = fmt.Sprintf("0%03o", bits)
 			}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -111,11 +112,11 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 		return
 	}
 	top := root.Content[0]
-	if list := child(top, "items"); list != nil && strings.HasSuffix(textOf(child(top, "kind")), "List") {
-		for i := range target(list).Content { // as kubectl get -o yaml writes them
-			each := item(list, i)
+	if list := yamlnode.Child(top, "items"); list != nil && strings.HasSuffix(textOf(yamlnode.Child(top, "kind")), "List") {
+		for i := range yamlnode.Target(list).Content { // as kubectl get -o yaml writes them
+			each := yamlnode.Item(list, i)
 			if text, err := yamlv3.Marshal(each); err == nil {
-				out.challenge(s, document{text, d.before}, target(each), settings)
+				out.challenge(s, document{text, d.before}, yamlnode.Target(each), settings)
 			}
 		}
 		return
@@ -125,13 +126,13 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 
 // challenge checks one object, whose text has all that it refers to.
 func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings rules.Settings) {
-	kind, apiVersion := textOf(child(top, "kind")), textOf(child(top, "apiVersion"))
+	kind, apiVersion := textOf(yamlnode.Child(top, "kind")), textOf(yamlnode.Child(top, "apiVersion"))
 	apiGroup, _, _ := strings.Cut(apiVersion, "/")
 	if kind != "Challenge" || apiVersion != "" && apiGroup != group {
 		return
 	}
 	out.Found++
-	c := checker{result: out, file: s.Name, before: d.before, top: top, challenge: textOf(child(child(top, "metadata"), "name"))}
+	c := checker{result: out, file: s.Name, before: d.before, top: top, challenge: textOf(yamlnode.Child(yamlnode.Child(top, "metadata"), "name"))}
 	if apiVersion != bergv1.GroupVersion.String() {
 		c.add(Error, "apiVersion", fmt.Sprintf("must be %s", bergv1.GroupVersion))
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
 var (
@@ -71,10 +72,10 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 		for _, name := range slices.Sorted(maps.Keys(object)) {
 			to, isField := known[name]
 			if !isField {
-				c.addAt(Error, join(at, name), unknownField(name, known), orNode(child(node, name), node))
+				c.addAt(Error, join(at, name), unknownField(name, known), orNode(yamlnode.Child(node, name), node))
 				continue
 			}
-			c.walk(join(at, name), to, object[name], orNode(child(node, name), node))
+			c.walk(join(at, name), to, object[name], orNode(yamlnode.Child(node, name), node))
 		}
 	case reflect.Map:
 		object, ok := value.(map[string]any)
@@ -84,7 +85,7 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 		}
 		for _, name := range slices.Sorted(maps.Keys(object)) {
 			c.converted(at, name, node)
-			c.walk(at+"["+name+"]", t.Elem(), object[name], orNode(child(node, name), node))
+			c.walk(at+"["+name+"]", t.Elem(), object[name], orNode(yamlnode.Child(node, name), node))
 		}
 	case reflect.Slice:
 		list, ok := value.([]any)
@@ -93,7 +94,7 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 			return
 		}
 		for i, each := range list {
-			c.walk(fmt.Sprintf("%s[%d]", at, i), t.Elem(), each, orNode(item(node, i), node))
+			c.walk(fmt.Sprintf("%s[%d]", at, i), t.Elem(), each, orNode(yamlnode.Item(node, i), node))
 		}
 	case reflect.String:
 		if _, ok := value.(string); !ok {
@@ -184,7 +185,7 @@ var noOctal = regexp.MustCompile(`^0[0-9]*[89]`)
 
 // environment compares what the author wrote with what the program gets.
 func (c *checker) environment(at string, value any, node *yamlv3.Node) {
-	node = target(node)
+	node = yamlnode.Target(node)
 	var got string
 	switch value := value.(type) {
 	case string:
@@ -232,7 +233,7 @@ func stored(number json.Number) string {
 
 // converted adds the key of a map that YAML has made something else of, such as N, which becomes false.
 func (c *checker) converted(at, name string, node *yamlv3.Node) {
-	if node = target(node); node == nil || node.Kind != yamlv3.MappingNode {
+	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -267,7 +268,7 @@ func (c *checker) wrong(at, want string, value any, node *yamlv3.Node) {
 	switch {
 	case want == "must be a string":
 		message += fmt.Sprintf(". Write \"%s\"", written)
-	case isText && target(node).Style&(yamlv3.DoubleQuotedStyle|yamlv3.SingleQuotedStyle) != 0:
+	case isText && yamlnode.Target(node).Style&(yamlv3.DoubleQuotedStyle|yamlv3.SingleQuotedStyle) != 0:
 		message += ". Remove the quotes"
 	}
 	c.addAt(Error, at, message, node)
