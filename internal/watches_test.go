@@ -118,9 +118,9 @@ func TestEveryReplicaFillsItsCaches(t *testing.T) {
 					return true
 				}
 				if added, ok := n.Args[0].(*ast.Ident); ok && made[added.Name] {
-					t.Errorf("%s: a cache is added to a manager as it is: wrap it in OfReplica of internal/kit/cache", positions.Position(n.Pos()))
+					t.Errorf("%s: a cache is added to a manager as it is: make it by OfReplica of internal/kit/cache", positions.Position(n.Pos()))
 				}
-				if wrapped, ok := n.Args[0].(*ast.CompositeLit); ok && isSelector(wrapped.Type, "kitcache", "OfReplica") {
+				if wrapped, ok := n.Args[0].(*ast.CompositeLit); ok && isIdent(wrapped.Type, "ofReplica") {
 					wraps++
 				}
 			}
@@ -134,6 +134,11 @@ func TestEveryReplicaFillsItsCaches(t *testing.T) {
 	if wraps == 0 {
 		t.Error("no cache was found")
 	}
+}
+
+func isIdent(node ast.Expr, name string) bool {
+	i, ok := node.(*ast.Ident)
+	return ok && i.Name == name
 }
 
 func isSelector(node ast.Expr, from, name string) bool {

@@ -101,9 +101,7 @@ func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string
 			Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
 			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)})
 		if c.leader {
-			for _, s := range fence.Sources(one) {
-				b.WatchesRawSource(s)
-			}
+			b = admissionpolicy.Watch(b, one, fence)
 		}
 		if err := b.Complete(ctrlreconcile.Func(c.do)); err != nil {
 			return nil, err

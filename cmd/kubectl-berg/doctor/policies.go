@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 )
@@ -64,26 +61,11 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 		if !p.always && len(state.Needs) == 0 {
 			continue
 		}
-		state.Gap, state.Hidden = s.gap(ctx, p.name)
+		gap, err := admissionpolicy.Read(ctx, s, p.name)
+		state.Gap, state.Hidden = gap, err != nil
 		found[p.name] = state
 	}
 	s.set(func() { s.Policies = found })
-}
-
-func (s *surveyor) gap(ctx context.Context, name string) (gap string, hidden bool) {
-	limits, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	key := client.ObjectKey{Name: name}
-	if err := s.Get(ctx, key, limits); apierrors.IsNotFound(err) {
-		limits = nil
-	} else if err != nil {
-		return "", true
-	}
-	if err := s.Get(ctx, key, binding); apierrors.IsNotFound(err) {
-		binding = nil
-	} else if err != nil {
-		return "", true
-	}
-	return admissionpolicy.Gap(limits, binding), false
 }
 
 // policiesInForce checks whether the API server limits what RBAC cannot.

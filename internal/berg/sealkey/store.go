@@ -59,17 +59,14 @@ type Store struct {
 // NewStore adds the Store of a namespace to a manager.
 func NewStore(mgr ctrl.Manager, namespace string) (*Store, error) {
 	// A cache of its own: that of the family has no Secrets, and would list all of them.
-	secrets, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: ctrlcache.TransformStripManagedFields(),
+	secrets, err := kitcache.OfReplica(mgr, ctrlcache.Options{
+		DefaultTransform: ctrlcache.TransformStripManagedFields(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]ctrlcache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, SecretName)}}},
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of the key: %w", err)
-	}
-	if err := mgr.Add(kitcache.OfReplica{Cache: secrets}); err != nil {
-		return nil, err
 	}
 	s := &Store{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), secrets: secrets,

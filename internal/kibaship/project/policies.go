@@ -6,8 +6,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
@@ -31,11 +29,11 @@ func (p Policies) of(spec kibashipv1.ProjectSpec) []*admissionpolicy.Policy {
 	if spec.NetworkPolicy == nil {
 		return []*admissionpolicy.Policy{p.Fence, p.Tenants}
 	}
-	return []*admissionpolicy.Policy{p.Fence, p.Tenants, p.Confined}
+	return p.all()
 }
 
-func (p Policies) sources(handle handler.EventHandler) []source.Source {
-	return slices.Concat(p.Fence.Sources(handle), p.Tenants.Sources(handle), p.Confined.Sources(handle))
+func (p Policies) all() []*admissionpolicy.Policy {
+	return []*admissionpolicy.Policy{p.Fence, p.Tenants, p.Confined}
 }
 
 // observePolicies finds out whether a policy is missing, and which rights have been given already.

@@ -19,6 +19,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -75,10 +76,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		})
-	for _, s := range r.Policies.sources(every) {
-		b.WatchesRawSource(s)
-	}
-	return b.Complete(r.kind.Reconciler())
+	return admissionpolicy.Watch(b, every, r.Policies.all()...).Complete(r.kind.Reconciler())
 }
 
 var (

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -49,15 +50,9 @@ func (p *Policies) Follow(ctx context.Context, name, install string) (*Policy, e
 	if followed := p.followed[name]; followed != nil {
 		return followed, nil
 	}
-	own, err := cache.New(p.mgr.GetConfig(), cache.Options{
-		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.scheme, Mapper: p.mgr.GetRESTMapper(),
-		DefaultFieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name),
-	})
+	own, err := kitcache.OfReplica(p.mgr, cache.Options{Scheme: p.scheme, DefaultFieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)})
 	if err != nil {
 		return nil, fmt.Errorf("follow the admission policy %s: %w", name, err)
-	}
-	if err := p.mgr.Add(kitcache.OfReplica{Cache: own}); err != nil {
-		return nil, err
 	}
 	if err := reconcile.Open(ctx, own, kinds()...); err != nil {
 		return nil, err
@@ -77,20 +72,21 @@ type Policy struct {
 	cache         cache.Cache
 }
 
-// Sources are sources of what handle makes of each change of the policy or its binding: each controller needs its own.
-func (p *Policy) Sources(handle handler.EventHandler) []source.Source {
-	var sources []source.Source
-	for _, kind := range kinds() {
-		// The API server also writes a status, when it has checked the types of a policy.
-		sources = append(sources, source.Kind(p.cache, kind, handle, predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, reconcile.Replaced)))
+// Watch lets a controller do what handle makes of each change of the policies and their bindings.
+func Watch(controllers *builder.Builder, handle handler.EventHandler, policies ...*Policy) *builder.Builder {
+	for _, p := range policies {
+		for _, kind := range kinds() {
+			// The API server also writes a status, when it has checked the types of a policy.
+			controllers = controllers.WatchesRawSource(source.Kind(p.cache, kind, handle, predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, reconcile.Replaced)))
+		}
 	}
-	return sources
+	return controllers
 }
 
 // Missing returns a sentence for administrators about the first of some policies that is not in force; empty if all are.
 func Missing(ctx context.Context, policies ...*Policy) (string, error) {
 	for _, p := range policies {
-		gap, err := p.gap(ctx)
+		gap, err := Read(ctx, p.cache, p.name)
 		if err != nil {
 			return "", fmt.Errorf("read the admission policy %s: %w", p.name, err)
 		}
@@ -101,15 +97,16 @@ func Missing(ctx context.Context, policies ...*Policy) (string, error) {
 	return "", nil
 }
 
-func (p *Policy) gap(ctx context.Context) (string, error) {
+// Read reads a policy and the binding of its name, and returns the Gap of both.
+func Read(ctx context.Context, reader client.Reader, name string) (gap string, err error) {
 	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	key := client.ObjectKey{Name: p.name}
-	if err := p.cache.Get(ctx, key, policy); apierrors.IsNotFound(err) {
+	key := client.ObjectKey{Name: name}
+	if err := reader.Get(ctx, key, policy); apierrors.IsNotFound(err) {
 		policy = nil
 	} else if err != nil {
 		return "", err
 	}
-	if err := p.cache.Get(ctx, key, binding); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, binding); apierrors.IsNotFound(err) {
 		binding = nil
 	} else if err != nil {
 		return "", err

@@ -1,11 +1,27 @@
 package cache
 
-import ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+import (
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+)
 
-// OfReplica is a cache next to the one of a family, to be added to a manager. Every replica fills it, before it competes for the
-// lease. Without this the manager takes a cache that selects objects for a part of the leader: a controller that a standby runs
-// waits for it in vain, and ends the process after two minutes.
-type OfReplica struct{ ctrlcache.Cache }
+// OfReplica makes a cache next to the one of a family, and adds it to a manager. It reads as the manager does, and has its
+// scheme unless the options name one. Every replica fills it, before it competes for the lease.
+func OfReplica(mgr ctrl.Manager, options ctrlcache.Options) (ctrlcache.Cache, error) {
+	options.HTTPClient, options.Mapper = mgr.GetHTTPClient(), mgr.GetRESTMapper()
+	if options.Scheme == nil {
+		options.Scheme = mgr.GetScheme()
+	}
+	own, err := ctrlcache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, err
+	}
+	return own, mgr.Add(ofReplica{own})
+}
+
+// ofReplica is what a manager recognises as a cache. It takes one that selects objects for a part of the leader otherwise: a
+// controller that a standby runs waits for it in vain, and ends the process after two minutes.
+type ofReplica struct{ ctrlcache.Cache }
 
 // GetCache is how a manager recognises a cache.
-func (c OfReplica) GetCache() ctrlcache.Cache { return c.Cache }
+func (c ofReplica) GetCache() ctrlcache.Cache { return c.Cache }

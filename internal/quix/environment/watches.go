@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -49,10 +50,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		})
-	for _, s := range r.Fence.Sources(every) {
-		b.WatchesRawSource(s)
-	}
-	return b.Complete(r.kind.Reconciler())
+	return admissionpolicy.Watch(b, every, r.Fence).Complete(r.kind.Reconciler())
 }
 
 // resynced accepts the events that the cache emits every CACHE_SYNC_PERIOD.

@@ -3,7 +3,6 @@ package network
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -69,10 +69,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		})
-	for _, s := range slices.Concat(r.Fence.Sources(every), r.Confined.Sources(every)) {
-		b.WatchesRawSource(s)
-	}
-	return b.Complete(r.kind.Reconciler())
+	return admissionpolicy.Watch(b, every, r.Fence, r.Confined).Complete(r.kind.Reconciler())
 }
 
 // ofNamespace maps a namespace, or an object in one, to its networks.
