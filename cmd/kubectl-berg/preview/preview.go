@@ -2,7 +2,6 @@
 package preview
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -151,7 +150,7 @@ func difference(before, after []string) string {
 // not contain values of variables, which may be secret.
 func differences(was, now bergv1.Container, private []string) (out []string) {
 	add := func(what string, a, b any) {
-		if !same(a, b) {
+		if !sealed.Same(a, b) {
 			out = append(out, what)
 		}
 	}
@@ -201,12 +200,6 @@ func amounts(r *bergv1.Resources) (out [2]string) {
 		}
 	}
 	return out
-}
-
-func same(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // Summary describes the preview in one line, which is equal for equal previews.

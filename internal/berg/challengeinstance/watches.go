@@ -243,7 +243,7 @@ func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue
 func isOurs(o client.Object) bool { return isBuilt(o) || isEnding(o) }
 
 // challengeEvents enqueue the instances of a Challenge. What is known of the images of one that is gone is forgotten: it may
-// have no instance whose pass does it.
+// have no instance whose reconciliation does it.
 func (r *Reconciler) challengeEvents() handler.EventHandler {
 	return forgetting{handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), r.images.Forget}
 }

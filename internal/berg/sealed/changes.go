@@ -29,7 +29,7 @@ func Changes(was, now Private) (out []string) {
 	}
 	slices.Sort(out)
 	add := func(what string, a, b any) {
-		if !same(a, b) {
+		if !Same(a, b) {
 			out = append(out, what)
 		}
 	}
@@ -44,7 +44,8 @@ func Changes(was, now Private) (out []string) {
 	return out
 }
 
-func same(a, b any) bool {
+// Same reports whether two values are the same in JSON.
+func Same(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)

@@ -202,14 +202,13 @@ func parsed(to *resource.Quantity, parse func(string) (resource.Quantity, error)
 
 // Bytes is a whole number of bytes, which may be zero. "500m" would be half a byte.
 func Bytes(to *resource.Quantity) Value {
-	return Func(func(text string) error {
+	return parsed(to, func(text string) (resource.Quantity, error) {
 		q, err := resource.ParseQuantity(text)
 		if err != nil || q.Sign() < 0 || q.MilliValue()%1000 != 0 {
-			return errors.New("must be a number of bytes, for example 512Mi, or 0")
+			return q, errors.New("must be a number of bytes, for example 512Mi, or 0")
 		}
-		*to = q
-		return nil
-	}).In(Form{Type: Quantity, Pattern: quantityPattern})
+		return q, nil
+	})
 }
 
 // Prefixes are address ranges, separated by commas, each written with the host bits zero, as

@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -285,7 +284,7 @@ func (s Snapshot) WithValuesOf(c *bergv1.Challenge) (found Snapshot, ok bool) {
 	now := SnapshotOf(c)
 	was := s
 	was.Defaults, was.Images = nil, nil
-	if !sameJSON(was.public(), now.public()) {
+	if !sealed.Same(was.public(), now.public()) {
 		return s, false
 	}
 	s.Containers, s.Seal = now.Containers, SealOutdated
@@ -303,7 +302,7 @@ func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	s = s.normal() // an earlier version may have stored another form
 	s.Defaults, s.Images = nil, nil
-	return sameJSON(s.plain(), SnapshotOf(c).plain())
+	return sealed.Same(s.plain(), SnapshotOf(c).plain())
 }
 
 // ChangesOfPrivate are those of a Challenge since the snapshot that who reads the instance does not see in it. A
@@ -317,12 +316,6 @@ func (s Snapshot) ChangesOfPrivate(c *bergv1.Challenge) (all []sealed.Changed) {
 		}
 	}
 	return all
-}
-
-func sameJSON(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 func sortedKeys[V any](m map[string]V) []string {
