@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,10 +32,7 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/pki"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
-	"github.com/bergctf/berg-operator/test/lib/expect"
-	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
-	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // fence is the name of the policy of config/fence, which the API server tells those that it refuses.
@@ -276,19 +272,10 @@ var _ = Describe("An operator of challenge instances alone", Serial, func() {
 	It("binds no role: it works without the policies, and asks for none", func(ctx context.Context) {
 		apiserver.RemovePolicy(ctx, fence)
 		apiserver.RemovePolicy(ctx, fence+"-deletions")
-		var asked atomic.Int64
-		inprocess.Restart(map[string]string{"ENABLED_APIS": bergv1.GroupVersion.Group}, transport.Showing(func(r *http.Request) {
-			if strings.Contains(r.URL.Path, "/validatingadmissionpolic") {
-				asked.Add(1)
-			}
-		}))
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
-		Expect(asked.Load()).To(BeZero())
+		asked := bergtest.RequestsOfALife(ctx, map[string]string{"ENABLED_APIS": bergv1.GroupVersion.Group}, func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "/validatingadmissionpolic")
+		})
+		Expect(asked).To(BeZero())
 	})
 })
 

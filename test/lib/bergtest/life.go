@@ -2,6 +2,8 @@ package bergtest
 
 import (
 	"context"
+	"net/http"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +14,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // StartRunning makes a namespace, a Challenge and an instance of it that runs.
@@ -22,6 +26,22 @@ func StartRunning(ctx context.Context, name, spec string) *bergv1.ChallengeInsta
 	i := Instance(ctx, ns, name)
 	expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	return i
+}
+
+// RequestsOfALife restarts the operator with settings, lets an instance run and end, and returns how many requests were
+// of a kind.
+func RequestsOfALife(ctx context.Context, env map[string]string, isCounted func(*http.Request) bool) int64 {
+	GinkgoHelper()
+	var counted atomic.Int64
+	inprocess.Restart(env, transport.Showing(func(r *http.Request) {
+		if isCounted(r) {
+			counted.Add(1)
+		}
+	}))
+	i := StartRunning(ctx, "web", OneContainer)
+	Expect(apiserver.Client.Delete(ctx, i)).To(Succeed())
+	Gone(ctx, i)
+	return counted.Load()
 }
 
 // Respecify replaces the spec of a Challenge.

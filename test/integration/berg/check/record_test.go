@@ -270,20 +270,11 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 
 var _ = Describe("An operator without RECORD_RETENTION", Label("record"), func() {
 	It("asks nothing about records, and binds nothing", func(ctx context.Context) {
-		var asked atomic.Int64
-		inprocess.Restart(nil, transport.Showing(func(r *http.Request) {
-			if strings.Contains(r.URL.Path, "challengeinstancerecords") || strings.HasSuffix(r.URL.Path, "/log") ||
-				strings.Contains(r.URL.Path, "/challenge-") && strings.HasSuffix(r.URL.Path, "/rolebindings") {
-				asked.Add(1)
-			}
-		}))
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
-		Expect(asked.Load()).To(BeZero())
+		asked := bergtest.RequestsOfALife(ctx, nil, func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "challengeinstancerecords") || strings.HasSuffix(r.URL.Path, "/log") ||
+				strings.Contains(r.URL.Path, "/challenge-") && strings.HasSuffix(r.URL.Path, "/rolebindings")
+		})
+		Expect(asked).To(BeZero())
 	})
 
 	It("has no right that records need, and does not start with it before it has them", func(ctx context.Context) {
