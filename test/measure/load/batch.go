@@ -116,13 +116,25 @@ func (r *batch) delete(ctx context.Context) error {
 
 // await waits until n instances have reached a state.
 func (r *batch) await(ctx context.Context, state string, n int, reached func(*life) bool) error {
-	ticker := time.NewTicker(poll)
+	have := 0
+	err := r.until(ctx, poll, func() (bool, error) {
+		have = r.count(reached)
+		r.show.say("%s, %s: %d of %d %s", r.who, r.name, have, n, state)
+		return have >= n, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %d of %d instances are %s: %w", r.who, have, n, state, err)
+	}
+	return nil
+}
+
+// until looks at each interval until it is done, and no longer than what is measured works.
+func (r *batch) until(ctx context.Context, interval time.Duration, look func() (done bool, err error)) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		have := r.count(reached)
-		r.show.say("%s, %s: %d of %d %s", r.who, r.name, have, n, state)
-		if have >= n {
-			return nil
+		if done, err := look(); done || err != nil {
+			return err
 		}
 		if r.who == theBare {
 			if err := r.bare.failed(); err != nil {
@@ -135,9 +147,9 @@ func (r *batch) await(ctx context.Context, state string, n int, reached func(*li
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %d of %d instances are %s: %w", r.who, have, n, state, context.Cause(ctx))
+			return context.Cause(ctx)
 		case <-ended:
-			return fmt.Errorf("%s: %d of %d instances are %s: it has ended by itself\n%s", r.who, have, n, state, r.operator.Tail())
+			return fmt.Errorf("it has ended by itself\n%s", r.operator.Tail())
 		case <-ticker.C:
 		}
 	}

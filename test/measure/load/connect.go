@@ -30,41 +30,29 @@ func (r *batch) play(ctx context.Context, n int) error {
 }
 
 func (r *batch) connect(ctx context.Context, l *life) error {
-	ticker := time.NewTicker(connectEvery)
-	defer ticker.Stop()
 	address := ""
-	for {
+	err := r.until(ctx, connectEvery, func() (connected bool, err error) {
 		runs := false
 		r.tracker.set(func() { runs = reachedPodRuns(l) })
-		if runs && address == "" {
-			var err error
+		if !runs {
+			return false, nil
+		}
+		if address == "" {
 			if address, err = r.nodeAddress(ctx, l.namespace); err != nil {
-				return err
+				return false, err
 			}
 		}
-		if address != "" {
-			if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address); err == nil {
-				r.tracker.set(func() { l.connected = time.Now() })
-				return conn.Close()
-			}
+		conn, refused := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		if refused != nil {
+			return false, nil
 		}
-		if r.who == theBare {
-			if err := r.bare.failed(); err != nil {
-				return err
-			}
-		}
-		var ended <-chan struct{} // nil blocks
-		if r.who == theOperator {
-			ended = r.operator.Exited()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %s: no connection: %w", r.who, l.key.Name, context.Cause(ctx))
-		case <-ended:
-			return fmt.Errorf("%s: %s: it has ended by itself\n%s", r.who, l.key.Name, r.operator.Tail())
-		case <-ticker.C:
-		}
+		r.tracker.set(func() { l.connected = time.Now() })
+		return true, conn.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("%s: connect to %s: %w", r.who, l.key.Name, err)
 	}
+	return nil
 }
 
 // nodeAddress is where the node serves the public port of an instance.
