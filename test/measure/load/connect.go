@@ -20,7 +20,8 @@ const connectEvery = 10 * time.Millisecond
 // hasNodePorts reports whether players reach the instances at ports of the node.
 func (b *bench) hasNodePorts() bool { return b.port == string(bergv1.PublicPort) }
 
-// play creates instances, and connects to those with node ports as soon as their containers run. The operator calls an
+// play creates instances, and connects to those with node ports as soon as they are Running: before, no player knows the
+// address, and the kernel sends a packet that the data plane dropped again after a second only. The operator calls an
 // instance Running when a player can connect, the bare client when its pod is ready: only what a player sees is comparable.
 func (r *batch) play(ctx context.Context, n int) error {
 	if err := r.create(ctx, n, long); err != nil || !r.hasNodePorts() {
@@ -32,9 +33,9 @@ func (r *batch) play(ctx context.Context, n int) error {
 func (r *batch) connect(ctx context.Context, l *life) error {
 	address := ""
 	err := r.until(ctx, connectEvery, func() (connected bool, err error) {
-		runs := false
-		r.tracker.set(func() { runs = reachedPodRuns(l) })
-		if !runs {
+		isRunning := false
+		r.tracker.set(func() { isRunning = reachedRunning(l) })
+		if !isRunning {
 			return false, nil
 		}
 		if address == "" {
@@ -42,17 +43,27 @@ func (r *batch) connect(ctx context.Context, l *life) error {
 				return false, err
 			}
 		}
-		conn, refused := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
-		if refused != nil {
+		if !accepts(ctx, address) {
 			return false, nil
 		}
 		r.tracker.set(func() { l.connected = time.Now() })
-		return true, conn.Close()
+		return true, nil
 	})
 	if err != nil {
 		return fmt.Errorf("%s: connect to %s: %w", r.who, l.key.Name, err)
 	}
 	return nil
+}
+
+// accepts reports whether a connection to the address succeeds within a second. The reason of a refusal is of no use: the
+// player tries again.
+func accepts(ctx context.Context, address string) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // nodeAddress is where the node serves the public port of an instance.

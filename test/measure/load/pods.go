@@ -84,17 +84,12 @@ func (b *bench) shares(lives []*life) map[string]Quantiles {
 	pod := func(l *life) time.Duration { return l.podRuns.Sub(l.podSeen) }
 	shares := map[string]Quantiles{}
 	for name, of := range map[string]func(*life) time.Duration{
-		"all": func(l *life) time.Duration { return l.running.Sub(l.created) },
-		"connected": func(l *life) time.Duration {
-			if l.connected.Before(l.running) {
-				return l.running.Sub(l.created) // before, no player knows the address
-			}
-			return l.connected.Sub(l.created)
-		},
-		"pod":    pod,
-		"before": func(l *life) time.Duration { return l.podSeen.Sub(l.created) },
-		"after":  func(l *life) time.Duration { return l.running.Sub(l.podRuns) },
-		"rest":   func(l *life) time.Duration { return l.running.Sub(l.created) - pod(l) },
+		"all":       func(l *life) time.Duration { return l.running.Sub(l.created) },
+		"connected": func(l *life) time.Duration { return l.connected.Sub(l.created) },
+		"pod":       pod,
+		"before":    func(l *life) time.Duration { return l.podSeen.Sub(l.created) },
+		"after":     func(l *life) time.Duration { return l.running.Sub(l.podRuns) },
+		"rest":      func(l *life) time.Duration { return l.running.Sub(l.created) - pod(l) },
 	} {
 		var took []time.Duration
 		b.tracker.set(func() {

@@ -44,7 +44,6 @@ type life struct {
 func reachedStarting(l *life) bool        { return !l.starting.IsZero() }
 func reachedStartingOrEnd(l *life) bool   { return reachedStarting(l) || !l.ending.IsZero() }
 func reachedRunning(l *life) bool         { return !l.running.IsZero() }
-func reachedPodRuns(l *life) bool         { return !l.podRuns.IsZero() }
 func reachedNamespaceEnding(l *life) bool { return !l.namespaceEnding.IsZero() }
 func reachedGone(l *life) bool            { return !l.gone.IsZero() }
 
