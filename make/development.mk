@@ -74,9 +74,15 @@ api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fiel
 		--renderer=markdown --templates-dir=hack/api-docs --output-path=docs/api.md --log-level=ERROR
 
 .PHONY: verify
-verify: ## Check that every generated file matches its sources, and that the next release would work.
+verify: verify-generated verify-release ## Check that every generated file matches its sources, and that the next release would work.
+
+.PHONY: verify-generated
+verify-generated: ## Check that every generated file matches its sources, and that each family can be installed alone.
 	hack/verify-generated
 	hack/verify-families
+
+.PHONY: verify-release
+verify-release: ## Check, on a copy of the tree, that the next release would work.
 	hack/verify-release
 
 .PHONY: fmt

@@ -97,7 +97,7 @@ func stages(suites []string, isBare bool) []stage {
 		{name: "system packages", command: []string{"hack/packages", "base"}, cpu: true, always: true, usual: 5 * time.Second},
 		{name: "tools", command: []string{"make", "tools"}, cpu: true, always: true, after: []string{"system packages"}, usual: time.Minute},
 		// It writes the files that it compares, so nothing may read them at the same time.
-		{name: verified, command: []string{"make", "verify"}, cpu: true, always: true, after: []string{"tools"}, usual: 90 * time.Second},
+		{name: verified, command: []string{"make", "verify-generated"}, cpu: true, always: true, after: []string{"tools"}, usual: time.Minute},
 	}
 	build := func(profile string, usual time.Duration) stage {
 		return stage{
@@ -114,8 +114,18 @@ func stages(suites []string, isBare bool) []stage {
 		{name: images, command: []string{"make", "build", "image", "images", "tunnel-image", "api-image"}, cpu: true, after: []string{verified}, usual: time.Minute},
 	}
 	checks := []stage{
-		{name: "vet and lint", command: []string{"make", "vet", "lint"}, cpu: true, always: true, after: []string{verified}, usual: 2 * time.Minute},
+		// The linter runs every analyzer of go vet.
+		{name: "lint", command: []string{"make", "lint"}, cpu: true, always: true, after: []string{verified}, usual: 90 * time.Second},
 		{name: "unit tests", command: []string{"make", "test-unit"}, cpu: true, always: true, after: []string{verified}, usual: 3 * time.Minute},
+	}
+	// It works on a copy of the tree. The code of an API group reaches it through generated files only.
+	release := stage{
+		name: "the next release", command: []string{"make", "verify-release"}, cpu: true, after: []string{verified}, usual: 50 * time.Second,
+		scope: &scope{
+			tests:    []string{"test/conform/compatibility"},
+			programs: []string{"hack/release"},
+			paths:    []string{"hack", "config", "bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "deploy", "docs", "CHANGELOG.md", "PROJECT"},
+		},
 	}
 	list = append(list, build("simulated", 12*time.Minute))
 	if isBare { // the builds take half an hour: an error in the code shows before them
@@ -123,6 +133,7 @@ func stages(suites []string, isBare bool) []stage {
 	} else {
 		list = append(append(list, builds...), checks...)
 	}
+	list = append(list, release)
 
 	var used []string
 	// Stages with real pods first: only some run in parallel, and together they take longest.
@@ -297,6 +308,7 @@ func clusterName(variable string) string { return cmp.Or(os.Getenv(variable), cl
 func environment() []string {
 	env := []string{
 		"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1", // colours are noise in a log
+		"TESTARGS=" + cmp.Or(os.Getenv("TESTARGS"), "-vet=off"),        // the stage "lint" runs all of vet
 		"TEST_TIME_SCALE=" + cmp.Or(os.Getenv("TEST_TIME_SCALE"), "3"), // stages take time from each other: test/lib/limits
 	}
 	for _, variable := range slices.Sorted(maps.Keys(clusterNames)) {
