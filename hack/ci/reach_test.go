@@ -21,7 +21,7 @@ func TestReach(t *testing.T) {
 	list := stages(suites, false)
 	berg := []string{
 		"integration: berg/life", "integration: berg/queue", "integration: berg/apply", "integration: berg/check", "integration: plugin",
-		"journeys: berg", "attacks on a data plane", "storm: berg", "requests per instance",
+		"journeys: berg", "attacks: berg", "storm: berg", "requests per instance",
 	}
 	always := []string{"system packages", "tools", "generated files", "lint", "unit tests"}
 	for _, test := range []struct {

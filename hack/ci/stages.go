@@ -35,7 +35,7 @@ type stage struct {
 	always bool
 	// scope is what can alter the result. Stages without one run when a stage needs them.
 	scope *scope
-	// shared is the name of a suite of make e2e: all that run are one stage, see merge.
+	// shared is the name of a suite of make e2e or e2e-network: all that run on a cluster are one stage, see merge.
 	shared string
 	// clusters are the names of what it starts and should remove.
 	clusters []string
@@ -73,13 +73,16 @@ var integrationTimes = map[string]time.Duration{
 	"builds":     2 * time.Minute,
 }
 
-// The suites of test/e2e that share one cluster of profile node, in the order in which they run, and how long
-// each takes. make e2e runs them: SUITES in make/journeys.mk.
-var journeys = []struct {
+// suite is a folder of test/e2e whose tests run on a cluster that it shares with others.
+type suite struct {
 	name  string
 	usual time.Duration
 	scope scope
-}{
+}
+
+// The suites that share one cluster of profile node, in the order in which they run, and how long each takes. make e2e
+// runs them: SUITES in make/journeys.mk.
+var journeys = []suite{
 	{"berg", 8 * time.Minute, scope{}},
 	{"api", time.Minute, scope{paths: []string{"config/berg/api"}, programs: []string{"cmd/berg-api"}}},
 	{"operator", 2 * time.Minute, scope{everything: true}},
@@ -87,6 +90,13 @@ var journeys = []struct {
 	{"hexactf", 3 * time.Minute, scope{}},
 	{"tunnel", 3 * time.Minute, scope{paths: []string{"docs/tunnel"}, programs: []string{"cmd/berg-tunnel"}}},
 	{"helm", 2 * time.Minute, scope{paths: []string{"deploy", "docs/operations.md"}}},
+}
+
+// The suites with specs for a data plane, which share one cluster of profile network. make e2e-network runs them.
+var attacks = []suite{
+	{"berg", 7 * time.Minute, scope{paths: []string{"config/berg/api"}, programs: []string{"cmd/berg-api"}}},
+	{"hexactf", 90 * time.Second, scope{}},
+	{"tunnel", 90 * time.Second, scope{programs: []string{"cmd/berg-tunnel"}}},
 }
 
 // stages lists everything that a change must pass. Of what can start, the first in the list does: what often fails
@@ -120,7 +130,7 @@ func stages(suites []string, isBare bool) []stage {
 	}
 	// It works on a copy of the tree. The code of an API group reaches it through generated files only.
 	release := stage{
-		name: "the next release", command: []string{"make", "verify-release"}, cpu: true, after: []string{verified}, usual: 50 * time.Second,
+		name: "the next release", command: []string{"make", "verify-release"}, cpu: true, after: []string{verified}, usual: 80 * time.Second,
 		scope: &scope{
 			tests:    []string{"test/conform/compatibility"},
 			programs: []string{"hack/release"},
@@ -139,22 +149,26 @@ func stages(suites []string, isBare bool) []stage {
 	// Stages with real pods first: only some run in parallel, and together they take longest.
 	// -o: the images are built already.
 	withImages := []string{"make", "-o", "image", "-o", "images", "-o", "tunnel-image", "-o", "api-image"}
-	for _, journey := range journeys {
-		s := onNode(journeyPrefix+journey.name, "", "test/e2e/"+journey.name, journey.usual, journey.scope)
-		s.shared, s.clusters = journey.name, []string{clusterName("E2E_CLUSTER")}
-		s.command = append(slices.Clone(withImages), "e2e", "E2E="+journey.name)
-		list, used = append(list, s), append(used, s.name)
+	on := func(prefix, profile, variable, target string, suites []suite) {
+		for _, suite := range suites {
+			s := onNode(prefix+suite.name, profile, "test/e2e/"+suite.name, suite.usual, suite.scope)
+			s.shared, s.clusters = suite.name, []string{clusterName(variable)}
+			s.command = append(slices.Clone(withImages), target, "E2E="+suite.name)
+			list = append(list, s)
+			if profile == "" {
+				used = append(used, s.name)
+			}
+		}
 	}
-	network := onNode("attacks on a data plane", "network", "test/e2e/berg", 10*time.Minute, scope{paths: []string{"config/berg/api"}, programs: []string{"cmd/berg-tunnel", "cmd/berg-api"}})
-	network.scope.tests = append(network.scope.tests, "test/e2e/hexactf", "test/e2e/tunnel")
-	network.command = append(slices.Clone(withImages), "e2e-network")
+	on("journeys: ", "", "E2E_CLUSTER", "e2e", journeys)
+	on("attacks: ", "network", "NETWORK_CLUSTER", "e2e-network", attacks)
 	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 10*time.Minute, scope{
 		programs: []string{"test/scorecard", "cmd/berg-api"}, paths: []string{"bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
 	})
 	olm.command = []string{"make", "-o", "images", "e2e-olm"}
 	tekton := onNode("builds with Tekton", "tekton", "test/e2e/kibaship", 8*time.Minute, scope{})
 	tekton.command = []string{"make", "-o", "image", "e2e-kibaship"}
-	list = append(list, network, olm, tekton)
+	list = append(list, olm, tekton)
 
 	for _, suite := range suites {
 		s := simulated("integration: "+suite, "test/integration/"+suite, known(suite))
@@ -261,34 +275,39 @@ func (s stage) alone() string {
 
 var builtElsewhere = regexp.MustCompile(` -o \S+`)
 
-// merge makes one stage of those that share a cluster.
+// merge makes one stage of those that share a cluster. What needs one of them needs all.
 func merge(list []stage) []stage {
 	var merged []stage
-	shared := -1
+	first := map[string]int{}  // of a cluster, in merged
+	within := map[string]int{} // of a stage, in merged
 	for _, s := range list {
-		switch {
-		case s.shared == "":
-			// What needs one of them needs all: there is only the stage "rights", which needs each.
-			s.after = slices.Clone(s.after)
-			for n, need := range s.after {
-				if strings.HasPrefix(need, journeyPrefix) {
-					s.after[n] = merged[shared].name
-				}
+		at := len(merged)
+		if s.shared != "" {
+			if n, ok := first[s.clusters[0]]; ok {
+				at = n
+			} else {
+				first[s.clusters[0]] = at
 			}
+			within[s.name] = at
+		}
+		if at == len(merged) {
+			s.after = slices.Clone(s.after)
 			merged = append(merged, s)
-		case shared < 0:
-			shared, merged = len(merged), append(merged, s)
-		default:
-			one := &merged[shared]
-			one.name, one.usual = one.name+" "+s.shared, one.usual+s.usual
-			one.command[len(one.command)-1] += " " + s.shared
+			continue
+		}
+		one := &merged[at]
+		one.name, one.usual = one.name+" "+s.shared, one.usual+s.usual
+		one.command[len(one.command)-1] += " " + s.shared
+	}
+	for _, s := range merged {
+		for n, need := range s.after {
+			if at, ok := within[need]; ok {
+				s.after[n] = merged[at].name
+			}
 		}
 	}
 	return merged
 }
-
-// journeyPrefix begins the names of stages that share a cluster.
-const journeyPrefix = "journeys: "
 
 // known is how long an integration suite takes; one that is newer than the table five minutes.
 func known(suite string) time.Duration { return cmp.Or(integrationTimes[suite], 5*time.Minute) }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,18 +58,25 @@ func TestStagesAreWellFormed(t *testing.T) {
 	}
 }
 
-func TestJourneysShareACluster(t *testing.T) {
+func TestSuitesShareClusters(t *testing.T) {
 	list := stages([]string{"quix"}, false)
-	why := map[string]string{"journeys: berg": "x", "journeys: operator": "x", "journeys: tunnel": "x"}
-	merged := merge(slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return why[s.name] != "" }))
-	n := slices.IndexFunc(merged, func(s stage) bool { return s.shared != "" })
-	if got, want := merged[n].name, "journeys: api quix hexactf helm"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	why := map[string]string{"journeys: berg": "x", "journeys: operator": "x", "journeys: tunnel": "x", "attacks: berg": "x"}
+	left := slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return why[s.name] != "" })
+	merged := merge(left)
+	for name, command := range map[string]string{
+		"journeys: api quix hexactf helm": "e2e E2E=api quix hexactf helm",
+		"attacks: hexactf tunnel":         "e2e-network E2E=hexactf tunnel",
+	} {
+		n := slices.IndexFunc(merged, func(s stage) bool { return s.name == name })
+		if n < 0 {
+			t.Errorf("there is no stage %q", name)
+			continue
+		}
+		if got := strings.Join(merged[n].command[len(merged[n].command)-2:], " "); got != command {
+			t.Errorf("%q, want %q", got, command)
+		}
 	}
-	if got, want := strings.Join(merged[n].command[len(merged[n].command)-2:], " "), "e2e E2E=api quix hexactf helm"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got, want := len(list)-len(merged), 6; got != want {
+	if got, want := len(left)-len(merged), 4; got != want {
 		t.Errorf("%d stages fewer, want %d", got, want)
 	}
 	for _, s := range merge(stages([]string{"quix"}, false)) {
@@ -76,6 +85,34 @@ func TestJourneysShareACluster(t *testing.T) {
 		}
 	}
 }
+
+// TestSuitesForADataPlaneAreNamed wants each suite with a spec for the network profile to be run there.
+func TestSuitesForADataPlaneAreNamed(t *testing.T) {
+	t.Chdir("../..")
+	files, err := filepath.Glob("test/e2e/*/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	want := map[string]bool{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if labelled.Match(content) {
+			want[filepath.Base(filepath.Dir(file))] = true
+		}
+	}
+	got := map[string]bool{}
+	for _, one := range attacks {
+		got[one.name] = true
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("stages run %v, labelled are specs of %v", got, want)
+	}
+}
+
+var labelled = regexp.MustCompile(`Label\("(network|isolation)"`)
 
 func TestIntegrationSuites(t *testing.T) {
 	root := t.TempDir()
@@ -135,8 +172,7 @@ func play(list []stage) time.Duration {
 }
 
 // TestAChangeOfOneFamilyTakesTwenty plays what a change of one file of each family reaches. Berg takes longer: its stages need
-// 104 minutes of the four slots, and each of them starts an operator that contains the changed package. KibaShip needs a data plane
-// and OLM, one after the other.
+// 94 minutes of the four slots, and each of them starts an operator that contains the changed package.
 func TestAChangeOfOneFamilyTakesTwenty(t *testing.T) {
 	t.Chdir("../..")
 	suites, err := integrationSuites(".")
@@ -152,7 +188,7 @@ func TestAChangeOfOneFamilyTakesTwenty(t *testing.T) {
 		"internal/berg/check/job.go":               28 * time.Minute,
 		"internal/hexactf/challenge/plan.go":       20 * time.Minute,
 		"internal/quix/environment/plan.go":        20 * time.Minute,
-		"internal/kibaship/deployment/plan.go":     22 * time.Minute,
+		"internal/kibaship/deployment/plan.go":     20 * time.Minute,
 		"internal/tunnel/proxy/server.go":          20 * time.Minute,
 		"internal/api/rctf/rctf.go":                20 * time.Minute,
 		"cmd/kubectl-berg/command/why.go":          20 * time.Minute,
