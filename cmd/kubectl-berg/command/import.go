@@ -30,8 +30,8 @@ func (r *root) importFiles() *cobra.Command {
 	var o importOptions
 	c := &cobra.Command{
 		Use:   "import FILE|FOLDER",
-		Short: "Make a Challenge of a compose file, a Dockerfile or a challenge of klodd or kCTF",
-		Long: `Make a Challenge of a compose file, a Dockerfile or a challenge of klodd or kCTF, without a cluster. A folder is
+		Short: "Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, kCTF or rCTF",
+		Long: `Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, kCTF or rCTF, without a cluster. A folder is
 searched for them: each compose file in it becomes a Challenge, Dockerfiles alone become the containers of one.
 Handouts, solutions and health checks are left out.
 

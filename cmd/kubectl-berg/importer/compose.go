@@ -25,6 +25,7 @@ import (
 
 var (
 	plainVariable    = regexp.MustCompile(`(^|[^$])\$(?:\{(\w+)\}|(\w+))`)
+	unknownKey       = regexp.MustCompile(`^(?:validating \S+: )?services\.\S+ (?:false schema|additional properties)`)
 	requiredVariable = regexp.MustCompile(`\$\{(\w+):?\?[^}]*\}`)
 )
 
@@ -39,7 +40,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 	}
 	if yamlnode.Child(root, "services") == nil {
 		if !firstFormat(root) {
-			return fmt.Errorf("%s: must be a compose file: it has no services", file)
+			return fmt.Errorf("%s: must be a compose file: it has no services. To import the compose file or Dockerfile next to it, name the folder", file)
 		}
 		content = []byte("services:\n  " + strings.ReplaceAll(strings.ReplaceAll(string(content), "\r", ""), "\n", "\n  "))
 		root = &yamlv3.Node{Kind: yamlv3.MappingNode, Content: []*yamlv3.Node{{Kind: yamlv3.ScalarNode, Value: "services"}, root}}
@@ -51,14 +52,17 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 	}
 	d := out.draft(file, name, o)
 	l := composeLoader{draft: d, folder: folder, environment: o.Environment, unset: map[string]bool{}}
-	values, err := dotenv.GetEnvFromFile(map[string]string{}, nil)
+	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
 	if _, missing := os.Stat(filepath.Join(folder, ".env")); missing == nil {
-		values, err = dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(folder, ".env")})
+		if l.file, err = l.variables(filepath.Join(folder, ".env")); err != nil {
+			return fmt.Errorf("%s: %s", filepath.Join(folder, ".env"), oneLine(err.Error()))
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(folder, ".env"), err)
+	if l.dropEmptyPorts(yamlnode.Child(root, "services")) {
+		if content, err = yamlv3.Marshal(root); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
 	}
-	l.file = values
 	details := types.ConfigDetails{WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: file, Content: content}}, Environment: types.Mapping{}}
 	for _, path := range more {
 		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path})
@@ -67,13 +71,14 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
-		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env")})
-	}
 	if len(project.Services) == 0 {
 		return fmt.Errorf("%s: must be a compose file: it has no services", file)
 	}
 	d.compose(project, yamlnode.Child(root, "services"), &l)
+	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
+		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env") +
+			". If the dollar belongs to the text, write $$, or in a file of variables single quotes around the value"})
+	}
 	d.finish()
 	return nil
 }
@@ -124,7 +129,6 @@ func (l *composeLoader) substitute(text string, mapping template.Mapping) (strin
 
 // load reads files as docker compose does. What docker compose refuses is imported as far as possible, and named.
 func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error) {
-	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
 	var first error
 	for attempt := range 3 {
 		project, err := loadProject(details, func(o *loader.Options) {
@@ -136,7 +140,7 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 			o.Interpolate.LookupValue, o.Interpolate.Substitute = l.lookup, l.substitute
 		})
 		if err == nil {
-			if first != nil {
+			if first != nil && !unknownKey.MatchString(first.Error()) { // each of those is named by itself
 				l.lost(nil, "services", "", "docker compose refuses the file: "+oneLine(first.Error()))
 			}
 			return project, nil
@@ -178,9 +182,57 @@ func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, 
 		}
 		return out, nil
 	}
-	out, err := dotenv.ReadFile(file.Path, l.lookup)
+	return l.variables(file.Path)
+}
+
+// variables reads a file of variables, and notes those that its values name and nothing sets.
+func (l *composeLoader) variables(file string) (map[string]string, error) {
+	var missing []string
+	out, err := dotenv.ReadFile(file, func(name string) (string, bool) {
+		value, ok := l.lookup(name)
+		if !ok {
+			missing = append(missing, name)
+		}
+		return value, ok
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
+	for _, name := range missing {
+		if _, ok := out[name]; !ok {
+			l.unset[name] = true
+		}
+	}
 	return out, nil
+}
+
+// dropEmptyPorts removes ports whose number is a variable that is not set, and reports whether there are any: docker
+// compose refuses the whole file for them.
+func (l *composeLoader) dropEmptyPorts(services *yamlv3.Node) (dropped bool) {
+	services = yamlnode.Target(services)
+	if services == nil || services.Kind != yamlv3.MappingNode {
+		return false
+	}
+	for i := 0; i+1 < len(services.Content); i += 2 {
+		s := &service{name: services.Content[i].Value, node: services.Content[i+1]}
+		ports := yamlnode.Target(yamlnode.Child(s.node, "ports"))
+		if ports == nil || ports.Kind != yamlv3.SequenceNode {
+			continue
+		}
+		ports.Content = slices.DeleteFunc(ports.Content, func(item *yamlv3.Node) bool {
+			text := wordsOf(item)
+			if !strings.Contains(text, "$") || yamlnode.Target(item).Kind != yamlv3.ScalarNode {
+				return false
+			}
+			number, err := l.substitute(text, l.lookup)
+			number, _, _ = strings.Cut(number[strings.LastIndex(number, ":")+1:], "/")
+			if err != nil || number != "" {
+				return false
+			}
+			l.lost(s, "ports", text, "has no number, since its variable is not set: set it with --env, or in "+filepath.Join(l.folder, ".env"))
+			dropped = true
+			return true
+		})
+	}
+	return dropped
 }

@@ -1,4 +1,4 @@
-// Package importer makes Challenges of what authors have: a compose file, a Dockerfile, or a challenge of klodd or kCTF.
+// Package importer makes Challenges of what authors have: a compose file, a Dockerfile, or a challenge of klodd, kCTF or rCTF.
 // It reads files and writes none.
 //
 //	importer.go    finds out what a file or folder is
@@ -7,8 +7,10 @@
 //	service.go     what the keys of a service become
 //	dockerfile.go  what a Dockerfile says of ports and flags
 //	run.go         what a RUN instruction does to files with flags
+//	shell.go       variables, commands and words of a shell
 //	klodd.go       challenges of klodd
 //	kctf.go        challenges of kCTF
+//	rcds.go        challenges of rCTF
 //	draft.go       what all have in common: names, images, kinds of ports
 //	flag.go        where the flag is
 //	probe.go       health checks

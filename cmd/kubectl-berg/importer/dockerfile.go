@@ -2,6 +2,7 @@ package importer
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -9,8 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
-	"github.com/mattn/go-shellwords"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
 // image is what a Dockerfile says of the image that it builds.
@@ -24,18 +26,28 @@ type image struct {
 	env     map[string]string
 	copies  []copied
 	workdir string
-	// removed are files and folders that are not in the image any more.
-	removed []string
+	// folders are those that the Dockerfile makes.
+	folders []string
+	// texts are files that the Dockerfile writes itself, by their path.
+	texts map[string]string
+	// check is its health check.
+	check check
 	// lines are the instructions of the last stage, with their programs.
 	lines []string
 }
 
-// copied is one file that a Dockerfile copies from its context, and its path in the image.
+// copied is a file or folder that a Dockerfile copies from its context, and its path in the image.
 type copied struct {
 	from, to string
+	folder   bool
 	// text is the content of a file that the Dockerfile writes itself. Its from is "".
 	text string
 	owned
+}
+
+// isFlag reports whether a file has the flag, by its names or its text.
+func (c copied) isFlag() bool {
+	return !c.folder && (c.from == "" || isFlagFile(c.from) || isFlagFile(c.to))
 }
 
 type stage struct {
@@ -44,11 +56,10 @@ type stage struct {
 }
 
 var (
-	variable   = regexp.MustCompile(`\$\{?(\w+)\}?`)
 	heredoc    = regexp.MustCompile(`(?:^|\s)\d*<<-?["']?([A-Za-z_][\w.]*)["']?`)
 	documented = regexp.MustCompile(`(?i)^(?:run|copy|add)\s`)
-	listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--port[ =]|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
-		`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-\w+\s)*)(\d{2,5})\b`)
+	listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
+		`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
 	// listenCall is how programs say on which port they listen.
 	listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
 )
@@ -67,16 +78,14 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 	var stages []stage
 	for _, i := range instructions(content) {
 		line := i.line
-		name, rest, _ := strings.Cut(line, " ")
-		rest = strings.TrimSpace(rest)
-		name = strings.ToUpper(name)
-		expand := func(text string) string {
-			return variable.ReplaceAllStringFunc(text, func(v string) string {
-				return values[variable.FindStringSubmatch(v)[1]]
-			})
+		name, rest := firstWord(line)
+		scope := maps.Clone(values) // arguments, and the variables of this stage
+		if len(stages) > 0 && name != "FROM" {
+			maps.Copy(scope, stages[len(stages)-1].env)
 		}
+		expand := func(text string) string { return expand(text, scope, false) }
 		if name == "ARG" {
-			for _, arg := range strings.Fields(rest) {
+			for _, arg := range shellWords(rest, false) {
 				key, value, _ := strings.Cut(arg, "=")
 				if given, ok := args[key]; ok {
 					value = given
@@ -89,7 +98,7 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 		}
 		if name == "FROM" {
 			words := slices.DeleteFunc(strings.Fields(expand(rest)), func(w string) bool { return strings.HasPrefix(w, "--") })
-			s := stage{image: image{env: map[string]string{}, workdir: "/"}}
+			s := stage{image: image{context: context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
 			if len(words) > 0 {
 				s.base = words[0]
 			}
@@ -99,8 +108,9 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 			for _, earlier := range stages {
 				if strings.EqualFold(earlier.name, s.base) {
 					s.image = earlier.image
-					s.exposed, s.copies = slices.Clone(earlier.exposed), slices.Clone(earlier.copies)
-					s.lines, s.removed = slices.Clone(earlier.lines), slices.Clone(earlier.removed)
+					s.exposed, s.copies, s.env = slices.Clone(earlier.exposed), slices.Clone(earlier.copies), maps.Clone(earlier.env)
+					s.texts = maps.Clone(earlier.texts)
+					s.lines, s.folders = slices.Clone(earlier.lines), slices.Clone(earlier.folders)
 				}
 			}
 			s.bases = append([]string{s.base}, s.bases...)
@@ -119,13 +129,16 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 			}
 		case "WORKDIR":
 			s.workdir = path.Join("/", absolute(s.workdir, unquote(expand(rest))))
+			s.folders = append(s.folders, s.workdir)
+		case "HEALTHCHECK":
+			s.check = healthcheck(rest)
 		case "ENV":
-			setEnv(s.env, values, expand(rest))
+			setEnv(s.env, expand(rest))
 		case "COPY", "ADD":
 			s.copy(expand(rest), i.documents, stages)
 		case "RUN":
-			s.run(rest, values)
-			s.runDocuments(rest, i.documents, values)
+			s.run(rest, scope)
+			s.runDocuments(rest, i.documents, scope)
 		}
 	}
 	if len(stages) == 0 {
@@ -139,6 +152,28 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 	}
 	out.file, out.context = file, context
 	return out
+}
+
+// firstWord splits an instruction from its arguments.
+func firstWord(line string) (name, rest string) {
+	at := strings.IndexFunc(line, unicode.IsSpace)
+	if at < 0 {
+		return strings.ToUpper(line), ""
+	}
+	return strings.ToUpper(line[:at]), strings.TrimSpace(line[at:])
+}
+
+// looksLikeDockerfile reports whether a text without a name begins as a Dockerfile does.
+func looksLikeDockerfile(content []byte) bool {
+	for _, i := range instructions(string(content)) {
+		switch name, rest := firstWord(i.line); {
+		case name == "FROM":
+			return rest != ""
+		case name != "ARG":
+			return false
+		}
+	}
+	return false
 }
 
 // instruction is one of a Dockerfile, with the here-documents that follow it.
@@ -197,21 +232,15 @@ func absolute(workdir, at string) string {
 	return path.Join(workdir, at)
 }
 
-func setEnv(env, values map[string]string, text string) {
+func setEnv(env map[string]string, text string) {
 	key, value, old := strings.Cut(text, " ")
 	if old && !strings.Contains(key, "=") {
 		env[key] = unquote(strings.TrimSpace(value))
-		values[key] = env[key]
 		return
 	}
-	words, err := shellwords.Parse(text)
-	if err != nil {
-		words = strings.Fields(text)
-	}
-	for _, word := range words {
+	for _, word := range shellWords(text, false) {
 		if key, value, ok := strings.Cut(word, "="); ok {
-			env[key] = unquote(value)
-			values[key] = env[key]
+			env[key] = value
 		}
 	}
 }
@@ -246,23 +275,63 @@ func (s *stage) copy(text string, documents []document, stages []stage) {
 		return
 	}
 	to := words[len(words)-1]
+	into := path.Clean(absolute(s.workdir, to))
+	folder := strings.HasSuffix(to, "/") || len(words) > 2 || s.isFolder(into)
 	for _, from := range words[:len(words)-1] {
-		into := absolute(s.workdir, to)
 		if source != nil {
-			s.copyOf(source, absolute("/", from), into, strings.HasSuffix(to, "/"), by)
+			s.copyOf(source, absolute("/", from), into, folder, by)
 			continue
 		}
-		if strings.HasSuffix(to, "/") || to == "." || len(words) > 2 {
-			into = path.Join(into, path.Base(from))
-		}
 		if found := heredoc.FindStringSubmatch(from); found != nil {
-			if at := slices.IndexFunc(documents, func(d document) bool { return d.end == found[1] }); at >= 0 && isFlagFile(into) {
-				s.copies = append(s.copies, copied{to: path.Clean(into), text: strings.TrimSpace(documents[at].text), owned: by})
+			at := into
+			if folder {
+				at = path.Join(into, found[1])
+			}
+			if n := slices.IndexFunc(documents, func(d document) bool { return d.end == found[1] }); n >= 0 {
+				s.write(at, documents[n].text, by)
 			}
 			continue
 		}
-		s.copies = append(s.copies, copied{from: path.Clean(strings.TrimPrefix(from, "/")), to: path.Clean(into), owned: by})
+		s.copyFrom(path.Join(".", from), into, folder || strings.ContainsAny(from, "*?["), by)
 	}
+}
+
+// copyFrom copies a file of the context, what is in a folder of it, or what a pattern matches there. With folder, a file
+// keeps its name.
+func (s *stage) copyFrom(from, into string, folder bool, by owned) {
+	names := []string{from}
+	if matches, err := filepath.Glob(filepath.Join(s.context, filepath.FromSlash(from))); err == nil && strings.ContainsAny(from, "*?[") {
+		names = nil
+		for _, match := range matches {
+			if name, err := filepath.Rel(s.context, match); err == nil {
+				names = append(names, filepath.ToSlash(name))
+			}
+		}
+	}
+	for _, name := range names {
+		at := filepath.Join(s.context, filepath.FromSlash(name))
+		if info, err := os.Stat(at); name == "." || err == nil && info.IsDir() {
+			s.copies = append(s.copies, copied{from: name, to: into, folder: true, owned: by})
+			s.folders = append(s.folders, into)
+			for _, flag := range flagsBelow(at) {
+				s.copies = append(s.copies, copied{from: path.Join(name, flag), to: path.Join(into, flag), owned: by})
+			}
+			continue
+		}
+		to := into
+		if folder {
+			to = path.Join(into, path.Base(name))
+		}
+		s.copies = append(s.copies, copied{from: name, to: to, owned: by})
+	}
+}
+
+// isFolder reports whether a path of the image is a folder, as far as the Dockerfile and the usual images show it.
+func (s *stage) isFolder(at string) bool {
+	above := func(other string) bool { return at == "/" || strings.HasPrefix(other, at+"/") }
+	return at == "/" || rules.LooksLikeFolder(at) ||
+		slices.ContainsFunc(s.folders, func(f string) bool { return f == at || above(f) }) ||
+		slices.ContainsFunc(s.copies, func(c copied) bool { return above(c.to) })
 }
 
 // stageOf returns an earlier stage by its name or number, nil for another image. The last one is not finished.
@@ -279,7 +348,7 @@ func stageOf(stages []stage, name string) *stage {
 func (s *stage) copyOf(source *stage, from, into string, folder bool, by owned) {
 	for _, c := range source.copies {
 		below, inside := strings.CutPrefix(c.to, strings.TrimSuffix(from, "/")+"/")
-		if !isFlagFile(c.from) && !isFlagFile(c.to) || !inside && c.to != from {
+		if !c.isFlag() || !inside && c.to != from {
 			continue
 		}
 		switch {
@@ -318,7 +387,9 @@ func exposedPorts(text string) (out []port) {
 // portsOfPrograms are the ports of servers whose arguments name none, by a word of their command line.
 var portsOfPrograms = map[string]int32{
 	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
-	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "nginx": 80, "apache2ctl": 80, "apache2-foreground": 80, "httpd": 80,
+	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "ssh": 22, "nginx": 80, "apache2ctl": 80, "apachectl": 80, "apache2-foreground": 80,
+	"apache2": 80, "httpd": 80, "lighttpd": 80, "vsftpd": 21, "artisan": 8000, "sanic": 8000, "waitress-serve": 8080, "next": 3000, "anvil": 8545,
+	"ganache": 8545, "ynetd": 1024,
 }
 
 // ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
@@ -326,12 +397,12 @@ func (i image) ports() []port {
 	if len(i.exposed) > 0 {
 		return i.exposed
 	}
-	line := strings.Join(i.program(), " ")
+	line := expand(strings.Join(i.program(), " "), i.env, true)
 	if found := listensOn(line, listenPort); found != nil {
 		return found
 	}
-	for _, name := range []string{"PORT", "JAIL_PORT"} {
-		if number := i.env[name]; number != "" {
+	for _, name := range []string{"PORT", "JAIL_PORT", "ASPNETCORE_HTTP_PORTS", "ASPNETCORE_URLS"} {
+		if number := lastNumber.FindString(i.env[name]); number != "" {
 			return exposedPorts(number)
 		}
 	}
@@ -340,10 +411,18 @@ func (i image) ports() []port {
 			return found
 		}
 	}
+	if words := strings.Fields(line); len(words) == 2 && path.Base(words[0]) != "sleep" { // as in /chall 4242
+		if number, err := strconv.ParseUint(words[1], 10, 16); err == nil && number >= 1024 {
+			return exposedPorts(words[1])
+		}
+	}
 	for word := range strings.FieldsSeq(strings.ReplaceAll(line, "/", " ")) {
 		if number := portsOfPrograms[word]; number != 0 {
 			return []port{{number: number}}
 		}
+	}
+	if strings.Contains(line, "java") && strings.Contains(i.text(), "spring") {
+		return []port{{number: 8080}}
 	}
 	for _, base := range i.bases {
 		if p := portOf(base); p != 0 {
@@ -352,6 +431,9 @@ func (i image) ports() []port {
 	}
 	return nil
 }
+
+// lastNumber is the port at the end of an address.
+var lastNumber = regexp.MustCompile(`\d{2,5}$`)
 
 // listensOn returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
 func listensOn(text string, patterns ...*regexp.Regexp) []port {
@@ -379,9 +461,21 @@ func (i image) startFiles() (all []startFile) {
 	for _, word := range i.program() {
 		name := path.Base(strings.Trim(word, `"'`))
 		files := []string{filepath.Join(i.context, name)}
+		at := path.Clean(absolute(i.workdir, strings.Trim(word, `"'`)))
 		for _, c := range i.copies {
-			if path.Base(c.to) == name && c.from != "" {
+			switch below, inside := strings.CutPrefix(at, strings.TrimSuffix(c.to, "/")+"/"); {
+			case c.folder && inside:
+				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from), filepath.FromSlash(below)))
+			case c.folder:
+			case path.Base(c.to) == name && c.from != "":
 				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from)))
+			}
+		}
+		for _, to := range []string{at, "/" + name} {
+			if text := i.texts[to]; text != "" {
+				all = append(all, startFile{name, text})
+				files = nil
+				break
 			}
 		}
 		for _, file := range files {
@@ -402,25 +496,41 @@ func (i image) startFiles() (all []startFile) {
 func (i image) program() []string {
 	var entrypoint, command []string
 	for _, line := range i.lines {
-		name, rest, _ := strings.Cut(line, " ")
+		name, rest := firstWord(line)
 		var words []string
 		if json.Unmarshal([]byte(rest), &words) != nil {
 			words = strings.Fields(rest)
 		}
-		switch strings.ToUpper(name) {
+		switch name {
 		case "ENTRYPOINT":
 			entrypoint = words
 		case "CMD":
 			command = words
 		}
 	}
-	return slices.Concat(entrypoint, command)
+	return append(slices.Concat(entrypoint, command), i.startScript(command)...)
+}
+
+// startScript is the command line that the package.json of the context has for a start.
+func (i image) startScript(command []string) []string {
+	starts := slices.ContainsFunc(command, func(w string) bool { return slices.Contains([]string{"npm", "yarn", "pnpm", "bun"}, w) })
+	if !starts || !slices.Contains(command, "start") {
+		return nil
+	}
+	var manifest struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	content, err := os.ReadFile(filepath.Join(i.context, "package.json"))
+	if err != nil || json.Unmarshal(content, &manifest) != nil {
+		return nil
+	}
+	return strings.Fields(manifest.Scripts["start"])
 }
 
 // text is what tells the kind of program: names of images, instructions, and dependencies in the context.
 func (i image) text() string {
 	all := append(slices.Clone(i.bases), i.lines...)
-	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml"} {
+	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
 		if content, err := os.ReadFile(filepath.Join(i.context, name)); i.context != "" && err == nil {
 			all = append(all, string(content[:min(len(content), 64<<10)]))
 		}

@@ -38,8 +38,8 @@ type service struct {
 	jail    bool
 }
 
-// mount is a file or folder of the host in a container.
-type mount struct{ from, to string }
+// mount is a file or folder of the host in a container, or a text of the compose file.
+type mount struct{ from, to, text string }
 
 type port struct {
 	number int32
@@ -160,7 +160,7 @@ func (d *draft) finish() {
 		listens := func(number int32) bool {
 			return slices.ContainsFunc(s.container.Ports, func(p bergv1.Port) bool { return p.Port == number && p.Transport() == "TCP" })
 		}
-		if p := d.validProbe(s, "healthcheck", s.check.probe(listens)); p != nil {
+		if p := d.validProbe(s, "healthcheck", s.check.or(s.image.check).probe(listens)); p != nil {
 			s.container.ReadinessProbe = p
 		}
 		d.suit(s)
@@ -287,7 +287,7 @@ var portsOfImages = map[string]int32{
 	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
 	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
 	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
-	"minio": 9000, "jail": 5000, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
+	"minio": 9000, "jail": 5000, "nsjail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
 	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
 	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
 }
@@ -331,7 +331,7 @@ func (s *service) web(p port) bool {
 	case p.tcp || s.jail || speaksTCP.MatchString(text):
 		return false
 	}
-	for _, line := range s.check.test {
+	for _, line := range s.check.or(s.image.check).test {
 		if strings.Contains(line, "http://") {
 			return true
 		}
@@ -345,7 +345,7 @@ func (d *draft) choosePorts() {
 	public := slices.ContainsFunc(d.services, func(s *service) bool {
 		return slices.ContainsFunc(s.published, func(p port) bool { return open(s, p) })
 	})
-	nodePorts := 0
+	nodePorts, allPorts := 0, 0
 	for _, s := range d.services {
 		published, exposed := s.published, s.exposed
 		if len(published) == 0 && len(exposed) == 0 {
@@ -363,6 +363,7 @@ func (d *draft) choosePorts() {
 			d.chosen(s, "ports", wordsOf(yamlnode.Child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
 		}
 		var made []bergv1.Port
+		var tooMany []int32
 		add := func(p port, players bool) {
 			if p.number < 1 || p.number > 65535 {
 				d.lost(s, "ports", fmt.Sprint(p.number), "must be a port from 1 to 65535")
@@ -380,9 +381,9 @@ func (d *draft) choosePorts() {
 			if made[len(made)-1].OnNodePort() {
 				nodePorts++
 			}
-			if made[len(made)-1].OnNodePort() && nodePorts > rules.MaxNodePorts || len(made) > rules.MaxPorts {
+			if made[len(made)-1].OnNodePort() && nodePorts > rules.MaxNodePorts || len(made) > rules.MaxPorts || allPorts+len(made) > rules.MaxAllPorts {
 				made = made[:len(made)-1]
-				d.lost(s, "ports", fmt.Sprint(p.number), fmt.Sprintf("too many ports: a container has at most %d, and a Challenge %d that are not HTTP", rules.MaxPorts, rules.MaxNodePorts))
+				tooMany = append(tooMany, p.number)
 			}
 		}
 		for _, p := range published {
@@ -391,7 +392,15 @@ func (d *draft) choosePorts() {
 		for _, p := range exposed {
 			add(p, false)
 		}
+		if n := len(tooMany); n > 0 {
+			text := fmt.Sprint(tooMany[0])
+			if n > 1 {
+				text = fmt.Sprintf("%d ports, %d to %d", n, slices.Min(tooMany), slices.Max(tooMany))
+			}
+			d.lost(s, "ports", text, fmt.Sprintf("too many ports: a container has at most %d, a Challenge %d, and %d for players that are not HTTP", rules.MaxPorts, rules.MaxAllPorts, rules.MaxNodePorts))
+		}
 		d.namePorts(s, made)
+		allPorts += len(made)
 		s.container.Ports = made
 	}
 	if !public && !slices.ContainsFunc(d.services, func(s *service) bool { return len(s.published) > 0 }) {
@@ -486,8 +495,8 @@ func (d *draft) suit(s *service) {
 	}
 }
 
-// dockerfiles makes one container of each Dockerfile.
-func (out *Result) dockerfiles(files []string, o Options) error {
+// dockerfiles makes one container of each Dockerfile. content is that of standard input.
+func (out *Result) dockerfiles(files []string, content []byte, o Options) error {
 	name := folderName(files[0])
 	if len(files) > 1 {
 		name = folderName(filepath.Join(commonFolder(files), "Dockerfile"))
@@ -507,7 +516,12 @@ func (out *Result) dockerfiles(files []string, o Options) error {
 				s.name = suffix
 			}
 		}
-		s.image = readDockerfile(file, context, "", nil)
+		if file == standardInput {
+			s.build.Dockerfile = ""
+			s.image = parseDockerfile(string(content), file, context, "", nil)
+		} else {
+			s.image = readDockerfile(file, context, "", nil)
+		}
 		d.services = append(d.services, s)
 	}
 	d.finish()

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -17,9 +18,11 @@ import (
 )
 
 var (
-	flagName   = regexp.MustCompile(`(?i)(^|[_-])flag([_-]?(value|text|string|content|1))?$`)
-	flagFile   = regexp.MustCompile(`(?i)^(the[_-]?)?flag([_.-].*)?(\.txt)?$|^flag\d*\.txt$`)
-	flagShape  = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
+	flagName  = regexp.MustCompile(`(?i)(^|[_-])flag([_-]?(value|text|string|content|\d))?$`)
+	flagFile  = regexp.MustCompile(`(?i)^(the[_-]?)?flag([_.-].*)?(\.txt)?$|^flag\d*\.txt$`)
+	flagShape = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
+	// readsFlag is how scripts and programs read a variable.
+	readsFlag  = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
 	programEnd = []string{".py", ".js", ".ts", ".c", ".cpp", ".go", ".rs", ".sh", ".php", ".html", ".png", ".jpg", ".gif", ".svg", ".sql", ".rb", ".java", ".example", ".md", ".enc"}
 )
 
@@ -29,60 +32,98 @@ func isFlagFile(name string) bool {
 	return flagFile.MatchString(base) && !slices.Contains(programEnd, strings.ToLower(path.Ext(base)))
 }
 
-// flagVariable picks the variable with the flag, FLAG first.
-func flagVariable(environment map[string]bergv1.EnvironmentValue) string {
-	if _, ok := environment["FLAG"]; ok {
-		return "FLAG"
-	}
-	best := ""
-	for name := range environment {
-		if flagName.MatchString(name) && (best == "" || name < best) {
-			best = name
+// flagVariable picks the variable with the flag: FLAG, then one that is called so, then one whose value is one.
+func flagVariable(environment map[string]string) string {
+	names := slices.Sorted(maps.Keys(environment))
+	for _, isFlag := range []func(string) bool{
+		func(name string) bool { return name == "FLAG" },
+		flagName.MatchString,
+		func(name string) bool { return wholeFlag.MatchString(environment[name]) },
+	} {
+		if at := slices.IndexFunc(names, isFlag); at >= 0 {
+			return names[at]
 		}
 	}
-	return best
+	return ""
 }
 
 // addFlag says how the flag reaches a container: by a variable, or by a file that was mounted or copied.
 func (d *draft) addFlag(s *service) {
 	c := &s.container
-	if name := flagVariable(c.Environment); name != "" && c.DynamicFlag == nil {
-		value, _ := c.Environment[name].Text()
-		d.flag(value)
-		delete(c.Environment, name)
-		c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+	values := map[string]string{}
+	for name, value := range c.Environment {
+		values[name], _ = value.Text()
 	}
-	for _, m := range s.mounts {
-		if isFlagFile(m.from) || isFlagFile(m.to) {
-			d.flagAt(s, copied{to: m.to}, m.from, "mounted")
+	if name := flagVariable(values); name != "" && c.DynamicFlag == nil {
+		d.flag(values[name])
+		delete(c.Environment, name)
+		delete(values, name)
+		c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+		if other := flagVariable(values); other != "" {
+			d.lost(s, "environment", other, "a container gets the flag in one way: this variable keeps its value in all instances")
 		}
 	}
+	for _, m := range s.mounts {
+		d.flag(m.text)
+		d.flagAt(s, copied{to: m.to}, m.from, "mounted")
+	}
 	if s.image.file != "" && c.DynamicFlag == nil {
-		for _, name := range slices.Sorted(maps.Keys(s.image.env)) {
-			if flagName.MatchString(name) && c.DynamicFlag == nil {
-				d.flag(s.image.env[name])
-				c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
-			}
+		if name := flagVariable(s.image.env); name != "" {
+			d.flag(s.image.env[name])
+			c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
 		}
 		for _, file := range s.image.copies {
 			switch {
+			case !file.isFlag():
 			case file.from == "":
 				d.flag(file.text)
 				d.flagAt(s, file, "", "written")
-			case isFlagFile(file.from):
+			default:
 				d.flagAt(s, file, filepath.Join(s.image.context, filepath.FromSlash(file.from)), "copied")
-			case file.from == ".":
-				into := file.to
-				for _, name := range []string{"flag.txt", "flag"} {
-					from := filepath.Join(s.image.context, name)
-					if info, err := os.Stat(from); err == nil && info.Mode().IsRegular() && c.DynamicFlag == nil && !s.image.lacks(path.Join(into, name)) {
-						file.to = path.Join(into, name)
-						d.flagAt(s, file, from, "copied")
-					}
-				}
 			}
 		}
 	}
+	if c.DynamicFlag == nil {
+		d.flagThatIsRead(s)
+	}
+}
+
+// flagThatIsRead gives the flag as the variable from which the program of the image reads it, if it does.
+func (d *draft) flagThatIsRead(s *service) {
+	for _, f := range s.image.startFiles() {
+		for _, found := range readsFlag.FindAllStringSubmatch(f.text, -1) {
+			if flagName.MatchString(found[1]) {
+				s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: found[1]}}
+				d.chosen(s, "dynamicFlag", found[1], f.name+" reads the flag from this variable: each instance gets its own")
+				return
+			}
+		}
+	}
+}
+
+// maxDepth is how far below a folder that is copied flags are looked for.
+const maxDepth = 3
+
+// flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
+func flagsBelow(folder string) (out []string) {
+	err := filepath.WalkDir(folder, func(at string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(folder, at)
+		switch {
+		case err != nil || relErr != nil || rel == ".":
+			return nil //nolint:nilerr // what cannot be read has no flag
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
+			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && isFlagFile(rel) && slices.Contains([]string{"", ".txt"}, path.Ext(filepath.ToSlash(rel))):
+			out = append(out, filepath.ToSlash(rel))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
+	return out
 }
 
 // flagAt puts the flag of the instance in place of a file of the image. source is where the author has it.

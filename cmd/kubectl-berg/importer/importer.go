@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,20 +32,25 @@ func Import(path string, o Options) (Result, error) {
 	return out, out.folder(path, o)
 }
 
+// standardInput stands for the name of a file.
+const standardInput = "standard input"
+
 // Content imports the content of a file that has no name, in the current folder.
 func Content(content []byte, o Options) (Result, error) {
 	out := Result{Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
-	return out, out.file("standard input", content, o)
+	return out, out.file(standardInput, content, o)
 }
 
 func (out *Result) file(path string, content []byte, o Options) error {
 	switch {
-	case isDockerfile(filepath.Base(path)) || path == "standard input" && bytes.HasPrefix(bytes.TrimSpace(content), []byte("FROM ")):
-		return out.dockerfiles([]string{path}, o)
+	case isDockerfile(filepath.Base(path)) || looksLikeDockerfile(content):
+		return out.dockerfiles([]string{path}, content, o)
 	case isKlodd(content):
 		return out.klodd(path, content, o)
 	case isKCTF(content):
 		return out.kctf(path, content, o)
+	case isRCDS(content):
+		return out.rcds(path, content, o)
 	default:
 		return out.compose(path, nil, content, o)
 	}
@@ -104,7 +108,7 @@ func (out *Result) folder(path string, o Options) error {
 		return fmt.Errorf("%s: %w", path, ErrNothing)
 	}
 	slices.Sort(dockerfiles)
-	return out.dockerfiles(dockerfiles, o)
+	return out.dockerfiles(dockerfiles, nil, o)
 }
 
 // asideFolders hold what players download, and what solves a challenge.
@@ -121,7 +125,7 @@ func isAside(folder, file string) bool {
 	})
 }
 
-// challengeFile returns the compose file of a folder, or a challenge of klodd or kCTF; "" if it has none.
+// challengeFile returns the compose file of a folder, or a challenge of klodd, kCTF or rCTF; "" if it has none.
 func challengeFile(folder string) string {
 	for _, name := range composeFiles {
 		if _, err := os.ReadFile(filepath.Join(folder, name)); err == nil {
@@ -130,7 +134,7 @@ func challengeFile(folder string) string {
 	}
 	for _, name := range []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"} {
 		file := filepath.Join(folder, name)
-		if content, err := os.ReadFile(file); err == nil && (isKlodd(content) || isKCTF(content)) {
+		if content, err := os.ReadFile(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
 			return file
 		}
 	}

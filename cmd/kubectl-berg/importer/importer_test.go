@@ -79,8 +79,10 @@ func TestWhatCannotBeImported(t *testing.T) {
 		"a service of nothing": {"compose.yaml", "services:\n  web:\n", "services.web"},
 		"a list of services":   {"compose.yaml", "services:\n  - web\n", "services"},
 		"a text":               {"compose.yaml", "just a text\n", "it is no YAML mapping"},
-		"nothing":              {"README.md", "# A challenge\n", "no compose file, Dockerfile or challenge of klodd or kCTF found"},
+		"nothing":              {"README.md", "# A challenge\n", "no compose file, Dockerfile or challenge of klodd, kCTF or rCTF found"},
 		"kCTF, broken":         {"challenge.yaml", "apiVersion: kctf.dev/v1\nkind: Challenge\nspec: {network: text}\n", "must be a challenge of kCTF in YAML"},
+		"rCTF, broken":         {"challenge.yaml", "containers: {web: {ports: text}}\n", "must be a challenge of rCTF in YAML"},
+		"a task of CTFd":       {"compose.yml", "name: a\ncategory: web\nflags: [abc]\n", "it has no services. To import the compose file or Dockerfile next to it, name the folder"},
 		"klodd, broken":        {"challenge.yaml", "apiVersion: klodd.tjcsec.club/v1\nkind: Challenge\nspec: {pods: text}\n", "challenge.yaml: "},
 	} {
 		t.Run(name, func(t *testing.T) {

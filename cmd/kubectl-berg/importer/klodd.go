@@ -55,15 +55,18 @@ type expose struct {
 type exposes []expose
 
 // UnmarshalJSON reads both.
-func (e *exposes) UnmarshalJSON(data []byte) error {
+func (e *exposes) UnmarshalJSON(data []byte) error { return oneOrMore(data, (*[]expose)(e)) }
+
+// oneOrMore reads a list, or one item as a list.
+func oneOrMore[T any](data []byte, into *[]T) error {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
-		return json.Unmarshal(data, (*[]expose)(e))
+		return json.Unmarshal(data, into)
 	}
-	var one expose
+	var one T
 	if err := json.Unmarshal(data, &one); err != nil {
 		return err
 	}
-	*e = exposes{one}
+	*into = []T{one}
 	return nil
 }
 
@@ -181,22 +184,7 @@ func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node
 		}
 		out.Environment[e.Name] = bergv1.StringValue(e.Value)
 	}
-	amounts := func(list corev1.ResourceList) *bergv1.Resources {
-		var r bergv1.Resources
-		if q, ok := list[corev1.ResourceCPU]; ok {
-			a := bergv1.Amount(q.String())
-			r.CPU = &a
-		}
-		if q, ok := list[corev1.ResourceMemory]; ok {
-			a := bergv1.Amount(q.String())
-			r.Memory = &a
-		}
-		if r.CPU == nil && r.Memory == nil {
-			return nil
-		}
-		return &r
-	}
-	out.ResourceRequests, out.ResourceLimits = amounts(c.Resources.Requests), amounts(c.Resources.Limits)
+	out.ResourceRequests, out.ResourceLimits = amountsOf(c.Resources.Requests), amountsOf(c.Resources.Limits)
 	if len(c.VolumeMounts) > 0 {
 		d.lost(s, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
 	}
@@ -215,6 +203,23 @@ func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node
 		}
 	}
 	return out
+}
+
+// amountsOf are the amounts that a Challenge knows, nil if there are none.
+func amountsOf(list corev1.ResourceList) *bergv1.Resources {
+	var r bergv1.Resources
+	if q, ok := list[corev1.ResourceCPU]; ok {
+		a := bergv1.Amount(q.String())
+		r.CPU = &a
+	}
+	if q, ok := list[corev1.ResourceMemory]; ok {
+		a := bergv1.Amount(q.String())
+		r.Memory = &a
+	}
+	if r.CPU == nil && r.Memory == nil {
+		return nil
+	}
+	return &r
 }
 
 // kloddProbe is a probe with numbers in place of names of ports, nil if it cannot be carried over.

@@ -1,11 +1,14 @@
 package importer
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mattn/go-shellwords"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +22,44 @@ type check struct {
 	test              []string
 	interval, timeout time.Duration
 	retries           int
+}
+
+// healthcheck reads the instruction of a Dockerfile.
+func healthcheck(text string) (c check) {
+	for strings.HasPrefix(text, "--") {
+		word, rest := text, ""
+		if at := strings.IndexFunc(text, unicode.IsSpace); at > 0 {
+			word, rest = text[:at], strings.TrimSpace(text[at:])
+		}
+		option, value, _ := strings.Cut(word, "=")
+		switch option {
+		case "--interval":
+			c.interval, _ = time.ParseDuration(value)
+		case "--timeout":
+			c.timeout, _ = time.ParseDuration(value)
+		case "--retries":
+			c.retries, _ = strconv.Atoi(value)
+		}
+		text = rest
+	}
+	name, rest := firstWord(text)
+	switch {
+	case name != "CMD" || rest == "":
+		c.test = []string{"NONE"}
+	case json.Unmarshal([]byte(rest), &c.test) == nil:
+		c.test = append([]string{"CMD"}, c.test...)
+	default:
+		c.test = []string{"CMD-SHELL", rest}
+	}
+	return c
+}
+
+// or returns a health check of a compose file, with what the image says where it is silent.
+func (c check) or(image check) check {
+	if len(c.test) > 0 {
+		return c
+	}
+	return check{image.test, cmp.Or(c.interval, image.interval), cmp.Or(c.timeout, image.timeout), cmp.Or(c.retries, image.retries)}
 }
 
 // probe returns what asks the same as a health check, nil for none. listens reports whether a port is one of the

@@ -75,4 +75,4 @@ type Result struct {
 }
 
 // ErrNothing means that a file or folder has nothing to import.
-var ErrNothing = errors.New("no compose file, Dockerfile or challenge of klodd or kCTF found")
+var ErrNothing = errors.New("no compose file, Dockerfile or challenge of klodd, kCTF or rCTF found")

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -15,10 +16,10 @@ type owned struct {
 }
 
 var (
-	separators = regexp.MustCompile(`&&|\|\||[;|\n]`)
-	written    = regexp.MustCompile(`^(?:echo|printf)\s+(?:-\w+\s+)*(.+?)\s*>\s*(\S+)$`)
-	writes     = regexp.MustCompile(`^(?:cat\s[^|;&]*>|tee\s)\s*([^\s<>]+)`)
-	random     = regexp.MustCompile("`[^`]*`|\\$\\{?RANDOM\\}?")
+	writes = regexp.MustCompile(`^(?:cat\s[^|;&]*>|tee\s)\s*([^\s<>]+)`)
+	random = regexp.MustCompile("`[^`]*`|\\$\\{?RANDOM\\}?")
+	// wholeFlag is a text that is a flag, whatever file it is written to.
+	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
 )
 
 // entropy is what stands in the path of a flag for what players cannot guess.
@@ -26,48 +27,120 @@ const entropy = "{entropy}"
 
 // run follows files that were copied, and finds flags that are written, through the commands of a RUN instruction.
 func (s *stage) run(text string, values map[string]string) {
-	text = variable.ReplaceAllStringFunc(withEntropy(text), func(v string) string {
-		if value, known := values[variable.FindStringSubmatch(v)[1]]; known {
-			return value
+	values = maps.Clone(values)
+	if values["HOME"] == "" {
+		values["HOME"] = "/root"
+	}
+	written := ""
+	for _, c := range shellCommands(withEntropy(text)) {
+		values = assigned(values, expand(c.text, values, true))
+		words := shellWords(expand(c.text, values, true), true)
+		for len(words) > 0 && strings.HasPrefix(words[0], "--") { // options of RUN
+			words = words[1:]
 		}
-		return v
-	})
-	for _, command := range separators.Split(text, -1) {
-		command = strings.TrimSpace(command)
-		if found := written.FindStringSubmatch(command); found != nil && isFlagFile(found[2]) {
-			s.copies = append(s.copies, copied{to: absolute(s.workdir, unquote(found[2])), text: unquote(found[1])})
+		if len(words) == 0 {
 			continue
 		}
-		deep := false
-		words := slices.DeleteFunc(strings.Fields(command), func(w string) bool {
-			deep = deep || w == "-R" || w == "--recursive"
-			return strings.HasPrefix(w, "-")
-		})
-		if len(words) > 1 && words[0] == "rm" {
-			s.remove(words[1:])
+		var into []string
+		if at := slices.Index(words, ">"); at > 0 {
+			words, into = words[:at], words[at+1:]
 		}
-		if len(words) < 3 {
-			continue
-		}
-		last := unquote(words[len(words)-1])
-		for n := range s.copies {
-			c := &s.copies[n]
-			if !slices.ContainsFunc(words[1:], func(w string) bool { return covers(path.Clean(absolute(s.workdir, unquote(w))), c.to, deep) }) {
-				continue
+		into = slices.DeleteFunc(into, func(w string) bool { return w == ">" })
+		switch words[0] {
+		case "echo", "printf":
+			if written = printed(words); len(into) > 0 {
+				s.write(into[0], written, owned{})
 			}
-			switch words[0] {
-			case "mv":
-				if strings.HasSuffix(last, "/") {
-					last += path.Base(c.to)
+		case "tee":
+			for _, file := range words[1:] {
+				if c.piped && !strings.HasPrefix(file, "-") {
+					s.write(file, written, owned{})
 				}
-				c.to = absolute(s.workdir, last)
-			case "chmod":
-				c.mode = changedMode(c.mode, words[1])
-			case "chown":
-				c.chown(words[1])
-			case "chgrp":
-				c.group = words[1]
 			}
+		case "cat":
+			if len(into) > 0 {
+				s.fileCommand([]string{"cp", words[len(words)-1], into[0]})
+			}
+		default:
+			s.fileCommand(words)
+		}
+	}
+}
+
+// write adds a file that the Dockerfile writes.
+func (s *stage) write(file, text string, by owned) {
+	file = path.Clean(absolute(s.workdir, file))
+	if strings.HasPrefix(file, "/dev/") {
+		return
+	}
+	flag := strings.TrimSpace(text)
+	if variable.MatchString(flag) {
+		flag = "" // its value is known when the image is built
+	}
+	if isFlagFile(file) || wholeFlag.MatchString(flag) {
+		s.copies = append(s.copies, copied{to: file, text: flag, owned: by})
+	} else {
+		s.texts[file] = text
+	}
+}
+
+// fileCommand follows what a command does to files with flags.
+func (s *stage) fileCommand(words []string) {
+	deep, mode := false, ""
+	var rest []string
+	for i := 1; i < len(words); i++ {
+		switch word := words[i]; {
+		case words[0] == "install" && i+1 < len(words) && slices.Contains([]string{"-m", "-o", "-g"}, word):
+			i++
+			if word == "-m" {
+				mode = words[i]
+			}
+		case strings.HasPrefix(word, "-"):
+			deep = deep || word == "--recursive" || !strings.HasPrefix(word, "--") && strings.Contains(word, "R")
+		default:
+			rest = append(rest, word)
+		}
+	}
+	switch words[0] {
+	case "rm":
+		s.remove(rest)
+	case "mkdir":
+		for _, folder := range rest {
+			s.folders = append(s.folders, path.Clean(absolute(s.workdir, folder)))
+		}
+	}
+	if len(rest) < 2 {
+		return
+	}
+	last := path.Clean(absolute(s.workdir, rest[len(rest)-1]))
+	folder := strings.HasSuffix(rest[len(rest)-1], "/") || s.isFolder(last)
+	for n := range s.copies {
+		c := &s.copies[n]
+		if c.folder || !slices.ContainsFunc(rest, func(w string) bool { return covers(path.Clean(absolute(s.workdir, w)), c.to, deep) }) {
+			continue
+		}
+		target := last
+		if folder {
+			target = path.Join(last, path.Base(c.to))
+		}
+		switch words[0] {
+		case "mv":
+			c.to = target
+		case "cp", "install":
+			if target != c.to && c.isFlag() {
+				duplicate := *c
+				duplicate.to = target
+				if mode != "" {
+					duplicate.mode = changedMode(0, mode)
+				}
+				s.copies = append(s.copies, duplicate)
+			}
+		case "chmod":
+			c.mode = changedMode(c.mode, rest[0])
+		case "chown":
+			c.chown(rest[0])
+		case "chgrp":
+			c.group = rest[0]
 		}
 	}
 }
@@ -75,15 +148,9 @@ func (s *stage) run(text string, values map[string]string) {
 // remove forgets files that rm takes out of the image.
 func (s *stage) remove(paths []string) {
 	for _, word := range paths {
-		gone := path.Clean(absolute(s.workdir, unquote(word)))
-		s.removed = append(s.removed, gone)
-		s.copies = slices.DeleteFunc(s.copies, func(c copied) bool { return c.from != "." && covers(gone, c.to, true) })
+		gone := path.Clean(absolute(s.workdir, word))
+		s.copies = slices.DeleteFunc(s.copies, func(c copied) bool { return !c.folder && covers(gone, c.to, true) })
 	}
-}
-
-// lacks reports whether a file that was copied with its folder was removed.
-func (i image) lacks(file string) bool {
-	return slices.ContainsFunc(i.removed, func(gone string) bool { return covers(gone, file, true) })
 }
 
 // runDocuments follows here-documents: commands, or what a command such as cat writes into a file.
@@ -93,8 +160,8 @@ func (s *stage) runDocuments(text string, documents []document, values map[strin
 		for _, d := range documents {
 			s.run(d.text, values)
 		}
-	case found != nil && len(documents) == 1 && isFlagFile(found[1]):
-		s.copies = append(s.copies, copied{to: absolute(s.workdir, unquote(found[1])), text: strings.TrimSpace(documents[0].text)})
+	case found != nil && len(documents) == 1:
+		s.write(found[1], documents[0].text, owned{})
 	}
 }
 

@@ -1,10 +1,14 @@
 package importer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,8 +138,10 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	d.environment(s, c, l)
 	d.ports(s, c)
 	d.resources(s, c)
-	d.mounts(s, project, c)
-	if h := c.HealthCheck; h != nil && !h.Disable {
+	d.mounts(s, project, c, l)
+	if h := c.HealthCheck; h != nil && h.Disable {
+		s.check = check{test: []string{"NONE"}}
+	} else if h != nil {
 		s.check = check{test: h.Test, interval: duration(h.Interval), timeout: duration(h.Timeout)}
 		if h.Retries != nil {
 			s.check.retries = int(min(*h.Retries, 1<<20))
@@ -167,8 +173,10 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	d.rest(s, c)
 }
 
-// isSysAdmin reports whether a capability is the one that jails ask for.
-func isSysAdmin(name string) bool { return rules.Capability(strings.ToUpper(name)) == "SYS_ADMIN" }
+// isSysAdmin reports whether a capability is the one that jails ask for, or all of them.
+func isSysAdmin(name string) bool {
+	return slices.Contains([]string{"SYS_ADMIN", "ALL"}, rules.Capability(strings.ToUpper(name)))
+}
 
 // meansNested reports whether a security option says no more than that a jail may make namespaces and mount /proc, as
 // sandbox: nested does.
@@ -180,8 +188,33 @@ func meansNested(option string) bool {
 	return false
 }
 
+// serviceKeys are those of a service in a compose file.
+var serviceKeys = keysOf(reflect.TypeFor[types.ServiceConfig]())
+
+func keysOf(t reflect.Type) (all []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		all = append(all, name)
+	}
+	return append(all, "extends", "<<")
+}
+
+// misspelt names the keys of a service that compose files do not have.
+func (d *draft) misspelt(s *service) {
+	node := yamlnode.Target(s.node)
+	if node == nil || node.Kind != yamlv3.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if key := node.Content[i].Value; !slices.Contains(serviceKeys, key) && !strings.HasPrefix(key, "x-") {
+			d.lost(s, key, wordsOf(node.Content[i+1]), "is no key of a compose file, and docker compose refuses it: correct its spelling")
+		}
+	}
+}
+
 // rest names the keys that a Challenge does not have.
 func (d *draft) rest(s *service, c types.ServiceConfig) {
+	d.misspelt(s)
 	keys := map[string]any{}
 	data, err := json.Marshal(c)
 	if err == nil {
@@ -396,6 +429,16 @@ func (d *draft) resources(s *service, c types.ServiceConfig) {
 			set(&requests, float64(r.NanoCPUs), int64(r.MemoryBytes))
 		}
 	}
+	if limits != (bergv1.Resources{}) {
+		s.container.ResourceLimits = &limits
+	}
+	if requests != (bergv1.Resources{}) {
+		s.container.ResourceRequests = &requests
+	}
+	if c.ShmSize > 0 {
+		s.container.SharedMemory = ptr.To(bytesOf(int64(c.ShmSize)))
+	}
+	d.validAmounts(s)
 	lower := func(key string, request **bergv1.Amount, limit *bergv1.Amount) {
 		if *request == nil || limit == nil {
 			return
@@ -407,23 +450,43 @@ func (d *draft) resources(s *service, c types.ServiceConfig) {
 	}
 	lower("cpu", &requests.CPU, limits.CPU)
 	lower("memory", &requests.Memory, limits.Memory)
-	if limits != (bergv1.Resources{}) {
-		s.container.ResourceLimits = &limits
-	}
-	if requests != (bergv1.Resources{}) {
-		s.container.ResourceRequests = &requests
-	}
-	if c.ShmSize <= 0 {
+	if s.container.SharedMemory == nil || limits.Memory == nil {
 		return
 	}
-	s.container.SharedMemory = ptr.To(bytesOf(int64(c.ShmSize)))
-	if limit := limits.Memory; limit != nil {
-		if q := rules.Quantity(*limit); q.CmpInt64(int64(c.ShmSize)) >= 0 {
+	if limit := rules.Quantity(*limits.Memory); limit.CmpInt64(int64(c.ShmSize)) < 0 {
+		s.container.SharedMemory = limits.Memory
+		d.chosen(s, "sharedMemory", string(*limits.Memory), "is lowered to the memory limit, to which it counts")
+	}
+}
+
+// validAmounts removes amounts with which no container starts.
+func (d *draft) validAmounts(s *service) {
+	each := func(key string, a **bergv1.Amount) {
+		if *a == nil {
 			return
 		}
-		s.container.SharedMemory = limit
-		d.chosen(s, "sharedMemory", string(*limit), "is lowered to the memory limit, to which it counts")
+		trial := bergv1.Container{Hostname: "a", Image: "a", ResourceLimits: &bergv1.Resources{Memory: *a}}
+		if strings.HasSuffix(key, "cpu") {
+			trial.ResourceLimits = &bergv1.Resources{CPU: *a}
+		}
+		if errs := rules.Validate([]bergv1.Container{trial}, rules.Allowed{}); len(errs) > 0 {
+			d.lost(s, key, string(**a), errs[0].Detail)
+			*a = nil
+		}
 	}
+	both := func(key string, r **bergv1.Resources) {
+		if *r == nil {
+			return
+		}
+		each(key+".cpu", &(*r).CPU)
+		each(key+".memory", &(*r).Memory)
+		if **r == (bergv1.Resources{}) {
+			*r = nil
+		}
+	}
+	both("resourceLimits", &s.container.ResourceLimits)
+	both("resourceRequests", &s.container.ResourceRequests)
+	each("sharedMemory", &s.container.SharedMemory)
 }
 
 func bytesOf(n int64) bergv1.Amount {
@@ -453,15 +516,22 @@ func (d *draft) capability(s *service, c *bergv1.Container, name string) {
 }
 
 // mounts keeps files of flags for later, and refuses all other volumes by name.
-func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig) {
+func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig, l *composeLoader) {
 	refuse := func(key, text string) { d.lost(s, key, text, reasons[key]) }
-	isFlag := func(m mount) bool { return m.from != "" && (isFlagFile(m.from) || isFlagFile(m.to)) }
 	keep := func(key, text string, m mount) {
-		if isFlag(m) {
+		if info, err := os.Stat(m.from); err == nil && info.IsDir() {
+			for _, flag := range flagsBelow(m.from) {
+				s.mounts = append(s.mounts, mount{from: filepath.Join(m.from, filepath.FromSlash(flag)), to: path.Join(m.to, flag)})
+			}
+		} else if isFlagFile(m.to) || m.from != "" && isFlagFile(m.from) {
 			s.mounts = append(s.mounts, m)
 			return
 		}
 		refuse(key, text)
+	}
+	object := func(f types.FileObjectConfig, to string) mount {
+		text, _ := l.lookup(f.Environment)
+		return mount{from: f.File, to: to, text: cmp.Or(f.Content, text)}
 	}
 	list := yamlnode.Child(s.node, "volumes")
 	for i, v := range c.Volumes {
@@ -489,13 +559,13 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 		if !strings.HasPrefix(target, "/") {
 			target = "/run/secrets/" + target
 		}
-		keep("secrets", f.Source, mount{from: project.Secrets[f.Source].File, to: target})
+		keep("secrets", f.Source, object(types.FileObjectConfig(project.Secrets[f.Source]), target))
 	}
 	for _, f := range c.Configs {
 		target := f.Target
 		if target == "" {
 			target = "/" + f.Source
 		}
-		keep("configs", f.Source, mount{from: project.Configs[f.Source].File, to: target})
+		keep("configs", f.Source, object(types.FileObjectConfig(project.Configs[f.Source]), target))
 	}
 }

@@ -30,6 +30,8 @@ func amountProblem(name string, a bergv1.Amount, q resource.Quantity) string {
 		return fmt.Sprintf("is %d bytes, with which no container starts: write 1Mi or more", q.Value())
 	case name == "memory" && q.Cmp(minMemory) < 0:
 		return fmt.Sprintf("is %d bytes, with which no container starts: write a unit, for example %sMi", q.Value(), strings.TrimRight(text, "numkKMi"))
+	case name == "cpu" && q.Cmp(maxCPU) > 0 && strings.HasSuffix(text, "m"):
+		return fmt.Sprintf("is %s cores, which no node has", q.AsDec())
 	case name == "cpu" && q.Cmp(maxCPU) > 0:
 		return fmt.Sprintf("is %s cores, which no node has: write %sm for thousandths of a core", q.AsDec(), strings.TrimRight(text, "numkKMi"))
 	}

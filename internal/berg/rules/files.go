@@ -78,6 +78,11 @@ func fileBelow(file string) string {
 	return ""
 }
 
+// LooksLikeFolder reports whether a path is one of a folder in usual images.
+func LooksLikeFolder(file string) bool {
+	return slices.Contains(imageFolders, file) || looksLikeFolder(file)
+}
+
 // looksLikeFolder reports whether authors usually have a folder at a path: a home, or the folder of a program.
 func looksLikeFolder(file string) bool {
 	if path.Ext(file) != "" || strings.Contains(file, EntropyPlaceholder) || strings.Contains(strings.ToLower(path.Base(file)), "flag") {

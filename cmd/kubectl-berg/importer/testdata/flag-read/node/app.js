@@ -1,0 +1,2 @@
+const flag = process.env.FLAG || "flag{test}";
+require("http").createServer().listen(4003);

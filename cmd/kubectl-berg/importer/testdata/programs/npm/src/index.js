@@ -1,0 +1,2 @@
+const app = require("express")();
+app.listen(process.env.PORT || 4002);
