@@ -124,17 +124,27 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 	out.challenge(s, d, top, settings)
 }
 
+const (
+	challengeKind = "Challenge"
+	// maxTypos is how many letters of the API group may be wrong in a Challenge that is meant to be ours.
+	maxTypos = 2
+)
+
 // challenge checks one object, whose text has all that it refers to.
 func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings rules.Settings) {
 	kind, apiVersion := textOf(yamlnode.Child(top, "kind")), textOf(yamlnode.Child(top, "apiVersion"))
 	apiGroup, _, _ := strings.Cut(apiVersion, "/")
-	if kind != "Challenge" || apiVersion != "" && apiGroup != group {
+	misspelt := apiVersion == "" || strings.HasPrefix(apiVersion, group) || distance(strings.ToLower(apiGroup), group) <= maxTypos
+	if !(kind == challengeKind && misspelt || apiGroup == group && (kind == "" || strings.EqualFold(kind, challengeKind))) {
 		return
 	}
 	out.Found++
 	c := checker{result: out, file: s.Name, before: d.before, top: top, challenge: textOf(yamlnode.Child(yamlnode.Child(top, "metadata"), "name"))}
 	if apiVersion != bergv1.GroupVersion.String() {
 		c.add(Error, "apiVersion", fmt.Sprintf("must be %s", bergv1.GroupVersion))
+	}
+	if kind != challengeKind {
+		c.add(Error, "kind", "must be "+challengeKind)
 	}
 	c.duplicates(top)
 	c.noJSON(top)
@@ -173,6 +183,12 @@ func MessageOfYAML(err error) string {
 	message := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	if strings.Contains(message, "cannot start any token") {
 		message += ", usually a tab: indent with spaces"
+	}
+	if strings.Contains(message, "did not find expected key") {
+		message += ": compare the indentation with the lines around it"
+	}
+	if strings.Contains(message, "mapping values are not allowed") {
+		message += ": put a text with a colon in quotes, and compare the indentation with the lines around it"
 	}
 	return message
 }

@@ -15,47 +15,70 @@ const head = "apiVersion: berg.norelect.ch/v1\nkind: Challenge\nmetadata: {name:
 // Each row is added to a container, and the text that the finding at its line must have, with the author's spelling.
 func TestCheck(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{
-		"good":                   {"", ""},
-		"quoted":                 {`    environment: {A: "yes", B: "1.10", C: "0777", D: 1, E: true, F: text}`, ""},
-		"yes":                    {`    environment: {A: yes}`, `yes without quotes is a boolean in YAML, and the program gets true: write "yes"`},
-		"no":                     {`    environment: {A: No}`, `write "No"`},
-		"on":                     {`    environment: {A: on}`, `write "on"`},
-		"a version":              {`    environment: {A: 1.10}`, `1.10 without quotes is a number in YAML, and the program gets 1.1: write "1.10"`},
-		"an octal number":        {`    environment: {A: 0777}`, `the program gets 511: write "0777"`},
-		"twenty digits":          {`    environment: {A: 12345678901234567890123}`, `write "12345678901234567890123"`},
-		"nineteen digits":        {`    environment: {A: 9223372036854775807}`, ""},
-		"too large for 64 bits":  {`    environment: {A: 12345678901234567890}`, `the program gets 12345678901234567000: write "12345678901234567890"`},
-		"a name that is no text": {`    environment: {N: a}`, `N without quotes becomes the name false in YAML: write "N"`},
-		"such a name, quoted":    {`    environment: {"on": a, 'Y': b}`, ""},
-		"merged":                 {"    environment: {<<: &b {A: yes}}", `write "yes"`},
-		"mode in decimal":        {`    dynamicFlag: {content: {path: /flag, mode: 444}}`, `is decimal and means 0674: write 0444 in YAML, or 292 in JSON`},
-		"mode in octal":          {`    dynamicFlag: {content: {path: /flag, mode: 0444}}`, ""},
-		"mode as text":           {`    dynamicFlag: {content: {path: /flag, mode: "0444"}}`, `0444 is a string in YAML. Remove the quotes`},
-		"duration of a probe":    {`    readinessProbe: {periodSeconds: 5s, tcpSocket: {port: 80}}`, `whole number of seconds without a unit, not "5s"`},
-		"octal number of a port": {`    readinessProbe: {tcpSocket: {port: 80}, failureThreshold: 010}`, `010 means 8 in YAML: write 10`},
-		"thousand cores":         {`    resourceLimits: {cpu: 1000}`, "is 1000 cores, which no node has: write 1000m"},
-		"memory of compose":      {`    resourceLimits: {memory: 512m}`, "is 512 thousandths of a byte: write 512Mi for mebibytes"},
-		"unknown field":          {`    env: {A: b}`, "is no field: did you mean"},
-		"list of variables":      {`    environment: [A=b]`, "must be an object of names and values, not a list"},
-		"hostname is a number":   {`    runtimeClassName: 1.10`, `must be a string: 1.10 is a number in YAML. Write "1.10"`},
-		"twice":                  {"    image: example.com/web:2", "image is written twice, first in line 9"},
-		"other port of a probe":  {`    readinessProbe: {tcpSocket: {port: 8080}}`, "connects to port 8080, which is not among the container's TCP ports (80)"},
-		"replaced variable":      {`    environment: {CHALLENGE_NAMESPACE: x}`, "is replaced by the namespace of the instance"},
-		"refused capability":     {`    additionalCapabilities: [SYS_ADMIN]`, "CHALLENGE_ALLOWED_CAPABILITIES"},
-		"path of a folder":       {`    dynamicFlag: {content: {path: /home}}`, "/home is a folder in images"},
-		"path like a folder":     {`    dynamicFlag: {content: {path: /home/ctf}}`, "looks like a folder of the image"},
-		"path below a file":      {`    dynamicFlag: {content: {path: /app/main.py/flag}}`, "looks like a file"},
-		"probe as a text":        {`    readinessProbe: {exec: {command: ["curl -f localhost"]}}`, "is the name of one program"},
-		"not YAML":               {"    environment: {A: \"", "cannot be read as YAML"},
-		"bandwidth in words":     {`    egressBandwidth: 10Mbit`, "bits per second"},
+		"good":                    {"", ""},
+		"quoted":                  {`    environment: {A: "yes", B: "1.10", C: "0777", D: 1, E: true, F: text}`, ""},
+		"yes":                     {`    environment: {A: yes}`, `yes without quotes is a boolean in YAML, and the program gets true: write "yes"`},
+		"no":                      {`    environment: {A: No}`, `write "No"`},
+		"on":                      {`    environment: {A: on}`, `write "on"`},
+		"a version":               {`    environment: {A: 1.10}`, `1.10 without quotes is a number in YAML, and the program gets 1.1: write "1.10"`},
+		"an octal number":         {`    environment: {A: 0777}`, `the program gets 511: write "0777"`},
+		"twenty digits":           {`    environment: {A: 12345678901234567890123}`, `write "12345678901234567890123"`},
+		"nineteen digits":         {`    environment: {A: 9223372036854775807}`, ""},
+		"too large for 64 bits":   {`    environment: {A: 12345678901234567890}`, `the program gets 12345678901234567000: write "12345678901234567890"`},
+		"a name that is no text":  {`    environment: {N: a}`, `N without quotes becomes the name false in YAML: write "N"`},
+		"such a name, quoted":     {`    environment: {"on": a, 'Y': b}`, ""},
+		"merged":                  {"    environment: {<<: &b {A: yes}}", `write "yes"`},
+		"mode in decimal":         {`    dynamicFlag: {content: {path: /flag, mode: 444}}`, `is decimal and means 0674: write 0444 in YAML, or 292 in JSON`},
+		"mode in octal":           {`    dynamicFlag: {content: {path: /flag, mode: 0444}}`, ""},
+		"mode as text":            {`    dynamicFlag: {content: {path: /flag, mode: "0444"}}`, `0444 is a string in YAML. Remove the quotes`},
+		"duration of a probe":     {`    readinessProbe: {periodSeconds: 5s, tcpSocket: {port: 80}}`, `whole number of seconds without a unit, not "5s"`},
+		"octal number of a port":  {`    readinessProbe: {tcpSocket: {port: 80}, failureThreshold: 010}`, `010 means 8 in YAML: write 10`},
+		"thousand cores":          {`    resourceLimits: {cpu: 1000}`, "is 1000 cores, which no node has: write 1000m"},
+		"memory of compose":       {`    resourceLimits: {memory: 512m}`, "is 512 thousandths of a byte: write 512Mi for mebibytes"},
+		"unknown field":           {`    env: {A: b}`, "is no field: did you mean"},
+		"misspelt field":          {`    enviroment: {A: b}`, "did you mean environment?"},
+		"swapped letters":         {`    comamnd: [a]`, "did you mean command?"},
+		"field of a port":         {`    type: publicPort`, "it belongs to spec.containers[].ports[]. Indent it there"},
+		"field of a probe":        {`    httpGet: {port: 80}`, "it belongs to spec.containers[].livenessProbe or spec.containers[].readinessProbe"},
+		"field of the Challenge":  {`    flagFormat: flag{...}`, "it belongs to spec. Indent it there"},
+		"field of a container":    {`  ports: [{port: 80}]`, "it belongs to spec.containers[]. Indent it there"},
+		"field of nothing":        {`    imagePullSecrets: [a]`, "is no field: remove it. Fields here are additionalCapabilities"},
+		"field of a pod":          {`    resources: {limits: {memory: 1Gi}}`, "write resourceLimits and resourceRequests"},
+		"probe of UDP":            {`    readinessProbe: {udpSocket: {port: 53}, exec: {command: [dig]}}`, "no probe asks a UDP port"},
+		"field of compose":        {`    cap_add: [KILL]`, "did you mean additionalCapabilities?"},
+		"text for a list":         {`    command: "sh -c x"`, `must be a list: begin each item with a dash: sh -c x is a string in YAML`},
+		"no text for a number":    {`    readinessProbe: {periodSeconds: "", tcpSocket: {port: 80}}`, `"" is a string in YAML`},
+		"placeholder in capitals": {`    dynamicFlag: {content: {path: "/flag-{Entropy}.txt"}}`, "{Entropy} stays as it is: write {entropy}"},
+		"variable in a path":      {`    dynamicFlag: {content: {path: "/flag-$RANDOM.txt"}}`, "$RANDOM stays as it is"},
+		"program of the image":    {`    dynamicFlag: {executable: {path: /bin/sh}}`, "replaces a program of the image"},
+		"many cores asked for":    {`    resourceRequests: {cpu: 500}`, "is 500 cores: write 500m"},
+		"registry in capitals":    {"    image: MyTeam/web:1", "is pulled from a registry that is called MyTeam"},
+		"wrong indentation":       {"   args: [a]", "compare the indentation"},
+		"colon in a text":         {"    args: [a]\n    hostname: a: b", "put a text with a colon in quotes"},
+		"list of variables":       {`    environment: [A=b]`, "must be an object of names and values, not a list"},
+		"hostname is a number":    {`    runtimeClassName: 1.10`, `must be a string: 1.10 is a number in YAML. Write "1.10"`},
+		"twice":                   {"    image: example.com/web:2", "image is written twice, first in line 9"},
+		"other port of a probe":   {`    readinessProbe: {tcpSocket: {port: 8080}}`, "connects to port 8080, which is not among the container's TCP ports (80)"},
+		"replaced variable":       {`    environment: {CHALLENGE_NAMESPACE: x}`, "is replaced by the namespace of the instance"},
+		"refused capability":      {`    additionalCapabilities: [SYS_ADMIN]`, "CHALLENGE_ALLOWED_CAPABILITIES"},
+		"path of a folder":        {`    dynamicFlag: {content: {path: /home}}`, "/home is a folder in images"},
+		"path like a folder":      {`    dynamicFlag: {content: {path: /home/ctf}}`, "looks like a folder of the image"},
+		"path below a file":       {`    dynamicFlag: {content: {path: /app/main.py/flag}}`, "looks like a file"},
+		"probe as a text":         {`    readinessProbe: {exec: {command: ["curl -f localhost"]}}`, "is the name of one program"},
+		"not YAML":                {"    environment: {A: \"", "cannot be read as YAML"},
+		"bandwidth in words":      {`    egressBandwidth: 10Mbit`, "bits per second"},
 	} {
-		found := Check(Source{Name: "a.yaml", Content: []byte("# first\n---\n" + head + tc.add + "\n")}, rules.Settings{Allowed: rules.Allowed{Capabilities: []string{"KILL"}}})
+		content := head + tc.add
+		if name == "registry in capitals" {
+			content = strings.Replace(head, "    image: example.com/web:1\n", "", 1) + "# the line of the image\n" + tc.add
+		}
+		found := Check(Source{Name: "a.yaml", Content: []byte("# first\n---\n" + content + "\n")}, rules.Settings{Allowed: rules.Allowed{Capabilities: []string{"KILL"}}})
 		switch {
 		case tc.want == "" && len(found.Findings) > 0:
 			t.Errorf("%s: found %+v", name, found.Findings)
 		case tc.want != "" && (len(found.Findings) == 0 || !strings.Contains(found.Findings[0].Message, tc.want)):
 			t.Errorf("%s: found %+v, want %q", name, found.Findings, tc.want)
-		case tc.want != "" && found.Findings[0].Line < 11 && name != "not YAML" && name != "twice":
+		case tc.want != "" && found.Findings[0].Line < 11 && found.Findings[0].Rule != "yaml" && name != "twice":
 			t.Errorf("%s: line %d is not the author's", name, found.Findings[0].Line)
 		}
 	}
@@ -152,6 +175,32 @@ func TestNumbersAndWords(t *testing.T) {
 			return f.Severity == Error && f.Line >= 9 && strings.Contains(f.Message, want)
 		}):
 			t.Errorf("%s: found %+v, want %q from line 9", add, found.Findings, want)
+		}
+	}
+}
+
+// A Challenge whose head is wrong would be skipped without a word, and its labels are checked by the API server alone.
+func TestHeadsOfChallenges(t *testing.T) {
+	for from, tc := range map[string]struct{ to, want string }{
+		"kind: Challenge":              {"kind: challenge", "must be Challenge"},
+		"kind: Challenge\n":            {"", "must be Challenge"},
+		"berg.norelect.ch/v1":          {"berg.norelct.ch/v1", "must be berg.norelect.ch/v1"},
+		"berg.norelect.ch":             {"berg.norelect.ch/v1alpha1", "must be berg.norelect.ch/v1"},
+		"apiVersion: berg":             {"# ", "must be berg.norelect.ch/v1"},
+		"metadata: {name: a}":          {`metadata: {name: a, labels: {event: Summer CTF}}`, "a valid label must be"},
+		"metadata: {name: a}\n":        {"metadata: {name: a, labels: {year: 2030}}\n", `Write "2030"`},
+		"metadata: {name: a}\nspec":    {"metadata: {name: a, annotations: {a b: c}}\nspec", "name part must consist of"},
+		"metadata: {name: a}\nspec:":   {"metadata: {name: A_1}\nspec:", "lowercase RFC 1123"},
+		"metadata: {name: a}\nspec:\n": {"metadata: {name: a, naem: b}\nspec:\n", "did you mean name?"},
+	} {
+		found := Check(Source{Name: "a.yaml", Content: []byte(strings.Replace(head, from, tc.to, 1))}, rules.Settings{})
+		if found.Found != 1 || !slices.ContainsFunc(found.Findings, func(f Finding) bool { return f.Severity == Error && strings.Contains(f.Message, tc.want) }) {
+			t.Errorf("%s: found %d, %+v, want %q", tc.to, found.Found, found.Findings, tc.want)
+		}
+	}
+	for _, other := range []string{"apps.hexactf.io/v1alpha1", "klodd.tjcsec.club/v1", "kctf.dev/v1", "berg.example.com/v1"} {
+		if found := Check(Source{Name: "a.yaml", Content: []byte(strings.Replace(head, "berg.norelect.ch/v1", other, 1))}, rules.Settings{}); found.Found != 0 || len(found.Findings) > 0 {
+			t.Errorf("%s: found %+v", other, found)
 		}
 	}
 }

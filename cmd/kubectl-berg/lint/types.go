@@ -72,7 +72,7 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 		for _, name := range slices.Sorted(maps.Keys(object)) {
 			to, isField := known[name]
 			if !isField {
-				c.addAt(Error, join(at, name), unknownField(name, known), orNode(yamlnode.Child(node, name), node))
+				c.addAt(Error, join(at, name), unknownField(at, name, known), orNode(yamlnode.Child(node, name), node))
 				continue
 			}
 			c.walk(join(at, name), to, object[name], orNode(yamlnode.Child(node, name), node))
@@ -263,12 +263,16 @@ func (c *checker) wrong(at, want string, value any, node *yamlv3.Node) {
 		c.addAt(Error, at, fmt.Sprintf("%s, not %s", want, nameOf(value)), node)
 		return
 	}
-	message := fmt.Sprintf("%s: %s is %s in YAML", want, written, nameOf(value))
-	_, isText := value.(string)
+	message := fmt.Sprintf("%s: %s is %s in YAML", want, cmp.Or(written, `""`), nameOf(value))
+	var plain any
+	_ = yaml.Unmarshal([]byte(written), &plain) // what cannot be read is a text
+	_, isNumber := plain.(float64)
+	_, isBool := plain.(bool)
 	switch {
 	case want == "must be a string":
 		message += fmt.Sprintf(". Write \"%s\"", written)
-	case isText && yamlnode.Target(node).Style&(yamlv3.DoubleQuotedStyle|yamlv3.SingleQuotedStyle) != 0:
+	case yamlnode.Target(node).Style&(yamlv3.DoubleQuotedStyle|yamlv3.SingleQuotedStyle) == 0:
+	case isNumber && strings.Contains(want, "number"), isBool && strings.Contains(want, "true or false"):
 		message += ". Remove the quotes"
 	}
 	c.addAt(Error, at, message, node)
@@ -304,18 +308,6 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return all
-}
-
-// unknownField suggests the field that has the same letters in any case, or begins alike.
-func unknownField(name string, known map[string]reflect.Type) string {
-	clean := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
-	for _, candidate := range slices.Sorted(maps.Keys(known)) {
-		a, b := clean(candidate), clean(name)
-		if a == b || a+"s" == b || a == b+"s" || len(b) > 2 && strings.HasSuffix(a, b) || len(b) > 2 && strings.HasPrefix(a, b) {
-			return "is no field: did you mean " + candidate + "?"
-		}
-	}
-	return "is no field: remove it. Fields here are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
 func join(at, name string) string {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	v1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -35,6 +37,8 @@ func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 			errs = append(errs, field.Invalid(metadata.Child("namespace"), c.Namespace, msg))
 		}
 	}
+	errs = append(errs, v1validation.ValidateLabels(c.Labels, metadata.Child("labels"))...)
+	errs = append(errs, apivalidation.ValidateAnnotations(c.Annotations, metadata.Child("annotations"))...)
 	if at := c.Spec.HideUntil; at != "" {
 		if _, err := time.Parse(time.RFC3339, at); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("hideUntil"), at, "must be a time with a zone, for example 2030-01-31T18:00:00Z"))

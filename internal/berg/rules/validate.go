@@ -80,13 +80,19 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) fiel
 	if len(c.Hostname) > maxHostname {
 		errs = append(errs, field.TooLong(at.Child("hostname"), c.Hostname, maxHostname))
 	}
-	for _, msg := range validation.IsDNS1035Label(c.Hostname) {
-		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, msg))
+	if c.Hostname == "" {
+		errs = append(errs, field.Required(at.Child("hostname"), "name the container, for example web"))
+	} else {
+		for _, msg := range validation.IsDNS1035Label(c.Hostname) {
+			errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, msg))
+		}
 	}
 	if c.Hostname == "localhost" {
 		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, "is every container's own name: choose another hostname"))
 	}
-	if strings.TrimSpace(c.Image) == "" || c.Image != strings.TrimSpace(c.Image) {
+	if c.Image == "" {
+		errs = append(errs, field.Required(at.Child("image"), "name the image, for example ghcr.io/example/guestbook:1"))
+	} else if c.Image != strings.TrimSpace(c.Image) {
 		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must be an image reference without leading or trailing spaces"))
 	} else if problem := imageProblem(c.Image); problem != "" {
 		errs = append(errs, field.Invalid(at.Child("image"), c.Image, problem))

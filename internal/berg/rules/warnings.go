@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -102,15 +103,28 @@ func (w *warnings) container(at *field.Path, c bergv1.Container) {
 		w.flagFile(at.Child("dynamicFlag", "content"), f.Content)
 		w.flagFile(at.Child("dynamicFlag", "executable"), f.Executable)
 	}
-	if limits := c.ResourceLimits; limits != nil && limits.CPU != nil {
-		if q := Quantity(*limits.CPU); q.Cmp(manyCPUs) > 0 {
-			w.add(at.Child("resourceLimits", "cpu"), "is %s cores: write %sm for thousandths of a core", q.AsDec(), *limits.CPU)
-		}
+	if host, _, found := strings.Cut(c.Image, "/"); found && !strings.ContainsAny(host, ".:[") && strings.ToLower(host) != host {
+		w.add(at.Child("image"), "is pulled from a registry that is called %s, and not from Docker Hub: write it in lower case", host)
 	}
+	requests, limits := AuthorResources(c)
+	w.cores(at.Child("resourceRequests", "cpu"), requests.CPU)
+	w.cores(at.Child("resourceLimits", "cpu"), limits.CPU)
 	w.connections(at, c)
 	w.probe(at.Child("readinessProbe"), c, c.ReadinessProbe)
 	w.probe(at.Child("livenessProbe"), c, c.LivenessProbe)
 }
+
+func (w *warnings) cores(at *field.Path, cpu *bergv1.Amount) {
+	if cpu == nil {
+		return
+	}
+	if q := Quantity(*cpu); q.Cmp(manyCPUs) > 0 {
+		w.add(at, "is %s cores: write %sm for thousandths of a core", q.AsDec(), *cpu)
+	}
+}
+
+// unexpanded is what a shell, or another placeholder, would make something else of in a path.
+var unexpanded = regexp.MustCompile(`\$\{?\w*\}?|\{[^{}]+\}|\*`)
 
 func (w *warnings) flagFile(at *field.Path, f *bergv1.FlagFile) {
 	if f == nil {
@@ -118,6 +132,12 @@ func (w *warnings) flagFile(at *field.Path, f *bergv1.FlagFile) {
 	}
 	if folder := fileBelow(f.Path); folder != "" {
 		w.add(at.Child("path"), "is below %s, which looks like a file: if the image has that file, no container starts", folder)
+	}
+	if found := unexpanded.FindString(strings.ReplaceAll(f.Path, EntropyPlaceholder, "")); found != "" {
+		w.add(at.Child("path"), "%s stays as it is: write %s for characters that players cannot guess", found, EntropyPlaceholder)
+	}
+	if slices.Contains(imageFiles, f.Path) && strings.Contains(f.Path, "/bin/") {
+		w.add(at.Child("path"), "replaces a program of the image: choose another path, for example /flag.txt")
 	}
 	if looksLikeFolder(f.Path) {
 		w.add(at.Child("path"), "looks like a folder of the image: if it is one, no container starts. Add a file name, for example %s", path.Join(f.Path, "flag.txt"))
