@@ -48,7 +48,10 @@ func pullFailure(message, thanTheNode string) (text, do string) {
 	switch {
 	case contains("no match for platform", "no matching manifest", "exec format error", "does not match the specified platform"):
 		return ": the registry has it only for another CPU architecture" + thanTheNode, buildForNodes
-	case contains("server gave http response to https client"):
+	case contains("http request to an https server"):
+		return ": its registry speaks HTTPS, and the node connects by HTTP",
+			"Tell the container runtime of the nodes that the registry speaks HTTPS (containerd: certs.d/REGISTRY/hosts.toml)."
+	case contains("server gave http response to https client", "first record does not look like a tls handshake"):
 		return ": its registry speaks HTTP, and the node connects by HTTPS",
 			"Serve the registry by HTTPS, or tell the container runtime of the nodes that it speaks HTTP (containerd: certs.d/REGISTRY/hosts.toml)."
 	case contains("toomanyrequests", "too many requests", "rate limit", ": 429"):
@@ -58,7 +61,12 @@ func pullFailure(message, thanTheNode string) (text, do string) {
 		return ": the node has no room on its disk", "Free room on the node, or make the image smaller. Images that no pod uses are removed by the node when its disk is nearly full."
 	case contains("signaturevalidationfailed", "signature validation", "no signature"):
 		return ": the node does not accept its signature", "Sign the image as the nodes demand, then run kubectl berg rollout."
-	case contains("x509", "certificate"):
+	case contains("certificate has expired", "is not yet valid"):
+		return ": the certificate of its registry has expired, or the clock of the node is wrong",
+			"Renew the registry's certificate, and compare the clock of the node. The node retries within five minutes."
+	case contains("certificate is valid for", "doesn't contain any ip sans", "cannot validate certificate for"):
+		return ": the certificate of its registry is for another name", "Use the registry's name of the certificate in image of the Challenge, then run kubectl berg rollout."
+	case contains("x509", "certificate", "tls: "):
 		return ": the node does not trust the registry's certificate", "Make the container runtime of the nodes trust the registry's certificate authority."
 	case contains("unauthorized", "authentication required", "no basic auth", "authorization failed", "denied", "forbidden", ": 401", ": 403", "insufficient_scope", "incorrect username"):
 		return ": the registry refuses access, or has no such image",
@@ -97,6 +105,13 @@ func unschedulable(message string) (text, do string) {
 			"Add nodes, end instances, or lower resourceRequests in the Challenge." + scheduler + " kubectl berg plan calculates what an event needs."
 	case contains("0/0 nodes", "no nodes available"):
 		return "the cluster has no node", "Add nodes." + scheduler
+	case contains("topology spread", "affinity rules"):
+		return "the cluster spreads pods in a way that leaves no node for its pod",
+			"Ask the administrator to change the constraints that the message names: a Challenge has none, the scheduler's settings or an admission webhook add them." + scheduler
+	case contains("node.kubernetes.io/disk-pressure", "node.kubernetes.io/memory-pressure", "node.kubernetes.io/pid-pressure"):
+		return "its nodes run out of disk, memory or process numbers", "Free room on the nodes, end instances, or add nodes: kubectl describe nodes says what is short." + scheduler
+	case contains("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/network-unavailable"):
+		return "no node is ready", "Look at the nodes: kubectl get nodes. Pods start when a node is ready." + scheduler
 	case contains("were unschedulable", "taint"):
 		return "no node takes its pods", "End a drain (kubectl uncordon NODE), add nodes, or ask the administrator to remove the taints that the message names." + scheduler
 	case contains("node affinity", "node selector", "nodeselector", "node(s) didn't match", "runtimeclass"):
@@ -131,7 +146,9 @@ var meanings = map[int32]meaning{
 		"its command was not found",
 		"Compare command in the Challenge, and CMD in the Dockerfile, with what the image has. A program that was built for glibc is not found on Alpine, and a script with Windows line endings finds no interpreter.",
 	},
+	130: {"SIGINT: it was interrupted", "The program asked itself to end, or a player reached its terminal. Let it run without one."},
 	132: {"SIGILL: its program has instructions that the CPU of the node lacks", "Build the program without -march=native, or ask for another node."},
+	133: {"SIGTRAP: its program stopped itself", "Browsers do so without memory or a sandbox: raise resourceLimits.memory and sharedMemory, and run them with --no-sandbox."},
 	134: {"SIGABRT: its program gave up", "The log usually says why."},
 	135: {"SIGBUS: often /dev/shm is full", "Raise sharedMemory and resourceLimits.memory of the container in the Challenge, if the program uses shared memory as browsers do."},
 	136: {"SIGFPE: a division by zero", "Correct the program: the log may say where."},
@@ -142,6 +159,10 @@ var meanings = map[int32]meaning{
 	139: {"SIGSEGV: its program crashed", "If players make it crash, start it once for each connection, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall."},
 	141: {"SIGPIPE: it wrote to a connection that was closed", "Let the program ignore SIGPIPE, or start it once for each connection."},
 	143: {"SIGTERM: it was asked to end", "Its node or one of its own programs asked it to."},
+	159: {
+		"SIGSYS: it used a system call that a seccomp filter forbids",
+		"If the filter is the program's own, let it allow the call. If it is the node's, ask the administrator (CHALLENGE_SECCOMP_PROFILE); a jail needs sandbox: nested in the Challenge.",
+	},
 }
 
 func meaningOf(t *corev1.ContainerStateTerminated) meaning {
@@ -174,6 +195,14 @@ var logHints = []struct {
 		"Its log says that it may make no namespaces. A jail needs sandbox: nested in the Challenge.",
 	},
 	{
+		regexp.MustCompile(`glibc(xx)?_[0-9.]+' not found|error while loading shared libraries|error loading shared library|error relocating`),
+		"Its log says that a library is missing, or older than the one with which the program was built: build the program in the image on which it runs.",
+	},
+	{
+		regexp.MustCompile(`modulenotfounderror|no module named|cannot find module|err_module_not_found|class(notfoundexception| not found)|cannot load such file`),
+		"Its log says that a module is missing in the image: install what the program needs in the Dockerfile. Folders that a compose file mounted are not in the image.",
+	},
+	{
 		regexp.MustCompile(`address already in use|eaddrinuse`),
 		"Its log says that a port is in use: two programs of the container listen on the same one.",
 	},
@@ -192,6 +221,10 @@ var logHints = []struct {
 	{
 		regexp.MustCompile(`connection refused|econnrefused|could not translate host name|getaddrinfo|name or service not known|enotfound|no such host|unknown mysql server host|temporary failure in name resolution`),
 		"Its log says that it did not reach another container. All start together: let the program try again until the other one answers, and compare the host with the hostnames in the Challenge.",
+	},
+	{
+		regexp.MustCompile(`no such file or directory|enoent|filenotfounderror|can't open file|could not open input file`),
+		"Its log says that a file is missing in the image: COPY it in the Dockerfile. Files and folders that a compose file mounted are not in the image.",
 	},
 	{
 		regexp.MustCompile(`permission denied|eacces|operation not permitted`),
@@ -222,7 +255,8 @@ func startAdvice(message string) string {
 	case contains("not a directory", "are you trying to mount a directory onto a file", "is a directory"):
 		return runtime + "Usually dynamicFlag names a path where the image has a folder, or below a file: choose another path in the Challenge."
 	case contains("executable file not found", "no such file or directory"):
-		return runtime + "The program, or the interpreter in its first line, is missing in the image: compare command in the Challenge, and CMD in the Dockerfile, with what the image has."
+		return runtime + "The program, or the interpreter in its first line, is missing in the image: compare command in the Challenge, and CMD in the Dockerfile, with what the image has. " +
+			"With Windows line endings, a script has no interpreter, although the image has one: save it with LF."
 	case contains("permission denied"):
 		return runtime + "The program is not executable: chmod +x it in the image."
 	case contains("secret ", "configmap "):

@@ -415,6 +415,13 @@ func (v View) notReady(f *Finding, level Level) bool {
 	started := "Wait: the instance was started " + console.Duration(since) + " ago."
 	for _, p := range currentPods(v) {
 		container := p.Labels[bergv1.LabelContainer]
+		if sentence, do := unplaced(p, container); sentence != "" && since > slowStart {
+			return f.set(Problem, sentence, do)
+		}
+		if nodeSilent(p) {
+			return f.set(Problem, fmt.Sprintf("Container %s runs on node %s, which does not answer.", container, p.Spec.NodeName),
+				"Look at the node: kubectl get nodes. Kubernetes starts the container on another node after five minutes.")
+		}
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Running != nil && !s.Ready {
 				if v.newestEvent(f, "Unhealthy", "") == "" && since < slowStart && level == Waiting {
@@ -445,6 +452,32 @@ func (v View) notReady(f *Finding, level Level) bool {
 		return f.set(Waiting, "The pods are starting.", started+" The first pull of an image takes time.")
 	}
 	return f.set(Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, containerOf(strings.Join(f.Evidence, " "))))
+}
+
+// nodeSilent reports whether a pod counts as not ready although its node reported last that its containers are.
+func nodeSilent(p corev1.Pod) bool {
+	unready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse
+	})
+	return unready && p.Status.Phase == corev1.PodRunning && len(p.Status.ContainerStatuses) > 0 && len(p.Spec.ReadinessGates) == 0 &&
+		!slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !s.Ready })
+}
+
+// unplaced explains a pod that no scheduler has tried to place, "" for the others.
+func unplaced(p corev1.Pod, container string) (sentence, do string) {
+	if p.Spec.NodeName != "" || len(p.Status.ContainerStatuses) > 0 {
+		return "", ""
+	}
+	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	switch {
+	case at < 0:
+		return fmt.Sprintf("Container %s does not start: no scheduler has looked at its pod.", container),
+			"Check that the cluster's scheduler works: kubectl get pods -n kube-system"
+	case p.Status.Conditions[at].Reason == corev1.PodReasonSchedulingGated:
+		return fmt.Sprintf("Container %s does not start: its pod has a scheduling gate, which an admission webhook added.", container),
+			fmt.Sprintf("Ask the administrator to open the gate, or to leave out the namespaces of instances: kubectl get pods -n %s -o yaml shows spec.schedulingGates.", p.Namespace)
+	}
+	return "", ""
 }
 
 // startupPort is the port that must accept a connection before a container counts as started, "" if it has started.

@@ -260,7 +260,7 @@ func TestHowPodsDie(t *testing.T) {
 		"a log with words of a player":   {exits("Error", 1, "flag{not_shown} permission denied"), []string{"may not do something"}, "not_shown"},
 		"an empty log":                   {exits("Error", 1, ""), []string{"exit code 1. Restarts", "--previous"}, ""},
 		"a program that is missing":      {never(`exec: "chall": executable file not found in $PATH: unknown`), []string{"cannot be started", "compare command"}, ""},
-		"an interpreter that is missing": {never(`exec /entrypoint.sh: no such file or directory`), []string{"interpreter in its first line"}, ""},
+		"an interpreter that is missing": {never(`exec /entrypoint.sh: no such file or directory`), []string{"interpreter in its first line", "Windows line endings"}, ""},
 		"a program without its bit":      {never(`exec: "/app/run": permission denied: unknown`), []string{"chmod +x"}, ""},
 		"a flag on a folder":             {never(`error mounting "/var/lib/kubelet/x" to rootfs at "/app": not a directory: Are you trying to mount a directory onto a file (or vice-versa)?`), []string{"dynamicFlag"}, ""},
 		"a flag where the start ended earlier": {broken("CreateContainerError", "x", func(p *corev1.Pod) {
@@ -285,15 +285,40 @@ func TestHowPodsDie(t *testing.T) {
 		"a full disk":                {pull("ErrImagePull", "example.com/web:1", `failed to extract layer sha256:0: write /usr/lib/a: no space left on device`), []string{"no room on its disk"}, ""},
 		"a signature":                {pull("SignatureValidationFailed", "example.com/web:1", "rejected"), []string{"its signature"}, ""},
 		"a registry, by its reason":  {pull("RegistryUnavailable", "example.com/web:1", "x"), []string{"cannot be pulled"}, ""},
-		"a taint":                    {broken("Unschedulable", "0/3 nodes are available: 3 node(s) had untolerated taint(s)", func(*corev1.Pod) {}), []string{"no node takes its pods", "taints"}, "free resources"},
-		"a drain":                    {broken("Unschedulable", "0/1 nodes are available: 1 node(s) were unschedulable", func(*corev1.Pod) {}), []string{"uncordon"}, "free resources"},
-		"a selector":                 {broken("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector", func(*corev1.Pod) {}), []string{"runtimeClassName", "amd64"}, "free resources"},
-		"no room and a taint":        {broken("Unschedulable", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient memory", func(*corev1.Pod) {}), []string{"free resources", "resourceRequests"}, ""},
-		"no room on the node":        {broken("OutOfcpu", "Node didn't have enough resource: cpu", func(*corev1.Pod) {}), []string{"its node had no room left", "resourceRequests"}, ""},
-		"a node that is shut down":   {broken("NodeShutdown", "Pod was rejected", func(*corev1.Pod) {}), []string{"its node went away", "kubectl get nodes"}, ""},
-		"a mesh without memory":      {added(false, corev1.ContainerStatus{Name: "mesh", RestartCount: 3, LastTerminationState: terminated("OOMKilled", 137)}), []string{"Container mesh keeps exiting", "out of memory", "The Challenge has no container mesh"}, "in the Challenge guestbook"},
-		"a mesh that cannot begin":   {added(true, corev1.ContainerStatus{Name: "mesh", RestartCount: 3, LastTerminationState: terminated("Error", 1)}), []string{"Container mesh keeps exiting", "admission webhook"}, ""},
-		"a mesh without its image":   {added(true, corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}), []string{"example.com/mesh:1"}, "ghcr.io"},
+		"a forbidden system call":    {exits("Error", 159, ""), []string{"SIGSYS", "sandbox: nested"}, ""},
+		"a browser that gives up":    {exits("Error", 133, ""), []string{"SIGTRAP", "sharedMemory"}, ""},
+		"an older library":           {exits("Error", 1, "./chall: /lib/libc.so.6: version `GLIBC_2.38' not found (required by ./chall)"), []string{"build the program in the image"}, ""},
+		"a library that is missing":  {exits("Error", 127, "./chall: error while loading shared libraries: libseccomp.so.2: cannot open shared object file: No such file or directory"), []string{"a library is missing"}, "mounted"},
+		"a module":                   {exits("Error", 1, "ModuleNotFoundError: No module named 'flask'"), []string{"a module is missing", "Dockerfile"}, ""},
+		"a file that was mounted":    {exits("Error", 2, "python: can't open file '/app/app.py': [Errno 2] No such file or directory"), []string{"a file is missing in the image", "COPY"}, ""},
+		"a certificate of yesterday": {pull("ErrImagePull", "example.com/web:1", `tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2030-01-01T00:00:00Z`), []string{"has expired"}, "does not trust"},
+		"a certificate of another":   {pull("ErrImagePull", "10.0.0.7:5000/web:1", `tls: failed to verify certificate: x509: cannot validate certificate for 10.0.0.7 because it doesn't contain any IP SANs`), []string{"is for another name"}, "does not trust"},
+		"a registry without TLS":     {pull("ErrImagePull", "example.com:5000/web:1", `Head "https://example.com:5000/v2/web/manifests/1": tls: first record does not look like a TLS handshake`), []string{"speaks HTTP,"}, ""},
+		"a registry with TLS":        {pull("ErrImagePull", "example.com:5000/web:1", `unexpected status from HEAD request to http://example.com:5000/v2/web/manifests/1: 400 Bad Request: Client sent an HTTP request to an HTTPS server.`), []string{"speaks HTTPS,"}, ""},
+		"topology":                   {broken("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints", func(*corev1.Pod) {}), []string{"spreads pods", "administrator"}, "runtimeClassName"},
+		"nodes that are not ready":   {broken("Unschedulable", "0/2 nodes are available: 2 node(s) had untolerated taint {node.kubernetes.io/not-ready: }", func(*corev1.Pod) {}), []string{"no node is ready", "kubectl get nodes"}, "remove the taints"},
+		"nodes with full disks":      {broken("Unschedulable", "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }", func(*corev1.Pod) {}), []string{"run out of disk"}, "remove the taints"},
+		"a node that is silent": {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonPodsNotReady, "Not ready: web"), withPod(func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Status.Phase = "node-7", corev1.PodRunning
+			p.Status.ContainerStatuses[0].Ready, p.Status.ContainerStatuses[0].State.Running = true, &corev1.ContainerStateRunning{}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+		})), []string{"runs on node node-7, which does not answer", "kubectl get nodes"}, "not known"},
+		"a pod without a scheduler": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = nil
+		})), []string{"no scheduler has looked at its pod"}, "not known"},
+		"a pod behind a gate": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = nil
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}}
+		})), []string{"has a scheduling gate", "spec.schedulingGates"}, "not known"},
+		"a taint":                  {broken("Unschedulable", "0/3 nodes are available: 3 node(s) had untolerated taint(s)", func(*corev1.Pod) {}), []string{"no node takes its pods", "taints"}, "free resources"},
+		"a drain":                  {broken("Unschedulable", "0/1 nodes are available: 1 node(s) were unschedulable", func(*corev1.Pod) {}), []string{"uncordon"}, "free resources"},
+		"a selector":               {broken("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector", func(*corev1.Pod) {}), []string{"runtimeClassName", "amd64"}, "free resources"},
+		"no room and a taint":      {broken("Unschedulable", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient memory", func(*corev1.Pod) {}), []string{"free resources", "resourceRequests"}, ""},
+		"no room on the node":      {broken("OutOfcpu", "Node didn't have enough resource: cpu", func(*corev1.Pod) {}), []string{"its node had no room left", "resourceRequests"}, ""},
+		"a node that is shut down": {broken("NodeShutdown", "Pod was rejected", func(*corev1.Pod) {}), []string{"its node went away", "kubectl get nodes"}, ""},
+		"a mesh without memory":    {added(false, corev1.ContainerStatus{Name: "mesh", RestartCount: 3, LastTerminationState: terminated("OOMKilled", 137)}), []string{"Container mesh keeps exiting", "out of memory", "The Challenge has no container mesh"}, "in the Challenge guestbook"},
+		"a mesh that cannot begin": {added(true, corev1.ContainerStatus{Name: "mesh", RestartCount: 3, LastTerminationState: terminated("Error", 1)}), []string{"Container mesh keeps exiting", "admission webhook"}, ""},
+		"a mesh without its image": {added(true, corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}), []string{"example.com/mesh:1"}, "ghcr.io"},
 		"a mesh that has done its work": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(func(p *corev1.Pod) {
 			ended("Error", 3, time.Minute)(p)
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh", Ready: true, State: terminated("Completed", 0)}}
