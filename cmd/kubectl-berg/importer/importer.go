@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -161,8 +162,9 @@ func (out *Result) here(file string, o Options) error {
 	return out.compose(file, more, content, o)
 }
 
+// dockerfileName is that of a Dockerfile, perhaps with what it builds, as in Dockerfile.web and web.Dockerfile.
+var dockerfileName = regexp.MustCompile(`(?i)^(?:(?:docker|container)file(?:[._-].+)?|.+\.dockerfile)$`)
+
 func isDockerfile(name string) bool {
-	lower := strings.ToLower(name)
-	return lower == "dockerfile" || lower == "containerfile" || strings.HasPrefix(lower, "dockerfile.") && lower != "dockerfile.dockerignore" ||
-		strings.HasSuffix(lower, ".dockerfile")
+	return dockerfileName.MatchString(name) && !slices.Contains([]string{".dockerignore", ".md", ".txt", ".sh"}, strings.ToLower(filepath.Ext(name)))
 }

@@ -98,6 +98,36 @@ func TestWhatCannotBeImported(t *testing.T) {
 	}
 }
 
+// A Dockerfile is known by what it says where its name does not tell.
+func TestADockerfileOfAnyName(t *testing.T) {
+	content := "# syntax=docker/dockerfile:1\nARG TAG=3.13\nFROM python:${TAG}\nENV FLAG=flag{a}\nEXPOSE 5000\n"
+	options := importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed}
+	check := func(name string, result importer.Result, err error) {
+		t.Helper()
+		if err != nil || len(result.Challenges) != 1 {
+			t.Fatalf("%s: %+v, %v", name, result, err)
+		}
+		spec := result.Challenges[0].Spec
+		if ports := spec.Containers[0].Ports; spec.Flag != "flag{a}" || len(ports) != 1 || ports[0].Port != 5000 {
+			t.Errorf("%s: flag %q, ports %+v", name, spec.Flag, ports)
+		}
+	}
+	result, err := importer.Content([]byte(content), options)
+	check("standard input", result, err)
+	for name, inFolder := range map[string]bool{"Dockerfile-dev": true, "dockerfile_web": true, "Containerfile.web": true, "web.Dockerfile": true, "image": false} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		result, err := importer.Import(filepath.Join(folder, name), options)
+		check(name, result, err)
+		if inFolder {
+			result, err = importer.Import(folder, options)
+			check("the folder of "+name, result, err)
+		}
+	}
+}
+
 // A value that no challenge can have is named, and the rest is imported.
 func TestAPortThatIsNoneIsNamed(t *testing.T) {
 	for name, content := range map[string]string{

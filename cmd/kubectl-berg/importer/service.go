@@ -134,6 +134,8 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	if len(s.container.Command) > 0 && len(c.Command) == 0 {
 		s.container.Args = nil
 	}
+	d.validWords(s, "entrypoint", &s.container.Command, bergv1.Container{Command: s.container.Command})
+	d.validWords(s, "command", &s.container.Args, bergv1.Container{Args: s.container.Args})
 	d.build(s, c, l)
 	d.environment(s, c, l)
 	d.ports(s, c)
@@ -171,6 +173,15 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	slices.Sort(s.aliases)
 	s.aliases = slices.Compact(s.aliases)
 	d.rest(s, c)
+}
+
+// validWords removes a command line with which no container starts. trial has it alone.
+func (d *draft) validWords(s *service, key string, words *[]string, trial bergv1.Container) {
+	trial.Hostname, trial.Image = "a", "a"
+	if errs := rules.Validate([]bergv1.Container{trial}, rules.Allowed{}); len(errs) > 0 {
+		d.lost(s, key, wordsOf(yamlnode.Child(s.node, key)), errs[0].Detail)
+		*words = nil
+	}
 }
 
 // isSysAdmin reports whether a capability is the one that jails ask for, or all of them.
