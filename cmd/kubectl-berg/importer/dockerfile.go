@@ -83,7 +83,7 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 		if len(stages) > 0 && name != "FROM" {
 			maps.Copy(scope, stages[len(stages)-1].env)
 		}
-		expand := func(text string) string { return expand(text, scope, false) }
+		expanded := func(text string) string { return expand(text, scope, false) }
 		if name == "ARG" {
 			for _, arg := range shellWords(rest, false) {
 				key, value, _ := strings.Cut(arg, "=")
@@ -91,13 +91,13 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 					value = given
 				}
 				if value != "" || values[key] == "" {
-					values[key] = unquote(expand(value))
+					values[key] = unquote(expanded(value))
 				}
 			}
 			continue
 		}
 		if name == "FROM" {
-			words := slices.DeleteFunc(strings.Fields(expand(rest)), func(w string) bool { return strings.HasPrefix(w, "--") })
+			words := slices.DeleteFunc(strings.Fields(expanded(rest)), func(w string) bool { return strings.HasPrefix(w, "--") })
 			s := stage{image: image{context: context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
 			if len(words) > 0 {
 				s.base = words[0]
@@ -124,18 +124,18 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 		s.lines = append(s.lines, line)
 		switch name {
 		case "EXPOSE":
-			for _, word := range strings.Fields(expand(rest)) {
+			for _, word := range strings.Fields(expanded(rest)) {
 				s.exposed = append(s.exposed, exposedPorts(word)...)
 			}
 		case "WORKDIR":
-			s.workdir = path.Join("/", absolute(s.workdir, unquote(expand(rest))))
+			s.workdir = path.Join("/", absolute(s.workdir, unquote(expanded(rest))))
 			s.folders = append(s.folders, s.workdir)
 		case "HEALTHCHECK":
 			s.check = healthcheck(rest)
 		case "ENV":
-			setEnv(s.env, expand(rest))
+			setEnv(s.env, expanded(rest))
 		case "COPY", "ADD":
-			s.copy(expand(rest), i.documents, stages)
+			s.copy(expanded(rest), i.documents, stages)
 		case "RUN":
 			s.run(rest, scope)
 			s.runDocuments(rest, i.documents, scope)

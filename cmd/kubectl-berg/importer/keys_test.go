@@ -46,7 +46,7 @@ func TestEachKeyOfAService(t *testing.T) {
 		"mem_limit: 1k", "mem_limit: -1", "cpus: 0.00001", "cpus: -1", "shm_size: 1", "shm_size: 999t", "cap_add: [ALL, XYZ, '', chown, CHOWN]", "privileged: true",
 		"volumes: ['./flag.txt:/proc/flag']", "volumes: ['./flag.txt:relative']", "volumes: ['./flag.txt:/etc/hosts', './flag.txt:/home']", "volumes: ['./flag.txt:/a/../flag', './:/app']", "volumes: ['/flag', 'flag:/flag']",
 		"secrets: [{source: flag, target: /sys/flag}]", "secrets: [nowhere]", "configs: [{source: flag, target: ''}]", "hostname: localhost", "hostname: a.b", "container_name: web-headless",
-		"user: 1000", "networks: {n: {aliases: [web, '']}}", "labels: {a: 1}", "scale: 0", "profiles: [x]", "extends: {file: nowhere.yml, service: x}", "links: ['web:db']", "enviroment: [A=b]",
+		"user: 1000", "networks: {n: {aliases: [web, '']}}", "labels: {a: 1}", "scale: 0", "profiles: [x]", "extends: {file: nowhere.yml, service: x}", "links: ['web:db']", "environmnt: [A=b]",
 	} {
 		for _, service := range []string{"web", "localhost", "Web_1", "0x", "a-node-port", strings.Repeat("long", 30)} {
 			folder := t.TempDir()

@@ -135,7 +135,8 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	kind, apiVersion := textOf(yamlnode.Child(top, "kind")), textOf(yamlnode.Child(top, "apiVersion"))
 	apiGroup, _, _ := strings.Cut(apiVersion, "/")
 	misspelt := apiVersion == "" || strings.HasPrefix(apiVersion, group) || distance(strings.ToLower(apiGroup), group) <= maxTypos
-	if !(kind == challengeKind && misspelt || apiGroup == group && (kind == "" || strings.EqualFold(kind, challengeKind))) {
+	kindMisspelt := kind == "" || strings.EqualFold(kind, challengeKind)
+	if (kind != challengeKind || !misspelt) && (apiGroup != group || !kindMisspelt) {
 		return
 	}
 	out.Found++

@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 		"thousand cores":          {`    resourceLimits: {cpu: 1000}`, "is 1000 cores, which no node has: write 1000m"},
 		"memory of compose":       {`    resourceLimits: {memory: 512m}`, "is 512 thousandths of a byte: write 512Mi for mebibytes"},
 		"unknown field":           {`    env: {A: b}`, "is no field: did you mean"},
-		"misspelt field":          {`    enviroment: {A: b}`, "did you mean environment?"},
+		"misspelt field":          {`    environmnt: {A: b}`, "did you mean environment?"},
 		"swapped letters":         {`    comamnd: [a]`, "did you mean command?"},
 		"field of a port":         {`    type: publicPort`, "it belongs to spec.containers[].ports[]. Indent it there"},
 		"field of a probe":        {`    httpGet: {port: 80}`, "it belongs to spec.containers[].livenessProbe or spec.containers[].readinessProbe"},
