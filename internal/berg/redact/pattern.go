@@ -17,7 +17,7 @@ const Mark = "<flag>"
 // Pattern finds a flag however its characters are escaped. It compares character by character,
 // because each encoder escapes another set of them, and some mix several escapes in one text.
 type Pattern struct {
-	// sequences are the flag itself, its hexadecimal digits, and its base64 at three offsets.
+	// sequences are the flag itself, its hexadecimal digits, the numbers of its bytes, and its base64 at three offsets.
 	sequences []sequence
 	// begins are the bytes with which a notation may begin.
 	begins [256]bool
@@ -26,8 +26,10 @@ type Pattern struct {
 // sequence is what a text must spell, character by character.
 type sequence struct {
 	units []unit
-	// gap returns how many bytes may stand before each unit but the first. Nil: none.
+	// gap returns how many bytes may stand before each unit but the first.
 	gap func(text string) int
+	// betweens are the bytes with which a gap may begin, if these are not introducers.
+	betweens string
 }
 
 // unit is a character, or one of two that stand for it.
@@ -49,8 +51,9 @@ func NewPattern(flag string) Pattern {
 		return Pattern{}
 	}
 	p := Pattern{sequences: []sequence{
-		{units: units(flag, func(r rune) rune { return r })},
-		{units: units(hex.EncodeToString([]byte(flag)), upper), gap: betweenBytes},
+		{units: units(flag, same), gap: betweenCharacters, betweens: "\x00\xef"},
+		{units: units(hex.EncodeToString([]byte(flag)), upper), gap: betweenBytes, betweens: blanks + ":-0"},
+		{units: units(numbers(flag), same), gap: betweenNumbers, betweens: blanks},
 	}}
 	// In base64, the bytes before and after the flag change its first and last digit, and its
 	// offset changes all digits.
@@ -58,7 +61,7 @@ func NewPattern(flag string) Pattern {
 		bits := []byte(strings.Repeat("\x00", before) + flag)
 		from, last := (before*8+5)/6, len(bits)*8/6
 		digits := base64.RawStdEncoding.EncodeToString(bits)[from:last]
-		p.sequences = append(p.sequences, sequence{units: units(digits, urlSafe), gap: lineBreak})
+		p.sequences = append(p.sequences, sequence{units: units(digits, urlSafe), gap: lineBreak, betweens: "\r\n"})
 	}
 	for _, introducer := range []byte(`%=&\+`) {
 		p.begins[introducer] = true
@@ -95,16 +98,64 @@ func urlSafe(digit rune) rune {
 	}
 }
 
-// betweenBytes is what programs write between hexadecimal digits: a dump has blanks or colons, a
-// literal 0x or a backslash and an x.
-func betweenBytes(text string) int {
-	n := len(text) - len(strings.TrimLeft(text, " :,-"))
-	for _, prefix := range []string{"0x", "0X", `\x`} {
-		if strings.HasPrefix(text[n:], prefix) {
-			return n + len(prefix)
+func same(r rune) rune { return r }
+
+// numbers returns the bytes of a flag as decimal numbers, one after the other.
+func numbers(flag string) string {
+	var out []byte
+	for _, b := range []byte(flag) {
+		out = strconv.AppendUint(out, uint64(b), 10)
+	}
+	return string(out)
+}
+
+// blanks are what stands between the elements of a list, or ends its lines.
+const blanks = " ,\t\r\n"
+
+// betweenNumbers is what stands between the numbers of a list.
+func betweenNumbers(text string) int { return len(text) - len(strings.TrimLeft(text, blanks)) }
+
+// betweenBytes is what programs write between hexadecimal digits: a dump has blanks, colons or line breaks, a literal 0x or a
+// backslash and an x, and UTF-16 the digits of a zero.
+func betweenBytes(text string) (n int) {
+	for {
+		n += len(text[n:]) - len(strings.TrimLeft(text[n:], blanks+":-"))
+		for _, prefix := range []string{"0x", "0X", `\x`} {
+			if strings.HasPrefix(text[n:], prefix) {
+				return n + len(prefix)
+			}
+		}
+		if !strings.HasPrefix(text[n:], "00") {
+			return n
+		}
+		n += len("00")
+	}
+}
+
+// betweenCharacters is what stands between the characters of a text in UTF-16, a zero in any notation or what took its place; and
+// what breaks a line of quoted-printable.
+func betweenCharacters(text string) int {
+	if text == "" {
+		return 0
+	}
+	switch text[0] {
+	case 0:
+		return 1
+	case '=', '%', '\\':
+		for _, end := range []string{"=\r\n", "=\n"} {
+			if strings.HasPrefix(text, end) {
+				return len(end)
+			}
+		}
+		if lengths := spelled(text, 0, nil); len(lengths) > 0 {
+			return slices.Max(lengths)
+		}
+	default:
+		if strings.HasPrefix(text, "\uFFFD") {
+			return len("\uFFFD")
 		}
 	}
-	return n
+	return 0
 }
 
 // lineBreak is what stands between two lines of base64.
@@ -191,12 +242,11 @@ func byteOf(r rune) string {
 }
 
 func ofEscape(b byte) bool {
-	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || strings.IndexByte(`%&#;\{}$`, b) >= 0 || b >= utf8.RuneSelf
+	return b == 0 || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || strings.IndexByte(`%&#;\{}$`, b) >= 0 || b >= utf8.RuneSelf
 }
 
-// introducers are the bytes with which the escape of a character may begin, betweens those between two units of a sequence
-// with gaps.
-const introducers, betweens = `%=&\+$`, " :,-0\\\r\n"
+// introducers are the bytes with which the escape of a character may begin, or a quotation that ends within a flag.
+const introducers = `%=&\+$'"`
 
 // excluded reports that a text does not begin with the sequence, nor with the beginning of it. It follows plain characters
 // alone, and is many times as fast as match: most of a text is excluded by its first bytes.
@@ -207,7 +257,7 @@ func (s sequence) excluded(text string) bool {
 		}
 		b := text[n]
 		switch {
-		case strings.IndexByte(introducers, b) >= 0, n > 0 && s.gap != nil && strings.IndexByte(betweens, b) >= 0, u.one >= utf8.RuneSelf, u.other >= utf8.RuneSelf:
+		case strings.IndexByte(introducers, b) >= 0, n > 0 && strings.IndexByte(s.betweens, b) >= 0, u.one >= utf8.RuneSelf, u.other >= utf8.RuneSelf:
 			return false // not known
 		case b != byte(u.one) && b != byte(u.other):
 			return true
@@ -225,7 +275,7 @@ func (s sequence) match(text string, from int) (length int, open bool) {
 		next = next[:0]
 		for _, i := range at {
 			starts := [2]int{i, i}
-			if n > 0 && s.gap != nil {
+			if n > 0 {
 				starts[1] = i + s.gap(text[i:])
 			}
 			for k, start := range starts {
@@ -295,12 +345,17 @@ func spelled(text string, r rune, lengths []int) []int {
 		if r == '$' && strings.HasPrefix(text, "$$") {
 			lengths = append(lengths, len("$$"))
 		}
+	case '\'', '"':
+		lengths = spelledQuote(text, r, lengths)
 	case '%', '=':
 		for n := 1; r == '%' && strings.HasPrefix(text[n:], "25") && n < maxEscaped; n += len("25") {
 			lengths = append(lengths, n+len("25")) // each time % was escaped again
 		}
 		if n := spelledBytes(text, r); n > 0 {
 			lengths = append(lengths, n)
+		}
+		if strings.HasPrefix(text, "%u") && number(text[2:], 4, 16) == int(r) {
+			lengths = append(lengths, 6)
 		}
 	case '&':
 		lengths = spelledEntity(text, r, lengths)
@@ -309,6 +364,23 @@ func spelled(text string, r rune, lengths []int) []int {
 			lengths = append(lengths, n)
 		}
 		lengths = spelledEscape(text, r, lengths)
+	}
+	return lengths
+}
+
+// spelledQuote finds how shells and tables write a quotation mark within quotation marks.
+func spelledQuote(text string, r rune, lengths []int) []int {
+	var ways []string
+	switch r {
+	case '\'':
+		ways = []string{`''`, `'\''`, `'"'"'`}
+	case '"':
+		ways = []string{`""`, `"'"'"`}
+	}
+	for _, way := range ways {
+		if strings.HasPrefix(text, way) {
+			lengths = append(lengths, len(way))
+		}
 	}
 	return lengths
 }
@@ -350,6 +422,9 @@ func spelledByte(text string, b byte) int {
 		}
 		if number(text[n:], 3, 8) == int(b) {
 			return n + 3
+		}
+		if strings.HasPrefix(text[n:], "0") && number(text[n+1:], 3, 8) == int(b) {
+			return n + 4
 		}
 	}
 	return 0
@@ -405,16 +480,13 @@ func spelledEscape(text string, r rune, lengths []int) []int {
 		if number(rest[1:], 2, 16) == int(r) {
 			lengths = append(lengths, all+3)
 		}
+		lengths = spelledBraces(rest, r, all, lengths)
 	case 'U':
 		if number(rest[1:], 8, 16) == int(r) {
 			lengths = append(lengths, all+9)
 		}
 	case 'u':
-		if end := strings.IndexByte(rest, '}'); strings.HasPrefix(rest, "u{") && end > 0 && end <= maxEntity {
-			if number(rest[2:], end-2, 16) == int(r) {
-				lengths = append(lengths, all+end+1)
-			}
-		}
+		lengths = spelledBraces(rest, r, all, lengths)
 		first, second := utf16.EncodeRune(r)
 		switch {
 		case first == utf8.RuneError:
@@ -427,6 +499,14 @@ func spelledEscape(text string, r rune, lengths []int) []int {
 				lengths = append(lengths, all+5+between+5)
 			}
 		}
+	}
+	return lengths
+}
+
+// spelledBraces finds the number of a character in braces, behind a letter and all bytes before it.
+func spelledBraces(text string, r rune, all int, lengths []int) []int {
+	if end := strings.IndexByte(text, '}'); len(text) > 1 && text[1] == '{' && end > 0 && end <= maxEntity && number(text[2:], end-2, 16) == int(r) {
+		return append(lengths, all+end+1)
 	}
 	return lengths
 }

@@ -31,8 +31,12 @@ func lengthAt(text string, patterns []Pattern) (length int) {
 	return length
 }
 
-// remove removes from a text what begins at each byte; at returns its length, 0 for nothing.
+// remove removes from a text what begins at each byte, also where it was encoded twice; at returns its length, 0 for nothing.
 func remove(text string, at func(rest string) int) string {
+	return removeEncoded(removeSpelled(text, at), at, maxNested)
+}
+
+func removeSpelled(text string, at func(rest string) int) string {
 	var out strings.Builder
 	kept := 0
 	for i := 0; i < len(text); {
