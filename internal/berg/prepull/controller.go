@@ -130,6 +130,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 		if err := r.create(ctx, ns); err != nil {
 			return r.refuse(s, fmt.Errorf("create the namespace in which images are pulled: %w", err), now)
 		}
+		r.store.created[ns.UID] = true
 		o.Namespaces[c.UID] = ns
 	}
 	secret, err := r.prepare(ctx, c.UID, ns)
@@ -200,7 +201,7 @@ func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, ns *corev
 	return secret, nil
 }
 
-// deleteUnused deletes the namespaces in which no image is pulled any more.
+// deleteUnused deletes the namespaces in which no image is pulled any more, and those that this process has not created.
 func (r *Reconciler) deleteUnused(ctx context.Context, o Observed, all []Desired) error {
 	needed := map[types.UID]bool{}
 	for i := range all {
@@ -209,9 +210,15 @@ func (r *Reconciler) deleteUnused(ctx context.Context, o Observed, all []Desired
 	for _, p := range o.Pulls {
 		needed[p.Challenge] = true
 	}
-	var errs []error
+	unused := slices.Clone(o.Left)
 	for challenge, ns := range o.Namespaces {
-		if needed[challenge] || ns.DeletionTimestamp != nil {
+		if !needed[challenge] {
+			unused = append(unused, ns)
+		}
+	}
+	var errs []error
+	for _, ns := range unused {
+		if ns.DeletionTimestamp != nil {
 			continue
 		}
 		if err := apply.Delete(ctx, r.Client, ns); err != nil {

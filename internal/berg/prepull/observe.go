@@ -24,8 +24,10 @@ type Observed struct {
 	Wanted         map[types.NamespacedName]bool
 	Nodes          map[types.UID]*corev1.Node
 	RuntimeClasses map[string]*nodev1.RuntimeClass
-	// Namespaces are those in which images are pulled, by the UID of the Challenge.
+	// Namespaces are those in which images are pulled, by the UID of the Challenge. This process has created them.
 	Namespaces map[types.UID]*corev1.Namespace
+	// Left are those of an earlier operator, or of another user who copied what marks one: they are not used.
+	Left []*corev1.Namespace
 	// Pulls are under way, the first one first.
 	Pulls []Pull
 	// Blocked tells of a Challenge why its namespace cannot be used.
@@ -103,11 +105,17 @@ func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 		case challengeOf(ns) == "":
 			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " exists and belongs to another owner; it was left untouched: delete it"
 			continue
-		case ns.DeletionTimestamp != nil:
+		}
+		ours := r.store.created[ns.UID]
+		if !ours || ns.DeletionTimestamp != nil {
 			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " of an earlier pull is being deleted"
 			if held := finalizer.HeldBack(ns); held != "" {
 				o.Blocked[types.UID(uid)] += ": " + held
 			}
+		}
+		if !ours {
+			o.Left = append(o.Left, ns)
+			continue
 		}
 		o.Namespaces[types.UID(uid)] = ns
 	}

@@ -27,6 +27,9 @@ type store struct {
 	// prepared are the namespaces in which pulls can begin, with the name of the copy of the pull
 	// secret in each; "" where there is none.
 	prepared map[types.UID]string
+	// created are the namespaces, by their UID, that this process has created: others can create one with the name and the
+	// annotation that show whose it is, and would get the pull secret.
+	created map[types.UID]bool
 	// reportedAt is when the progress of a Challenge was last written to its status.
 	reportedAt map[types.UID]time.Time
 	// refused are the Challenges of which the API server did not take the status.
@@ -64,7 +67,7 @@ type failure struct {
 
 func newStore() *store {
 	return &store{
-		done: map[Target]bool{}, failed: map[attempt]failure{}, prepared: map[types.UID]string{},
+		done: map[Target]bool{}, failed: map[attempt]failure{}, prepared: map[types.UID]string{}, created: map[types.UID]bool{},
 		reportedAt: map[types.UID]time.Time{}, refused: map[types.UID]refusal{},
 	}
 }
@@ -158,6 +161,7 @@ func (l *store) forget(o Observed, wanted map[Target]bool, live map[types.UID]*D
 		namespaces[r.UID] = true
 	}
 	maps.DeleteFunc(l.prepared, func(uid types.UID, _ string) bool { return !namespaces[uid] })
+	maps.DeleteFunc(l.created, func(uid types.UID, _ bool) bool { return !namespaces[uid] })
 	maps.DeleteFunc(l.reportedAt, func(uid types.UID, _ time.Time) bool { return live[uid] == nil })
 	maps.DeleteFunc(l.refused, func(uid types.UID, _ refusal) bool { return live[uid] == nil })
 }

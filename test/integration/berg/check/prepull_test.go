@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -198,6 +199,32 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 		Expect(foreign.DeletionTimestamp).To(BeNil())
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
+		pulled(ctx, c, nodes, nodes)
+	})
+
+	It("and their pull secret get into no namespace that another user has marked like the operator's", func(ctx context.Context) {
+		source := bergtest.PullSecretSource(ctx, "stolen")
+		inprocess.Restart(map[string]string{"IMAGE_PREPULL_LEAD": "1h", "PULL_SECRET_NAME": source.Name}, nil)
+		c := bergtest.Challenge(ctx, ns, "awaited", `{containers: [{hostname: web, image: "example.com/awaited:1"}]}`)
+		forged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: prepull.NamespacePrefix + string(c.UID), Labels: prepull.OwnershipLabels.Found,
+			Annotations: map[string]string{prepull.OwnershipLabels.Annotation(): string(c.UID)},
+			Finalizers:  []string{"test.example.com/attacker"}, // it stays as long as its maker likes
+		}}
+		Expect(k8s.Create(ctx, forged)).To(Succeed())
+		release := func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(k8s.Patch(ctx, forged, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+		}
+		DeferCleanup(release)
+		secrets := apiserver.Changes(ctx, &corev1.SecretList{}, forged.Name)
+		apiserver.Change(ctx, c, func() { c.Spec.Prepull = true })
+		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesPulling, forged.Name)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged), forged)).To(Succeed())
+			g.Expect(forged.DeletionTimestamp).NotTo(BeNil())
+		}).Should(Succeed())
+		Expect(secrets).NotTo(Receive())
+		release(ctx)
 		pulled(ctx, c, nodes, nodes)
 	})
 
