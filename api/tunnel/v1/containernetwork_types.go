@@ -124,6 +124,13 @@ type ContainerNetworkStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="ID"
 	ID string `json:"id,omitempty"`
 
+	// SHA-256 of a random value that only the operator knows until it makes the namespace, which has that value as an
+	// annotation. It proves whose the namespace is until id is known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceProof string `json:"namespaceProof,omitempty"`
+
 	// Name of the namespace.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Network Name"

@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -38,6 +39,7 @@ type Reconciler struct {
 
 	kind       *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]
 	containers *containers
+	proofs     ownership.Secrets
 }
 
 // The right to bind names one ClusterRole, which is bound only in the namespaces of networks. The operator has the rights
@@ -101,24 +103,46 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	if err != nil {
 		return confinedProblem(err)
 	}
-	p, ns := plan(r.inputs(n, o, operator)), ownerOf(n)
+	p, owner := plan(r.inputs(n, o, operator)), ownerOf(n)
 	if p.Namespace != nil {
-		live, err := apply.Apply(ctx, r.Writer, ns, p.Namespace)
+		if err := r.prove(ctx, n, o); err != nil {
+			return namespaceProblem(err)
+		}
+		live, err := apply.Apply(ctx, r.Writer, r.provingOwner(n), p.Namespace)
 		if err != nil {
 			return namespaceProblem(err)
 		}
 		o.Namespace, o.Ours = live, true
 	}
 	// The binding comes first: it gives the operator the rights for all that follows.
-	if _, err := apply.Apply(ctx, r.Writer, ns, p.Binding); err != nil {
+	if _, err := apply.Apply(ctx, r.Writer, owner, p.Binding); err != nil {
 		return confinedProblem(err)
 	}
 	if p.Policy != nil {
-		if _, err := apply.Apply(ctx, r.Writer, ns, p.Policy); err != nil {
+		if _, err := apply.Apply(ctx, r.Writer, owner, p.Policy); err != nil {
 			return confinedProblem(err)
 		}
 	}
 	return nil
+}
+
+// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
+func (r *Reconciler) provingOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
+	owner := namespaceOwner(n)
+	if owner.Proof != nil {
+		owner.Proof = r.proofs.Proof(types.UID(n.Status.ID), n.Status.NamespaceProof)
+	}
+	return owner
+}
+
+// prove makes sure that the namespace can be created. A new network costs a read and a write for that.
+func (r *Reconciler) prove(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
+	_, err := apply.Prove(ctx, r.Writer, r.provingOwner(n), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
+		before := n.DeepCopy()
+		n.Status.NamespaceProof = r.proofs.Draw()
+		return r.kind.PatchStatus(ctx, before, n, r.Clock.Now())
+	})
+	return err
 }
 
 func (r *Reconciler) inputs(n *tunnelv1.ContainerNetwork, o *Observed, operator rbacv1.Subject) Inputs {

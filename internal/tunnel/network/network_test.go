@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 func networkIn(mode tunnelv1.ContainerNetworkMode, id string) *tunnelv1.ContainerNetwork {
@@ -71,6 +73,44 @@ func TestCheckAndState(t *testing.T) {
 		if test.n.Status.Message == "" {
 			t.Errorf("%s: the status says nothing", what)
 		}
+	}
+}
+
+func TestNamespaceNeedsAProof(t *testing.T) {
+	var secrets ownership.Secrets
+	n := networkIn(tunnelv1.ModeSession, "")
+	digest := secrets.Draw()
+	created := func(*corev1.Namespace) {}
+	for name, tc := range map[string]struct {
+		status tunnelv1.ContainerNetworkStatus
+		modify func(*corev1.Namespace)
+		ours   bool
+	}{
+		"before the network has a proof": {tunnelv1.ContainerNetworkStatus{}, created, false},
+		"by its UID":                     {tunnelv1.ContainerNetworkStatus{ID: "created"}, created, true},
+		"another UID":                    {tunnelv1.ContainerNetworkStatus{ID: "former"}, created, false},
+		"without the secret":             {tunnelv1.ContainerNetworkStatus{NamespaceProof: digest}, created, false},
+		"with the digest": {tunnelv1.ContainerNetworkStatus{NamespaceProof: digest}, func(ns *corev1.Namespace) {
+			ns.Annotations["usvc-dev.developer.microsoft.com/namespace-proof"] = digest
+		}, false},
+		"with the secret": {tunnelv1.ContainerNetworkStatus{NamespaceProof: digest}, func(ns *corev1.Namespace) {
+			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Proof: secrets.Proof("", digest)}.Prove(ns)
+		}, true},
+	} {
+		n, ns := n.DeepCopy(), namespaceOf("created", false)
+		n.Status = tc.status
+		ownerOf(n).SetOn(ns)
+		tc.modify(ns)
+		if got := namespaceOwner(n).Owns(ns); got != tc.ours {
+			t.Errorf("%s: ours %t, want %t", name, got, tc.ours)
+		}
+	}
+
+	n.Status.NamespaceProof = digest
+	problems := outcome.Problems{{Condition: tunnelv1.ConditionConfined, Reason: tunnelv1.ReasonWaiting, Class: outcome.InProgress, Message: "the rights are not known yet"}}
+	computeStatus(n, Observed{Namespace: namespaceOf("new", false), Ours: true}, problems, time.Unix(2, 0))
+	if n.Status.ID != "new" || n.Status.NamespaceProof != "" || n.Status.State != tunnelv1.NetworkPending {
+		t.Errorf("the namespace that was made is not in the status: %+v", n.Status)
 	}
 }
 

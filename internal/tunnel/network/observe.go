@@ -20,7 +20,7 @@ import (
 type Observed struct {
 	// Namespace is nil if it does not exist.
 	Namespace *corev1.Namespace
-	// Ours: the namespace carries this network's owner UID.
+	// Ours: the namespace was made for this network.
 	Ours bool
 	// Subnets are the pod address ranges of all nodes, sorted.
 	Subnets []string
@@ -43,7 +43,7 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 		return o, err
 	}
 	if exists {
-		o.Namespace, o.Ours = ns, ownerOf(n).Owns(ns)
+		o.Namespace, o.Ours = ns, namespaceOwner(n).Owns(ns)
 	}
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

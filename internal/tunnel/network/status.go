@@ -27,6 +27,10 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 	if o.Counted || s.State != tunnelv1.NetworkRunning {
 		s.ContainerIDs = nil
 	}
+	if o.Ours {
+		// From now on its UID proves whose it is: what proved it before can be read from it.
+		s.ID, s.NamespaceProof = string(o.Namespace.UID), ""
+	}
 	if s.State == tunnelv1.NetworkRunning {
 		s.ID = string(o.Namespace.UID)
 		s.Subnets, s.Gateways = o.Subnets, gateways(o.Subnets)

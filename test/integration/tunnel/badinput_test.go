@@ -5,15 +5,19 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
@@ -207,6 +211,28 @@ var _ = Describe("A container network", func() {
 		expect.Shows(ctx, n, tunnelv1.ConditionStalled, "True", tunnelv1.ReasonNamespaceTaken)
 		tunneltest.Delete(ctx, n)
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})).To(Succeed())
+	})
+
+	It("does not take a namespace that another user marks as made for it", func(ctx context.Context) {
+		name := apiserver.Namespace(ctx)
+		n := tunneltest.NewNetwork(inMode(tunnelv1.ModeSession, name))
+		Expect(k8s.Create(ctx, n)).To(Succeed())
+		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkFailedToStart)
+		forged := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, forged)).To(Succeed())
+		apiserver.Change(ctx, forged, func() {
+			network.OwnershipLabels.For(n.UID, nil).SetOn(forged)
+			forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: tunnelv1.GroupVersion.String(), Kind: "ContainerNetwork", Name: n.Name, UID: n.UID}}
+		})
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(n), n)).To(Succeed())
+			g.Expect(n.Status.State).To(Equal(tunnelv1.NetworkFailedToStart))
+			g.Expect(apiserver.Names(ctx, &rbacv1.RoleBindingList{}, client.InNamespace(name))).To(BeEmpty())
+		}).WithTimeout(3 * time.Second).Should(Succeed())
+		apiserver.Change(ctx, forged, func() { forged.OwnerReferences = nil }) // or the garbage collector deletes it
+		tunneltest.Delete(ctx, n)
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, forged)).To(Succeed())
+		Expect(forged.DeletionTimestamp).To(BeNil())
 	})
 
 	It("that must exist and does not is NotFound until it exists; one that is deleted is Removed", func(ctx context.Context) {

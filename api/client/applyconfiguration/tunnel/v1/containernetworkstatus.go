@@ -19,6 +19,9 @@ type ContainerNetworkStatusApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 	// UID of the namespace.
 	ID *string `json:"id,omitempty"`
+	// SHA-256 of a random value that only the operator knows until it makes the namespace, which has that value as an
+	// annotation. It proves whose the namespace is until id is known.
+	NamespaceProof *string `json:"namespaceProof,omitempty"`
 	// Name of the namespace.
 	NetworkName *string `json:"networkName,omitempty"`
 	// What provides the network: kubernetes.
@@ -65,6 +68,14 @@ func (b *ContainerNetworkStatusApplyConfiguration) WithMessage(value string) *Co
 // If called multiple times, the ID field is set to the value of the last call.
 func (b *ContainerNetworkStatusApplyConfiguration) WithID(value string) *ContainerNetworkStatusApplyConfiguration {
 	b.ID = &value
+	return b
+}
+
+// WithNamespaceProof sets the NamespaceProof field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceProof field is set to the value of the last call.
+func (b *ContainerNetworkStatusApplyConfiguration) WithNamespaceProof(value string) *ContainerNetworkStatusApplyConfiguration {
+	b.NamespaceProof = &value
 	return b
 }
 
