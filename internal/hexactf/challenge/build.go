@@ -3,22 +3,32 @@ package challenge
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // build applies the plan. No pod runs before its network policies exist. Nothing is pruned: the objects of a challenge
 // never change, and a search for more would list the whole namespace, which may hold thousands of challenges.
-func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *outcome.Problem) {
+func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *outcome.Problem, _ error) {
 	in := r.inputs(o)
 	p := plan(in)
+	confined := len(p.NetworkPolicies) == 0
 	stopped := apply.Steps(ctx, r.Writer, ownerOf(o.Challenge), in.Name.Namespace, []apply.Step{
 		{
 			Condition: hexactfv1.ConditionResourcesCreated,
 			Objects:   []apply.Set{apply.Only(p.NetworkPolicies...)},
+			Then: func(context.Context, []client.Object) error {
+				confined = true
+				return nil
+			},
 		},
 		{
 			Condition: hexactfv1.ConditionResourcesCreated,
@@ -40,9 +50,47 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 		},
 	})
 	if len(stopped) == 0 {
-		return endpoint, nil
+		return endpoint, nil, nil
 	}
-	return endpoint, problemOf(stopped[0].Err, r.otherOwner(ctx, o.Challenge, p, stopped[0].Err))
+	problem := problemOf(stopped[0].Err, r.otherOwner(ctx, o.Challenge, p, stopped[0].Err))
+	if confined || !lasting(problem) {
+		return endpoint, problem, nil
+	}
+	problem.Message += stoppedUntilConfined
+	return endpoint, problem, r.stopUnconfined(ctx, in, ownerOf(o.Challenge))
+}
+
+const stoppedUntilConfined = ". Until the network policies are in place, no pod of the challenge runs"
+
+// lasting reports whether a problem of the network policies leaves pods without them until its cause is removed. A policy that
+// another client changes or deletes is put back each time, and an API server that does not answer leaves the policies as they are.
+func lasting(p *outcome.Problem) bool {
+	switch p.Reason {
+	case outcome.ReasonOwnershipConflict, outcome.ReasonAPINotInstalled, outcome.ReasonRefused:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopUnconfined stops the pods of a challenge whose network policies cannot be put in place. They start again when the policies
+// are there.
+func (r *Reconciler) stopUnconfined(ctx context.Context, in Inputs, owner ownership.Owner) error {
+	for _, component := range in.Snapshot.Components {
+		key := client.ObjectKey{Namespace: in.Name.Namespace, Name: in.prefix(component.Name) + deploymentSuffix}
+		d, err := apply.Found(ctx, r.Client, key, &appsv1.Deployment{})
+		if err != nil {
+			return err
+		}
+		if d == nil || !owner.Owns(d) || !cache.Reduced(d) && ptr.Deref(d.Spec.Replicas, 1) == 0 {
+			continue
+		}
+		if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, owner, key)); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("stopped the pods of a component: the network policies of its challenge cannot be put in place", "component", component.Name)
+	}
+	return nil
 }
 
 func (r *Reconciler) inputs(o Observed) Inputs {

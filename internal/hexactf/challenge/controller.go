@@ -105,7 +105,10 @@ func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Out
 			return err
 		}
 		var stopped *outcome.Problem
-		out.Endpoint, stopped = r.build(ctx, out.Observed)
+		var err error
+		if out.Endpoint, stopped, err = r.build(ctx, out.Observed); err != nil {
+			return err
+		}
 		problems.Add(stopped)
 	}
 	out.Problem, out.Delivery = problems.First(), r.deliveries.of(c)

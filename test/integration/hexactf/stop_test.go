@@ -9,9 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
@@ -59,5 +61,32 @@ var _ = Describe("The end of a challenge", func() {
 
 		apiserver.RemoveFinalizers(ctx, pod)
 		expect.Gone(ctx, c)
+	})
+})
+
+var _ = Describe("A challenge whose network policy cannot be put in place", func() {
+	It("has no pods until it can, and says so", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		c := running(ctx, ns, "web")
+		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
+		var policies networkingv1.NetworkPolicyList
+		Expect(k8s.List(ctx, &policies, client.InNamespace(ns), part)).To(Succeed())
+		Expect(policies.Items).To(HaveLen(1))
+		lift := apiserver.Deny(ctx, apiserver.Denial{
+			Name: "policies-" + ns, Group: networkingv1.GroupName, Resources: []string{"networkpolicies"}, Operation: "CREATE",
+			Conditions: []string{"request.namespace == '" + ns + "'"},
+		}, func() error {
+			return k8s.Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "probe"}}, client.DryRunAll)
+		})
+		Expect(k8s.Delete(ctx, &policies.Items[0])).To(Succeed())
+		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, outcome.ReasonRefused)
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(And(ContainSubstring(apiserver.Refusal), ContainSubstring("no pod of the challenge runs")))
+		Eventually(apiserver.Names).WithArguments(ctx, &corev1.PodList{}, client.InNamespace(ns), part).Should(BeEmpty())
+
+		lift()
+		expect.Shows(ctx, c, hexactfv1.ConditionAvailable, metav1.ConditionTrue, hexactfv1.ReasonAvailable)
+		Expect(apiserver.Names(ctx, &corev1.PodList{}, client.InNamespace(ns), part)).To(HaveLen(1))
+		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, client.InNamespace(ns), part)).To(HaveLen(1))
 	})
 })
