@@ -84,6 +84,8 @@ func caches(cfg config.Berg) cache.Options {
 			&eventsv1.Event{}:           {Label: labels.Everything(), Field: status.SandboxFailures()},
 		},
 		Trim: trim,
+		// Everyone who may create namespaces can create one with the name of an instance's.
+		Domains: domains,
 	}
 	switch {
 	case cfg.Prepull.Lead > 0:

@@ -27,6 +27,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
+// domains begin the labels and annotations of the objects of instances.
+var domains = []string{bergv1.GroupVersion.Group, "app.kubernetes.io"}
+
 // trim drops what the family does not look at. What it writes are patches, or is made from
 // what the API server has, so nothing is lost there.
 func trim(o client.Object) {
@@ -56,6 +59,10 @@ func trim(o client.Object) {
 		o.Status = corev1.ServiceStatus{}
 	case *appsv1.Deployment:
 		trimDeployment(o)
+	case *corev1.Namespace:
+		if !inOwnNamespace(o.Name) {
+			cache.KeepIdentity(o)
+		}
 	case *appsv1.DaemonSet:
 		ready := o.Status.NumberReady
 		cache.KeepIdentity(o)
@@ -66,8 +73,12 @@ func trim(o client.Object) {
 		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	case *gatewayv1.HTTPRoute:
 		o.Status = gatewayv1.HTTPRouteStatus{}
+		cache.Bound(o, domains...)
 	case *gatewayv1.TLSRoute:
 		o.Status = gatewayv1.TLSRouteStatus{}
+		cache.Bound(o, domains...)
+	case *ciliumv2.CiliumNetworkPolicy:
+		cache.Bound(o, domains...)
 	}
 }
 

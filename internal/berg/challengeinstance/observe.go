@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
 // The indexes of the cache of ChallengeInstances.
@@ -54,7 +55,11 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 	for _, container := range c.Pinned.Containers {
 		d := &appsv1.Deployment{}
 		key := types.NamespacedName{Namespace: manifests.NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
-		switch err := r.Client.Get(ctx, key, d); {
+		err := r.Client.Get(ctx, key, d)
+		if err == nil && cache.Reduced(d) { // what it runs is not known
+			err = r.Live.Get(ctx, key, d)
+		}
+		switch {
 		case err == nil && manifests.OwnerOf(c.Instance).Owns(d):
 			all[container.Hostname] = d
 		case apply.IgnoreAbsent(err) != nil:

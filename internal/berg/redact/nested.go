@@ -10,7 +10,7 @@ const (
 	// maxNested is how many encodings may be around the one that a Pattern finds.
 	maxNested = 2
 	// minRun is the length of the shortest run of digits that may be the encoding of an encoded flag.
-	minRun = 8
+	minRun = 12
 	// minLine is the length of a line from which the next line may belong to the same run: programs break lines of 64 or 76 digits.
 	minLine = 60
 )
@@ -92,7 +92,7 @@ func encodesFlag(digits string, at func(rest string) int, nested int) bool {
 	return false
 }
 
-// isText reports whether at least half of some bytes are those of a text: of words that are taken for an encoding, fewer are.
+// isText reports whether three quarters of some bytes are those of a text: of words that are taken for an encoding, hardly half are.
 func isText(decoded []byte) bool {
 	printable := 0
 	for _, b := range decoded {
@@ -100,5 +100,5 @@ func isText(decoded []byte) bool {
 			printable++
 		}
 	}
-	return 2*printable >= len(decoded)
+	return 4*printable >= 3*len(decoded)
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	"github.com/cilium/cilium/pkg/policy/api"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -67,7 +68,9 @@ var large = map[string]func(content string) client.Object{
 			{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: content}}}},
 		}}}
 	},
-	"CiliumNetworkPolicy": func(string) client.Object { return &ciliumv2.CiliumNetworkPolicy{} },
+	"CiliumNetworkPolicy": func(content string) client.Object {
+		return &ciliumv2.CiliumNetworkPolicy{Spec: &api.Rule{Description: content}}
+	},
 	"PodDisruptionBudget": func(string) client.Object { return &policyv1.PodDisruptionBudget{} },
 	"HTTPRoute": func(content string) client.Object {
 		return &gatewayv1.HTTPRoute{Spec: gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(content)}}}
@@ -108,9 +111,9 @@ func TestLabelledObjectsTakeLittleMemory(t *testing.T) {
 		own        map[string]string // labels, and annotations
 	}{
 		bergv1.GroupVersion.Group: {
-			kinds: []string{"ConfigMap", "Service", "Pod", "Deployment", "Job", "NetworkPolicy", "CiliumNetworkPolicy", "PodDisruptionBudget", "HTTPRoute", "TLSRoute"},
-			// The namespaces of instances are the operator's alone.
-			namespaces: []string{"tenant"},
+			kinds: []string{"Namespace", "ConfigMap", "Service", "Pod", "Deployment", "Job", "NetworkPolicy", "CiliumNetworkPolicy", "PodDisruptionBudget", "HTTPRoute", "TLSRoute"},
+			// Everyone who may create namespaces can create one with the name of an instance's.
+			namespaces: []string{"tenant", "challenge-tenant"},
 			own:        map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod},
 		},
 		quixv1.GroupVersion.Group: {
@@ -164,6 +167,8 @@ func TestLabelledObjectsTakeLittleMemory(t *testing.T) {
 						o.SetName(fmt.Sprint("o", n))
 						if kind != "Namespace" {
 							o.SetNamespace(namespace)
+						} else {
+							o.SetName(fmt.Sprint(namespace, n))
 						}
 						o.SetLabels(table.own)
 						annotations := map[string]string{"large": annotation, f.API + "/large": annotation}
