@@ -154,9 +154,14 @@ func TestPortsExcept(t *testing.T) {
 
 func TestControlPortsOfClientProxies(t *testing.T) {
 	proxy := func(control, data int32) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: control}, {ContainerPort: data}}}}}}
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "control", ContainerPort: control}, {Name: "data", ContainerPort: data}}}}}}
 	}
-	got := controlPorts([]*corev1.Pod{proxy(36672, 36673), proxy(40002, 40001), proxy(36672, 36673), {}})
+	greedy := proxy(36672, 36673)
+	for port := range int32(100) {
+		greedy.Spec.Containers[0].Ports = append(greedy.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: 8000 + port})
+		greedy.Spec.Containers = append(greedy.Spec.Containers, proxy(9000+port, 9100+port).Spec.Containers[0])
+	}
+	got := controlPorts([]*corev1.Pod{proxy(36672, 36673), proxy(40002, 40001), greedy, {}})
 	if want := []int32{36672, 36673, 40001, 40002}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

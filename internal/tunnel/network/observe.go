@@ -82,13 +82,18 @@ func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerN
 	return err
 }
 
-// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods.
+// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods. Of each pod only two count:
+// who creates pods in the network could take the name of a pair's pod before the pair does, and close all ports to the others.
 func controlPorts(proxies []*corev1.Pod) []int32 {
 	var all []int32
-	for i := range proxies {
-		for _, c := range proxies[i].Spec.Containers {
+	for _, pod := range proxies {
+		counted := map[string]bool{}
+		for _, c := range pod.Spec.Containers {
 			for _, port := range c.Ports {
-				all = append(all, port.ContainerPort)
+				if (port.Name == "control" || port.Name == "data") && !counted[port.Name] {
+					counted[port.Name] = true
+					all = append(all, port.ContainerPort)
+				}
 			}
 		}
 	}
