@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,11 +28,13 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/test/cluster/pki"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
@@ -57,6 +60,23 @@ func deploymentIn(namespace string, change ...func(*appsv1.Deployment)) *appsv1.
 	return d
 }
 
+// ofProxy returns a pod as the operator makes those of tunnels.
+func ofProxy(namespace string, change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "proxy", Labels: map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: ptr.To(false),
+			SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+			Volumes: []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "proxy"}}}},
+		},
+	}
+	change(pod)
+	return pod
+}
+
 func ofChallenge(d *appsv1.Deployment) { d.Labels[hexactfv1.LabelManagedBy] = hexactfv1.ManagedBy }
 
 func bindingIn(namespace, role string, subject rbacv1.Subject) *rbacv1.RoleBinding {
@@ -64,6 +84,14 @@ func bindingIn(namespace, role string, subject rbacv1.Subject) *rbacv1.RoleBindi
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "attacker"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{subject},
+	}
+}
+
+// tokenIn is a Secret in which Kubernetes puts the token of an account.
+func tokenIn(namespace string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
 	}
 }
 
@@ -78,6 +106,8 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		stolen  client.Client
 		tenant  string
 		foreign *corev1.Namespace
+		// instance is a namespace as one of an instance.
+		instance string
 	)
 
 	BeforeAll(func(ctx context.Context) {
@@ -91,6 +121,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 				ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1"}}},
 			},
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "builder"}},
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
@@ -103,6 +134,23 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		} {
 			Expect(k8s.Create(ctx, o)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
+		}
+		instance = "challenge-" + tenant
+		own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: instance}}
+		Expect(k8s.Create(ctx, own)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(k8s.Delete(ctx, own)).To(Succeed())
+			expect.Gone(ctx, own)
+		})
+		// As in a namespace that a ContainerNetwork names, and with config/tunnel/host.
+		for _, namespace := range []string{tenant, installed.Namespace} {
+			own := bindingIn(namespace, network.Role, itself)
+			own.Name = "stolen"
+			Expect(k8s.Create(ctx, own)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, own))).To(Succeed()) })
+			Eventually(func() bool {
+				return apiserver.May(ctx, apiserver.OperatorUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"})
+			}).Should(BeTrue())
 		}
 		// The API server takes a moment before it follows a policy.
 		Eventually(func(ctx context.Context) error { return stolen.Delete(ctx, foreign, client.DryRunAll) }).WithContext(ctx).
@@ -202,6 +250,63 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		}),
 	)
 
+	DescribeTable("where it may make pods of tunnels, no pod", func(ctx context.Context, change func(*corev1.Pod)) {
+		refused(stolen.Create(ctx, ofProxy(tenant, change), client.DryRunAll))
+	},
+		Entry("is another one", func(p *corev1.Pod) { p.Labels = nil }),
+		Entry("has an account", func(p *corev1.Pod) { p.Spec.ServiceAccountName = "builder" }),
+		Entry("is in the network of its node", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+		Entry("sees the processes of its node", func(p *corev1.Pod) { p.Spec.HostPID = true }),
+		Entry("mounts files of its node", func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}})
+		}),
+		Entry("mounts data of others", func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
+		}),
+		Entry("is privileged", func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		}),
+		Entry("is privileged before it starts", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "b", Image: "registry.example.com/a:1", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
+		}),
+	)
+
+	DescribeTable("in a namespace of an instance, too", func(ctx context.Context, attempt func(context.Context, string) error) {
+		Expect(stolen.Create(ctx, deploymentIn(instance), client.DryRunAll)).To(Succeed())
+		refused(attempt(ctx, instance))
+	},
+		Entry("no pod mounts files of its node", func(ctx context.Context, ns string) error {
+			return stolen.Create(ctx, deploymentIn(ns, func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+			}), client.DryRunAll)
+		}),
+		Entry("no pod is privileged", func(ctx context.Context, ns string) error {
+			return stolen.Create(ctx, deploymentIn(ns, func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+			}), client.DryRunAll)
+		}),
+		Entry("no Secret gets the token of an account", func(ctx context.Context, ns string) error {
+			return stolen.Create(ctx, tokenIn(ns), client.DryRunAll)
+		}),
+		Entry("no Service takes the traffic of others", func(ctx context.Context, ns string) error {
+			return stolen.Create(ctx, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "greedy"},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}, ExternalIPs: []string{"192.0.2.1"}},
+			}, client.DryRunAll)
+		}),
+	)
+
+	It("no Secret of a tunnel gets the token of an account", func(ctx context.Context) {
+		token := tokenIn(tenant)
+		token.Labels = map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy}
+		refused(stolen.Create(ctx, token, client.DryRunAll))
+	})
+
+	It("in its own namespace it runs only pods of tunnels", func(ctx context.Context) {
+		refused(stolen.Create(ctx, deploymentIn(installed.Namespace), client.DryRunAll))
+		refused(stolen.Create(ctx, ofProxy(installed.Namespace, func(p *corev1.Pod) { p.Spec.ServiceAccountName = installed.Account }), client.DryRunAll))
+	})
+
 	It("no pod runs in kube-system, not even one of a challenge", func(ctx context.Context) {
 		refused(stolen.Create(ctx, deploymentIn(metav1.NamespaceSystem, ofChallenge), client.DryRunAll))
 	})
@@ -246,6 +351,12 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		Entry("the failure policy does not", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
 		}, false),
+		Entry("no owner has it deleted", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "gone", UID: "gone"}}
+		}, false),
+		Entry("no other program gets it by an annotation", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "attacker/ca"}
+		}, false),
 		Entry("no webhook is added", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			other := c.Webhooks[0].DeepCopy()
 			other.Name = "other.attacker.example"
@@ -261,6 +372,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		Expect(stolen.Create(ctx, deploymentIn(tenant, ofChallenge, func(d *appsv1.Deployment) {
 			d.Name, d.Spec.Template.Spec.AutomountServiceAccountToken = "other", ptr.To(false)
 		}), client.DryRunAll)).To(Succeed())
+		Expect(stolen.Create(ctx, ofProxy(tenant, func(*corev1.Pod) {}), client.DryRunAll)).To(Succeed())
 	})
 
 	It("others are not concerned", func(ctx context.Context) {
@@ -317,10 +429,28 @@ var _ = Describe("A pod with the operator's PriorityClass", func() {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "tenant-admin"}},
 		})).To(Succeed())
-		use := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "use"}, Rules: []rbacv1.PolicyRule{{
+		granting := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "use"}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{schedulingv1.GroupName}, Resources: []string{"priorityclasses"}, ResourceNames: []string{class}, Verbs: []string{"use"},
 		}}}
-		Eventually(func() error { return admin.Create(ctx, use.DeepCopy(), client.DryRunAll) }).Should(MatchError(ContainSubstring("not currently held")))
+		Eventually(func() error { return admin.Create(ctx, granting.DeepCopy(), client.DryRunAll) }).Should(MatchError(ContainSubstring("not currently held")))
+
+		By("an account with all rights in the namespace of a Project")
+		project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "project-" + tenant + "-ns-kibaship-com"}}
+		Expect(k8s.Create(ctx, project)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(k8s.Delete(ctx, project)).To(Succeed())
+			expect.Gone(ctx, project)
+		})
+		all := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: project.Name, Name: "all"}}
+		Expect(k8s.Create(ctx, all)).To(Succeed())
+		Expect(k8s.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: project.Name, Name: "all"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: project.Name, Name: all.Name}},
+		})).To(Succeed())
+		use := authorizationv1.ResourceAttributes{Namespace: project.Name, Verb: "use", Group: schedulingv1.GroupName, Resource: "priorityclasses", Name: class}
+		Eventually(func() bool { return apiserver.May(ctx, "system:serviceaccount:"+project.Name+":"+all.Name, use) }).Should(BeTrue())
+		Expect(k8s.Create(ctx, pod(project.Name, all.Name), client.DryRunAll)).To(MatchError(ContainSubstring("only pods of the operator")))
 
 		Expect(k8s.Create(ctx, pod(installed.Namespace, installed.Account), client.DryRunAll)).To(Succeed())
 		without := pod(tenant, "")
@@ -369,6 +499,12 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 		ns.Labels[bergv1.LabelManagedBy] = "Helm"
 		Expect(k8s.Update(ctx, ns, client.DryRunAll)).To(Succeed())
 		Expect(label(apiserver.As(apiserver.OperatorUser), "challenge-operator")).To(Succeed())
+
+		By("by a subresource, which takes labels too")
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: tenant}, ns)).To(Succeed())
+		ns.Labels[bergv1.LabelManagedBy] = bergv1.ManagedBy
+		Expect(k8s.Status().Update(ctx, ns.DeepCopy(), client.DryRunAll)).To(MatchError(ContainSubstring("only the operator")))
+		Expect(k8s.SubResource("finalize").Update(ctx, ns.DeepCopy(), client.DryRunAll)).To(MatchError(ContainSubstring("only the operator")))
 	})
 })
 
