@@ -69,6 +69,9 @@ const (
 	// LabelConfined with the value "true" is on a namespace that has a network policy of its Project: an admission policy lets
 	// no pod leave the API there before its processes have ended.
 	LabelConfined = "platform.kibaship.com/confined"
+	// LabelAllowed is on a network policy by which an administrator lets more through than the network policy of a Project. No
+	// account of a Project may set it.
+	LabelAllowed = "platform.kibaship.com/allowed-by-administrator"
 	// AnnotationSource of a PipelineRun stands for what it was started to build.
 	AnnotationSource = "platform.kibaship.com/source"
 	// AnnotationApplied notes which labels and annotations the operator set on a namespace, so

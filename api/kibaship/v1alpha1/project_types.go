@@ -420,8 +420,9 @@ const (
 	// ReasonAdmissionPolicyMissing: the API server does not enforce an admission policy without which the operator gives no rights.
 	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
 
-	ReasonRightsExceedBounds = "RightsExceedBounds"
-	ReasonTektonNotInstalled = "TektonNotInstalled"
-	ReasonTektonOff          = "TektonOff"
-	ReasonProjectReady       = "ProjectReady"
+	ReasonRightsExceedBounds   = "RightsExceedBounds"
+	ReasonPoliciesExceedBounds = "PoliciesExceedBounds"
+	ReasonTektonNotInstalled   = "TektonNotInstalled"
+	ReasonTektonOff            = "TektonOff"
+	ReasonProjectReady         = "ProjectReady"
 )

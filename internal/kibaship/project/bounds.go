@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,15 +19,27 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// checkBounds reports bindings in the namespace that grant more than the bounds of a Project leave. Accounts of the Project
-// can create none, but could before it had bounds. The operator did not create them and does not delete them.
+// checkBounds reports what is older than the bounds of a Project and takes them off. Its accounts can create nothing of that any more.
 func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
 	if !bounded(p.Spec) {
 		return nil, nil
 	}
+	if wider, err := r.checkRights(ctx, p, in); wider != nil || err != nil {
+		return wider, err
+	}
+	if p.Spec.NetworkPolicy == nil {
+		return nil, nil
+	}
+	return r.checkOpenings(ctx, p)
+}
+
+// checkRights reports bindings in the namespace that grant more than the bounds leave. The operator did not create them and does
+// not delete them.
+func (r *Reconciler) checkRights(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
 	where := naming.Namespace(p.Name)
 	var bindings rbacv1.RoleBindingList
 	if err := r.Writer.Live.List(ctx, &bindings, client.InNamespace(where)); err != nil {
@@ -33,7 +48,7 @@ func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in 
 	var wider []string
 	for i := range bindings.Items {
 		b := &bindings.Items[i]
-		if ownerOf(p).Owns(b) || !ofTenants(b, where) {
+		if ownerOf(p).Owns(b) || !ofTenants(b) {
 			continue
 		}
 		rules, err := r.rulesOf(ctx, b)
@@ -47,14 +62,25 @@ func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in 
 	return boundsProblem(where, wider), nil
 }
 
-// ofTenants reports whether a binding is for accounts of the namespace. Those for others are an administrator's.
-func ofTenants(b *rbacv1.RoleBinding, where string) bool {
+// ofTenants reports whether a binding is for accounts of Projects: of this one, or of another one to which it handed its rights
+// on. Those for others are an administrator's.
+func ofTenants(b *rbacv1.RoleBinding) bool {
+	ofProject := func(where string) bool {
+		_, is := naming.ProjectOf(where)
+		return is
+	}
 	return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
 		if s.Kind == rbacv1.ServiceAccountKind {
-			return s.Namespace == where
+			return ofProject(s.Namespace)
 		}
-		return s.Name == "system:serviceaccounts:"+where || strings.HasPrefix(s.Name, "system:serviceaccount:"+where+":") ||
-			slices.Contains([]string{"system:serviceaccounts", "system:authenticated", "system:unauthenticated"}, s.Name)
+		if group, is := strings.CutPrefix(s.Name, "system:serviceaccounts:"); is {
+			return ofProject(group)
+		}
+		if user, is := strings.CutPrefix(s.Name, "system:serviceaccount:"); is {
+			where, _, _ := strings.Cut(user, ":")
+			return ofProject(where)
+		}
+		return slices.Contains([]string{"system:serviceaccounts", "system:authenticated", "system:unauthenticated"}, s.Name)
 	})
 }
 
@@ -75,22 +101,82 @@ func (r *Reconciler) rulesOf(ctx context.Context, b *rbacv1.RoleBinding) ([]rbac
 	return role.Rules, nil
 }
 
-// maxNamed is how many bindings a message names.
+// ciliumDefinition is the CRD of Cilium's policies.
+const ciliumDefinition = "ciliumnetworkpolicies.cilium.io"
+
+// checkOpenings reports policies that let more through than the network policy of the Project, because policies add up. An
+// administrator's have a label that no account of a Project may set.
+func (r *Reconciler) checkOpenings(ctx context.Context, p *kibashipv1.Project) (*outcome.Problem, error) {
+	where := naming.Namespace(p.Name)
+	var policies networkingv1.NetworkPolicyList
+	if err := r.Writer.Live.List(ctx, &policies, client.InNamespace(where)); err != nil {
+		return nil, fmt.Errorf("list the network policies of namespace %s: %w", where, err)
+	}
+	var open []string
+	for i := range policies.Items {
+		if policy := &policies.Items[i]; policy.Name != naming.Limits(p.Name) && opens(policy) {
+			open = append(open, policy.Name)
+		}
+	}
+	definition, err := apply.Found(ctx, r.Client, types.NamespacedName{Name: ciliumDefinition}, optional.Definition())
+	if err != nil {
+		return nil, err
+	}
+	if definition != nil {
+		cilium := &metav1.PartialObjectMetadataList{}
+		cilium.SetGroupVersionKind(schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNetworkPolicyList"})
+		// A role of the operator that does not reach them gave no account a right to them either.
+		if err := r.Writer.Live.List(ctx, cilium, client.InNamespace(where)); apply.IgnoreAbsent(err) != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("list Cilium's network policies of namespace %s: %w", where, err)
+		}
+		for i := range cilium.Items {
+			if policy := &cilium.Items[i]; policy.Labels[kibashipv1.LabelAllowed] == "" {
+				open = append(open, policy.Name)
+			}
+		}
+	}
+	return openingsProblem(where, open), nil
+}
+
+// opens reports whether a policy lets something through, and has not the label of an administrator's.
+func opens(policy *networkingv1.NetworkPolicy) bool {
+	if policy.Labels[kibashipv1.LabelAllowed] != "" {
+		return false
+	}
+	of := policy.Spec.PolicyTypes
+	return slices.Contains(of, networkingv1.PolicyTypeIngress) && len(policy.Spec.Ingress) > 0 ||
+		slices.Contains(of, networkingv1.PolicyTypeEgress) && len(policy.Spec.Egress) > 0
+}
+
+func openingsProblem(where string, open []string) *outcome.Problem {
+	if len(open) == 0 {
+		return nil
+	}
+	return exceeds(kibashipv1.ReasonPoliciesExceedBounds, fmt.Sprintf("Network policies of namespace %s, which are not the Project's, let more through than its networkPolicy: %s. "+
+		"Delete them, or let an administrator label those that are wanted %s=true", where, firstOf(open), kibashipv1.LabelAllowed))
+}
+
+// maxNamed is how many bindings or policies a message names.
 const maxNamed = 5
+
+// firstOf names the first of some objects.
+func firstOf(all []string) string {
+	slices.Sort(all)
+	text := strings.Join(all[:min(len(all), maxNamed)], ", ")
+	if more := len(all) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
 
 func boundsProblem(where string, wider []string) *outcome.Problem {
 	if len(wider) == 0 {
 		return nil
 	}
-	slices.Sort(wider)
-	named := strings.Join(wider[:min(len(wider), maxNamed)], ", ")
-	if more := len(wider) - maxNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	message := fmt.Sprintf("RoleBindings of namespace %s give its accounts more rights than the bounds of the Project leave: %s. "+
-		"They are older than the bounds, which those accounts can take off. Delete the RoleBindings, or let them bind a Role with fewer rights", where, named)
-	return &outcome.Problem{
-		Condition: kibashipv1.ConditionLimitsReady, Reason: kibashipv1.ReasonRightsExceedBounds, Class: outcome.External,
-		Message: message, Err: errors.New(message),
-	}
+	return exceeds(kibashipv1.ReasonRightsExceedBounds, fmt.Sprintf("RoleBindings of namespace %s give accounts of Projects more rights than the bounds of the Project leave: %s. "+
+		"They are older than the bounds, which those accounts can take off. Delete the RoleBindings, or let them bind a Role with fewer rights", where, firstOf(wider)))
+}
+
+func exceeds(reason, message string) *outcome.Problem {
+	return &outcome.Problem{Condition: kibashipv1.ConditionLimitsReady, Reason: reason, Class: outcome.External, Message: message, Err: errors.New(message)}
 }

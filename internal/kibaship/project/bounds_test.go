@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -67,6 +70,8 @@ func TestRulesThatAreAdded(t *testing.T) {
 		"to see quotas":             {rule("", "resourcequotas", "get", "list"), false},
 		"quotas":                    {rule("", "resourcequotas", "update"), true},
 		"the namespace's finalizer": {rule("", "namespaces/finalize", "update"), true},
+		"every finalizer":           {rule("", "*/finalize", "update"), true},
+		"every scale":               {rule("apps", "*/scale", "update"), false},
 		"network policies":          {rule("networking.k8s.io", "networkpolicies", "delete"), true},
 		"Cilium's":                  {rule("cilium.io", "ciliumnetworkpolicies", "create"), true},
 		"the own status":            {rule("platform.operator.kibaship.com", "projects/status", "patch"), true},
@@ -90,15 +95,43 @@ func TestBindingsOfTenants(t *testing.T) {
 	}{
 		"an account of it":     {rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: where, Name: "a"}, true},
 		"another's account":    {rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "ops", Name: "a"}, false},
+		"of another Project":   {rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "project-b-ns-kibaship-com", Name: "a"}, true},
+		"all of another's":     {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:project-b-ns-kibaship-com"}, true},
 		"its name as a user":   {rbacv1.Subject{Kind: rbacv1.UserKind, Name: "system:serviceaccount:" + where + ":a"}, true},
 		"all of its accounts":  {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + where}, true},
 		"all accounts":         {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts"}, true},
 		"every user":           {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:authenticated"}, true},
 		"administrators":       {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "admins"}, false},
 		"a longer name's user": {rbacv1.Subject{Kind: rbacv1.UserKind, Name: "system:serviceaccount:" + where + "-b:a"}, false},
+		"an account elsewhere": {rbacv1.Subject{Kind: rbacv1.UserKind, Name: "system:serviceaccount:ops:a"}, false},
 	} {
-		if got := ofTenants(&rbacv1.RoleBinding{Subjects: []rbacv1.Subject{tc.subject}}, where); got != tc.tenant {
+		if got := ofTenants(&rbacv1.RoleBinding{Subjects: []rbacv1.Subject{tc.subject}}); got != tc.tenant {
 			t.Errorf("%s: of a tenant %t, want %t", name, got, tc.tenant)
+		}
+	}
+}
+
+func TestPoliciesThatOpenMoreThanTheBounds(t *testing.T) {
+	in, out := networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress
+	all := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{in, out}, Ingress: make([]networkingv1.NetworkPolicyIngressRule, 1), Egress: make([]networkingv1.NetworkPolicyEgressRule, 1)}
+	none := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{in, out}}
+	outbound, unused := none, none
+	outbound.Egress = all.Egress
+	unused.PolicyTypes, unused.Egress = []networkingv1.PolicyType{in}, all.Egress
+	for name, tc := range map[string]struct {
+		spec   networkingv1.NetworkPolicySpec
+		labels map[string]string
+		opens  bool
+	}{
+		"everything":           {all, nil, true},
+		"nothing":              {none, nil, false},
+		"outbound":             {outbound, nil, true},
+		"rules without a type": {unused, nil, false},
+		"an administrator's":   {all, map[string]string{kibashipv1.LabelAllowed: "true"}, false},
+		"marked as ours":       {all, map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy}, true},
+	} {
+		if got := opens(&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels}, Spec: tc.spec}); got != tc.opens {
+			t.Errorf("%s: opens %t, want %t", name, got, tc.opens)
 		}
 	}
 }

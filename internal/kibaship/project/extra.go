@@ -49,6 +49,7 @@ func takesBoundsOff(rule rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rule.Resources, func(resource string) bool {
 		parent, _, _ := strings.Cut(resource, "/")
 		ofKubernetes := slices.Contains(rule.APIGroups, "") || slices.Contains(rule.APIGroups, kibashipv1.GroupVersion.Group)
-		return resource == rbacv1.ResourceAll || writes && (slices.Contains(guarded, parent) || ofKubernetes && strings.HasSuffix(resource, "/status"))
+		return resource == rbacv1.ResourceAll || writes && (slices.Contains(guarded, parent) ||
+			ofKubernetes && (parent == rbacv1.ResourceAll || strings.HasSuffix(resource, "/status")))
 	})
 }

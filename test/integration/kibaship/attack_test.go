@@ -2,11 +2,13 @@ package kibaship
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +37,17 @@ func privileged(namespace string) *corev1.Pod {
 			Containers: []corev1.Container{{
 				Name: "shell", Image: "registry.example.org/shell", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
 			}},
+		},
+	}
+}
+
+// open lets everything in and out.
+func open(namespace, name string) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{}}, Egress: []networkingv1.NetworkPolicyEgressRule{{}},
 		},
 	}
 }
@@ -207,6 +220,101 @@ var _ = Describe("The ServiceAccount of a project", func() {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ExternalIPs: []string{"192.0.2.1"}},
 		}
 		forbidden(thief.Create(ctx, service))
+		service.Spec.ExternalIPs, service.Spec.Type = nil, corev1.ServiceTypeLoadBalancer
+		Expect(thief.Create(ctx, service)).To(Succeed())
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+		forbidden(thief.Status().Update(ctx, service, client.DryRunAll))
+
+		By("saying that an administrator allows its network policy")
+		policy := open(namespace, "allowed")
+		policy.Labels = map[string]string{kibashipv1.LabelAllowed: "true"}
+		forbidden(thief.Create(ctx, policy, client.DryRunAll))
+		Expect(k8s.Create(ctx, policy)).To(Succeed())
+		before := policy.DeepCopy()
+		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{})
+		forbidden(thief.Patch(ctx, policy, client.MergeFrom(before), client.DryRunAll))
+		policy.Labels = nil
+		forbidden(thief.Patch(ctx, policy, client.MergeFrom(before), client.DryRunAll))
+	})
+
+	It("cannot hand to others what it may not do itself", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		other := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		expect.Settles(ctx, other, kibashipv1.ProjectReady)
+		namespace := kibashiptest.Namespace(p.Name)
+		thief := apiserver.As(accountOf(p.Name))
+		Expect(thief.Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "handed"}, Rules: everything})).To(Succeed())
+		Expect(thief.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "handed"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "handed"},
+			Subjects: []rbacv1.Subject{
+				{Kind: rbacv1.ServiceAccountKind, Namespace: kibashiptest.Namespace(other.Name), Name: "project-" + other.Name + "-sa-kibaship-com"},
+				{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "friend"},
+			},
+		})).To(Succeed())
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		app := kibashiptest.Application(ctx, p.Name, "forged")
+		for _, name := range []string{accountOf(other.Name), "friend"} {
+			friend := apiserver.As(name)
+			patch := func(change func(*corev1.Namespace)) error {
+				changed := ns.DeepCopy()
+				change(changed)
+				return friend.Patch(ctx, changed, client.MergeFrom(ns), client.DryRunAll)
+			}
+			// The API server takes a moment before it knows the binding.
+			Eventually(func() error { return patch(func(ns *corev1.Namespace) { ns.Labels["tenant.example/stage"] = "live" }) }).Should(Succeed())
+			forbidden(patch(func(ns *corev1.Namespace) { delete(ns.Labels, kibashipv1.LabelUUID) }))
+			forbidden(patch(func(ns *corev1.Namespace) { ns.OwnerReferences = nil }))
+			forbidden(patch(func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "privileged" }))
+			forged := app.DeepCopy()
+			forged.Status.Phase = kibashipv1.ApplicationReady
+			forbidden(friend.Status().Patch(ctx, forged, client.MergeFrom(app), client.DryRunAll))
+			forbidden(friend.Create(ctx, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "greedy"},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ExternalIPs: []string{"192.0.2.1"}},
+			}, client.DryRunAll))
+		}
+
+		By("an administrator, who may do so in the whole cluster")
+		changed := ns.DeepCopy()
+		changed.Labels["pod-security.kubernetes.io/warn"] = "baseline"
+		Expect(k8s.Patch(ctx, changed, client.MergeFrom(ns), client.DryRunAll)).To(Succeed())
+
+		By("bounds that are set later, which name the binding")
+		apiserver.Change(ctx, p, func() { bound(&p.Spec) })
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionLimitsReady)
+			g.Expect(c).To(And(HaveField("Reason", kibashipv1.ReasonRightsExceedBounds), HaveField("Message", ContainSubstring("handed"))))
+		}).Should(Succeed())
+	})
+
+	It("has network policies that are older than the bounds, and its project says so until they are gone", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		namespace := kibashiptest.Namespace(p.Name)
+		thief := apiserver.As(accountOf(p.Name))
+		older, wanted := open(namespace, "older"), open(namespace, "wanted")
+		older.Labels = map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy}
+		Expect(thief.Create(ctx, older)).To(Succeed())
+		Expect(k8s.Create(ctx, wanted)).To(Succeed())
+
+		apiserver.Change(ctx, p, func() { bound(&p.Spec) })
+		says := func(names ...string) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+				c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionLimitsReady)
+				g.Expect(c).To(And(HaveField("Reason", kibashipv1.ReasonPoliciesExceedBounds), HaveField("Message", ContainSubstring(": "+strings.Join(names, ", ")+". "))))
+				g.Expect(p.Status.Phase).To(Equal(kibashipv1.ProjectFailed))
+			}).Should(Succeed())
+		}
+		says("older", "wanted")
+		apiserver.Change(ctx, wanted, func() { wanted.Labels = map[string]string{kibashipv1.LabelAllowed: "true"} })
+		Expect(k8s.Delete(ctx, older)).To(Succeed())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 	})
 
 	It("has rights that are older than the bounds, and its project says so until they are gone", func(ctx context.Context) {
