@@ -43,7 +43,7 @@ func TestFlagsInOtherRepresentations(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		numbers := fmt.Sprintf("%d", []byte(before+flag+after))
+		list := fmt.Sprintf("%d", []byte(before+flag+after))
 		little := inUTF16(binary.LittleEndian, before+flag+after)
 		for encoding, text := range map[string]string{
 			"UTF-16LE":                    little,
@@ -56,9 +56,9 @@ func TestFlagsInOtherRepresentations(t *testing.T) {
 			"UTF-16 with marks for zeros": strings.ReplaceAll(little, "\x00", "\uFFFD"),
 			"quoted-printable":            printable.String(),
 			"hexadecimal in lines":        wrapped(hex.EncodeToString([]byte(before+flag+after)), 60),
-			"numbers of Go":               numbers,
-			"numbers of Python":           strings.ReplaceAll(numbers, " ", ", "),
-			"numbers of JavaScript":       strings.ReplaceAll(numbers, " ", ","),
+			"numbers of Go":               list,
+			"numbers of Python":           strings.ReplaceAll(list, " ", ", "),
+			"numbers of JavaScript":       strings.ReplaceAll(list, " ", ","),
 			"base64 twice":                in64(in64(before + flag + after)),
 			"base64 twice, in lines":      wrapped(in64(wrapped(in64(before+flag+after), 76)+"\n"), 76),
 			"base64 three times":          in64(in64(in64(before + flag + after))),
