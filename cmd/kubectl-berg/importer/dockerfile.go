@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -30,6 +31,8 @@ type image struct {
 	folders []string
 	// texts are files that the Dockerfile writes itself, by their path.
 	texts map[string]string
+	// groups are the numbers of those that the Dockerfile makes.
+	groups map[string]string
 	// check is its health check.
 	check check
 	// lines are the instructions of the last stage, with their programs.
@@ -98,7 +101,7 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 		}
 		if name == "FROM" {
 			words := slices.DeleteFunc(strings.Fields(expanded(rest)), func(w string) bool { return strings.HasPrefix(w, "--") })
-			s := stage{image: image{context: context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
+			s := stage{image: image{context: context, env: map[string]string{}, texts: map[string]string{}, groups: map[string]string{}, workdir: "/"}}
 			if len(words) > 0 {
 				s.base = words[0]
 			}
@@ -109,7 +112,7 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 				if strings.EqualFold(earlier.name, s.base) {
 					s.image = earlier.image
 					s.exposed, s.copies, s.env = slices.Clone(earlier.exposed), slices.Clone(earlier.copies), maps.Clone(earlier.env)
-					s.texts = maps.Clone(earlier.texts)
+					s.texts, s.groups = maps.Clone(earlier.texts), maps.Clone(earlier.groups)
 					s.lines, s.folders = slices.Clone(earlier.lines), slices.Clone(earlier.folders)
 				}
 			}
@@ -359,6 +362,7 @@ func (s *stage) copyOf(source *stage, from, into string, folder bool, by owned) 
 		default:
 			c.to = into
 		}
+		c.group = cmp.Or(source.groups[c.group], c.group)
 		if by != (owned{}) {
 			c.owned = by
 		}
@@ -407,7 +411,7 @@ func (i image) ports() []port {
 		}
 	}
 	for _, f := range i.startFiles() {
-		if found := listensOn(f.text, listenPort, listenCall); found != nil {
+		if found := listensOn(expand(f.text, i.env, true), listenPort, listenCall); found != nil {
 			return found
 		}
 	}
@@ -530,6 +534,7 @@ func (i image) startScript(command []string) []string {
 // text is what tells the kind of program: names of images, instructions, and dependencies in the context.
 func (i image) text() string {
 	all := append(slices.Clone(i.bases), i.lines...)
+	all = append(all, strings.Join(i.program(), " "))
 	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
 		if content, err := os.ReadFile(filepath.Join(i.context, name)); i.context != "" && err == nil {
 			all = append(all, string(content[:min(len(content), 64<<10)]))

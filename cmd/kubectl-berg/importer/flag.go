@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"io/fs"
 	"maps"
 	"os"
@@ -179,6 +180,7 @@ func (d *draft) readers(s *service, file *bergv1.FlagFile, by owned) string {
 	if by.mode == 0 || by.mode&othersRead != 0 {
 		return "all users"
 	}
+	by.group = cmp.Or(s.image.groups[by.group], by.group)
 	hasGroup := by.mode&groupReads != 0 && !isRoot(by.group)
 	switch number, err := strconv.ParseInt(by.group, 10, 64); {
 	case hasGroup && err == nil:

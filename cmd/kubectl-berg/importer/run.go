@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"regexp"
@@ -61,11 +62,42 @@ func (s *stage) run(text string, values map[string]string) {
 			if len(into) > 0 {
 				s.fileCommand([]string{"cp", words[len(words)-1], into[0]})
 			}
+		case "groupadd", "addgroup":
+			s.group(words, "-g", "--gid")
+		case "useradd", "adduser":
+			if !slices.ContainsFunc(words, func(w string) bool { return slices.Contains([]string{"-g", "-G", "--gid", "--ingroup"}, w) }) {
+				s.group(words, "-u", "--uid") // its group gets the same number
+			}
 		default:
 			s.fileCommand(words)
 		}
 	}
 }
+
+// group keeps the number of a group that a command makes.
+func (s *stage) group(words []string, options ...string) {
+	name, number := "", ""
+	for i := 1; i < len(words); i++ {
+		option, value, joined := strings.Cut(words[i], "=")
+		switch {
+		case !strings.HasPrefix(words[i], "-"):
+			name = cmp.Or(name, words[i])
+		case joined && slices.Contains(options, option):
+			number = value
+		case slices.Contains(options, option) && i+1 < len(words):
+			i++
+			number = words[i]
+		case slices.Contains(accountValues, option) && !joined:
+			i++
+		}
+	}
+	if _, err := strconv.ParseUint(number, 10, 16); err == nil && name != "" && s.groups[name] == "" {
+		s.groups[name] = number
+	}
+}
+
+// accountValues are options of commands that make users and groups, with a value in the next word.
+var accountValues = []string{"-u", "--uid", "-s", "--shell", "-d", "--home", "-h", "-c", "--comment", "-p", "--password", "-k", "--gecos", "-b", "-e", "-f", "-K", "--home-dir"}
 
 // write adds a file that the Dockerfile writes.
 func (s *stage) write(file, text string, by owned) {

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec socat TCP-LISTEN:${PORT:-4006},reuseaddr,fork EXEC:/chall
