@@ -28,7 +28,8 @@ func apiTemplate(all sources) (string, error) {
 			conditions = append(conditions, ".Values."+kinds[kind])
 		}
 		if isOfPlatform(id) {
-			text = strings.ReplaceAll(strings.ReplaceAll(text, ".Release.", "$.Release."), `"berg-operator.labels" .`, `"berg-operator.labels" $`)
+			text = strings.NewReplacer(".Release.", "$.Release.", `"berg-operator.labels" .`, `"berg-operator.labels" $`,
+				`"berg-operator.otherLabels" (list .`, `"berg-operator.otherLabels" (list $`).Replace(text)
 			out.WriteString("{{- if and " + strings.Join(conditions, " ") + " }}\n{{- range .Values.api.platformNamespaces }}\n---\n" + text + "{{- end }}\n{{- end }}\n")
 			continue
 		}
@@ -47,7 +48,7 @@ func isOfPlatform(id string) bool {
 func (all *sources) insertIntoAPI() (defaults, error) {
 	d := defaults{pod: map[string]any{}}
 	for id, object := range all.api {
-		child(object, "metadata", "labels")[labelsPlaceholder] = ""
+		insertLabels(object)
 		if strings.HasPrefix(id, "Deployment/") {
 			spec := child(object, "spec")
 			d.replicas, spec["replicas"] = spec["replicas"], exprPlaceholder(".Values.api.replicas")
@@ -58,6 +59,7 @@ func (all *sources) insertIntoAPI() (defaults, error) {
 				}
 			}
 			pod["priorityClassName"] = exprPlaceholder(`include "berg-operator.priorityClass" .`)
+			pod["dnsPolicy"] = dnsPolicy
 			containers, _ := pod["containers"].([]any)
 			for _, item := range containers {
 				if container, _ := item.(map[string]any); container["name"] == apiContainer {
@@ -176,7 +178,7 @@ func apiSchema(section settings.Section, image object) object {
 	}
 	return closed(object{
 		"enabled":            object{"type": "boolean"},
-		"replicas":           object{"type": "integer", "minimum": 0},
+		"replicas":           replicas,
 		"platformNamespaces": object{"type": "array", "minItems": 1, "uniqueItems": true, "items": object{"type": "string", "minLength": 1}},
 		"image":              image,
 		"resources":          object{"type": "object"},

@@ -48,7 +48,7 @@ func chart(all sources, version string) (map[string]string, error) {
 			return err
 		}
 		text, err := static.ReadFile(path)
-		files[strings.TrimPrefix(path, "static/")] = string(text)
+		files[strings.TrimPrefix(path, "static/")] = strings.ReplaceAll(string(text), "/blob/main/", "/blob/v"+version+"/")
 		return err
 	})
 	if err != nil {
@@ -270,8 +270,11 @@ type defaults struct {
 // podValues are the values for fields of a pod, by the field.
 var podValues = map[string]string{
 	"imagePullSecrets": "imagePullSecrets", "nodeSelector": "nodeSelector", "affinity": "affinity", "tolerations": "tolerations",
-	"topologySpreadConstraints": "topologySpreadConstraints", "securityContext": "podSecurityContext", "dnsPolicy": "dnsPolicy",
+	"topologySpreadConstraints": "topologySpreadConstraints", "securityContext": "podSecurityContext",
 }
+
+// dnsPolicy is for the field of a pod.
+var dnsPolicy = withPlaceholder(`include "berg-operator.dnsPolicy" .`)
 
 // insertPlaceholders puts placeholders into all variants where the chart has values, and returns what they
 // replace.
@@ -294,16 +297,22 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 	for _, variant := range variants {
 		for id, object := range variant {
 			kind, _, _ := strings.Cut(id, "/")
-			child(object, "metadata", "labels")[labelsPlaceholder] = ""
+			labels := insertLabels(object)
 			switch kind {
+			case "Namespace":
+				for label := range labels {
+					if strings.HasPrefix(label, "pod-security.kubernetes.io/") && child(object, "metadata")["name"] == namespace {
+						labels[label] = levelPlaceholder
+					}
+				}
 			case "CustomResourceDefinition":
 				child(object, "metadata", "annotations")[keepPlaceholder] = ""
 				continue // its descriptions may contain the namespace
 			case "ServiceAccount":
-				child(object, "metadata", "annotations")[morePlaceholder("serviceAccount.annotations")] = ""
+				moreFields(child(object, "metadata", "annotations"), "serviceAccount.annotations")
 			case "ClusterRole":
 				if edited := strings.HasSuffix(id, "-editor"); edited || strings.HasSuffix(id, "-viewer") {
-					child(object, "metadata", "labels")[aggregatePlaceholder] = ""
+					labels[aggregatePlaceholder] = ""
 				}
 			case "Deployment":
 				found, err := insertIntoDeployment(object, settings)
@@ -314,10 +323,11 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 			case "PodDisruptionBudget":
 				child(object, "spec")["maxUnavailable"] = exprPlaceholder(".Values.podDisruptionBudget.maxUnavailable")
 			case "ConfigMap": // a dashboard
-				child(object, "metadata", "labels")[morePlaceholder("dashboard.labels")] = ""
-				child(object, "metadata", "annotations")[morePlaceholder("dashboard.annotations")] = ""
+				moreFields(labels, "dashboard.labels")
+				labels["grafana_dashboard"] = exprPlaceholder(`include "berg-operator.sidecarLabel" . | quote`)
+				moreFields(child(object, "metadata", "annotations"), "dashboard.annotations")
 			case "ServiceMonitor", "PrometheusRule":
-				child(object, "metadata", "labels")[morePlaceholder("prometheus.labels")] = ""
+				moreFields(labels, "prometheus.labels")
 				if kind == "ServiceMonitor" {
 					insertIntoMonitor(object)
 				}
@@ -330,6 +340,25 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 		return d, fmt.Errorf("config/ has no Deployment of a container %s", manager)
 	}
 	return d, nil
+}
+
+// insertLabels puts a placeholder for the labels of every object into those of one, and returns them. The template leaves out
+// app.kubernetes.io/name and control-plane, which no value may change: the operator and its Services select them.
+func insertLabels(object map[string]any) map[string]any {
+	labels := child(object, "metadata", "labels")
+	own := slices.DeleteFunc(keysOf(labels), func(label string) bool { return label == "app.kubernetes.io/name" || label == "control-plane" })
+	labels[labelsPlaceholder(own...)] = ""
+	return labels
+}
+
+// moreFields puts a placeholder for the fields of a value into others, which stay.
+func moreFields(fields map[string]any, value string) {
+	fields[morePlaceholder(value, keysOf(fields)...)] = ""
+}
+
+// keysOf returns the names of fields without placeholders.
+func keysOf(fields map[string]any) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(key string) bool { return strings.HasPrefix(key, "@@") })
 }
 
 // insertAccount puts a placeholder where an object names the operator's ServiceAccount, whose name is a value.
@@ -371,14 +400,15 @@ func insertIntoDeployment(object map[string]any, settings map[string]string) (de
 	d.replicas, spec["replicas"] = spec["replicas"], exprPlaceholder(".Values.replicas")
 	d.pod["updateStrategy"], spec["strategy"] = spec["strategy"], valuePlaceholder("updateStrategy")
 	template := child(spec, "template")
-	child(template, "metadata", "labels")[morePlaceholder("podLabels")] = ""
-	child(template, "metadata", "annotations")[morePlaceholder("podAnnotations")] = ""
+	moreFields(child(template, "metadata", "labels"), "podLabels")
+	moreFields(child(template, "metadata", "annotations"), "podAnnotations")
 	pod := child(template, "spec")
 	for field, value := range podValues {
 		d.pod[value], pod[field] = pod[field], valuePlaceholder(value)
 	}
 	pod["priorityClassName"] = exprPlaceholder(`include "berg-operator.priorityClass" .`)
 	pod["hostNetwork"] = valuePlaceholder("hostNetwork")
+	pod["dnsPolicy"] = dnsPolicy
 	more(pod, "volumes", "extraVolumes")
 	containers, _ := pod["containers"].([]any)
 	for _, item := range containers {
@@ -491,11 +521,13 @@ func imageOf(reference string) (repository, tag string) {
 func familiesTemplate(all sources) string {
 	var b strings.Builder
 	b.WriteString("{{- /* Generated by `make chart`. */}}\n")
-	b.WriteString("{{- define \"berg-operator.enabledAPIs\" -}}\n{{- $apis := list -}}\n")
+	b.WriteString("{{- define \"berg-operator.apis\" -}}\n{{- $apis := list -}}\n")
 	for _, f := range all.families {
 		fmt.Fprintf(&b, "{{- if .Values.families.%s }}{{ $apis = append $apis %q }}{{ end -}}\n", f.name, f.api)
 	}
 	b.WriteString("{{- if not $apis }}{{ fail \"families: at least one must be true\" }}{{ end -}}\n")
-	fmt.Fprintf(&b, "{{- if lt (len $apis) %d }}{{ join \",\" $apis }}{{ end -}}\n{{- end }}\n", len(all.families))
+	b.WriteString("{{- join \",\" $apis }}\n{{- end }}\n\n{{- /* Without a value, the operator serves all. */}}\n")
+	fmt.Fprintf(&b, "{{- define \"berg-operator.enabledAPIs\" -}}\n{{- $apis := include \"berg-operator.apis\" . -}}\n"+
+		"{{- if lt (len (splitList \",\" $apis)) %d }}{{ $apis }}{{ end -}}\n{{- end }}\n", len(all.families))
 	return b.String()
 }

@@ -29,7 +29,7 @@ func seccompTemplate(all sources) (string, error) {
 func (all *sources) insertIntoSeccomp() error {
 	found := false
 	for id, object := range all.seccomp {
-		child(object, "metadata", "labels")[labelsPlaceholder] = ""
+		insertLabels(object)
 		if strings.HasPrefix(id, "Role/") { // to use the PriorityClass
 			all.seccomp[id], _ = withPlaceholders(object).(map[string]any)
 		}
@@ -39,6 +39,7 @@ func (all *sources) insertIntoSeccomp() error {
 		pod := child(object, "spec", "template", "spec")
 		pod["priorityClassName"] = exprPlaceholder(`include "berg-operator.priorityClass" .`)
 		pod["tolerations"] = valuePlaceholder("seccompProfiles.tolerations")
+		pod["imagePullSecrets"] = valuePlaceholder("imagePullSecrets")
 		for _, field := range []string{"initContainers", "containers"} {
 			containers, _ := pod[field].([]any)
 			for _, item := range containers {

@@ -234,8 +234,8 @@ const (
 	fullnamePlaceholder  = "@@fullname@@"
 	accountPlaceholder   = "@@account@@"
 	keepPlaceholder      = "@@keep@@"
-	labelsPlaceholder    = "@@labels@@"
 	aggregatePlaceholder = "@@aggregate@@"
+	levelPlaceholder     = "@@level@@"
 )
 
 // accountPattern is what a pattern of accounts begins with that also knows the one that a value names.
@@ -249,16 +249,27 @@ func exprPlaceholder(expression string) string { return "@@expr " + expression +
 // valuePlaceholder is for a field that exists if a value is set.
 func valuePlaceholder(value string) string { return "@@value " + value + "@@" }
 
-// morePlaceholder is a field or an item that is replaced by the fields or items of a value.
-func morePlaceholder(value string) string { return "@@more " + value + "@@" }
+// withPlaceholder is for a field that exists if an expression has a value, which is one word.
+func withPlaceholder(expression string) string { return "@@with " + expression + "@@" }
+
+// morePlaceholder is a field or an item that is replaced by the fields or items of a value, without fields that are there.
+func morePlaceholder(value string, present ...string) string {
+	return "@@more " + strings.Join(append([]string{value}, present...), " ") + "@@"
+}
+
+// labelsPlaceholder is for the labels of every object, without those that are there.
+func labelsPlaceholder(present ...string) string {
+	return strings.Join(append([]string{"@@labels"}, present...), " ") + "@@"
+}
 
 var (
 	settingLine = regexp.MustCompile(`'@@setting (\w+)@@'`)
 	exprLine    = regexp.MustCompile(`'@@expr (.+?)@@'`)
 	valueLine   = regexp.MustCompile(`(?m)^( *)(.+): '@@value ([\w.]+)@@'\n`)
-	moreLine    = regexp.MustCompile(`(?m)^( *)(?:- )?'@@more ([\w.]+)@@'(?:: "")?\n`)
+	withLine    = regexp.MustCompile(`(?m)^( *)(.+): '@@with (.+)@@'\n`)
+	moreLine    = regexp.MustCompile(`(?m)^( *)(?:- )?'@@more ([\w.]+)([^@]*)@@'(?:: "")?\n`)
 	keepLine    = regexp.MustCompile(`(?m)^( *)'@@keep@@': ""\n`)
-	labelsLine  = regexp.MustCompile(`(?m)^( *)'@@labels@@': ""\n`)
+	labelsLine  = regexp.MustCompile(`(?m)^( *)'@@labels([^@]*)@@': ""\n`)
 	joinLine    = regexp.MustCompile(`(?m)^( *)'@@aggregate@@': ""\n`)
 )
 
@@ -275,6 +286,7 @@ func fill(text string) string {
 	text = regexp.MustCompile(`(?m)(: |- )'((?:`+fullnamePlaceholder+`|`+accountPlaceholder+`)[\w-]*)'$`).ReplaceAllString(text, "$1$2")
 	text = strings.ReplaceAll(text, fullnamePlaceholder, `{{ include "berg-operator.fullname" . }}`)
 	text = strings.ReplaceAll(text, accountPlaceholder, `{{ include "berg-operator.account" . }}`)
+	text = strings.ReplaceAll(text, "'"+levelPlaceholder+"'", `{{ include "berg-operator.podSecurity" . }}`)
 	text = strings.ReplaceAll(text, "@@own account@@", `{{ with .Values.serviceAccount.name }}^system:serviceaccount:[^:]+:{{ . }}$|{{ end }}`)
 	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
 	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)
@@ -282,14 +294,32 @@ func fill(text string) string {
 	text = joinLine.ReplaceAllString(text, "{{- if .Values.aggregateRoles }}\n${1}rbac.authorization.k8s.io/aggregate-to-admin: \"true\"\n"+
 		"${1}rbac.authorization.k8s.io/aggregate-to-edit: \"true\"\n{{- end }}\n")
 	text = labelsLine.ReplaceAllStringFunc(text, func(line string) string {
-		return fmt.Sprintf("{{- include \"berg-operator.labels\" . | nindent %d }}\n", len(labelsLine.FindStringSubmatch(line)[1]))
+		m := labelsLine.FindStringSubmatch(line)
+		if m[2] == "" {
+			return fmt.Sprintf("{{- include \"berg-operator.labels\" . | nindent %d }}\n", len(m[1]))
+		}
+		return fmt.Sprintf("{{- include \"berg-operator.otherLabels\" (list .%s) | nindent %d }}\n", quoted(m[2]), len(m[1]))
 	})
+	text = withLine.ReplaceAllString(text, "{{- with $3 }}\n$1$2: {{ . }}\n{{- end }}\n")
 	text = valueLine.ReplaceAllStringFunc(text, func(line string) string {
 		m := valueLine.FindStringSubmatch(line)
 		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s: {{- toYaml . | nindent %d }}\n{{- end }}\n", m[3], m[1], m[2], len(m[1])+2)
 	})
 	return moreLine.ReplaceAllStringFunc(text, func(line string) string {
 		m := moreLine.FindStringSubmatch(line)
-		return fmt.Sprintf("{{- with .Values.%s }}\n{{- toYaml . | nindent %d }}\n{{- end }}\n", m[2], len(m[1]))
+		value := ".Values." + m[2]
+		if m[3] != "" {
+			value = "omit (" + value + " | default dict)" + quoted(m[3])
+		}
+		return fmt.Sprintf("{{- with %s }}\n{{- toYaml . | nindent %d }}\n{{- end }}\n", value, len(m[1]))
 	})
+}
+
+// quoted returns words as arguments of a function of a template.
+func quoted(words string) string {
+	var b strings.Builder
+	for _, word := range strings.Fields(words) {
+		fmt.Fprintf(&b, " %q", word)
+	}
+	return b.String()
 }

@@ -106,14 +106,18 @@ func TestUnsupportedDifferencesAreRejected(t *testing.T) {
 
 func TestPlaceholdersBecomeValues(t *testing.T) {
 	for placeholder, want := range map[string]string{
-		"a: '" + namespacePlaceholder + "'\n":         "a: {{ .Release.Namespace | quote }}\n",
-		"a: x." + namespacePlaceholder + ".svc\n":     "a: x.{{ .Release.Namespace }}.svc\n",
-		"a: '" + settingPlaceholder("LOG") + "'\n":    "a: {{ include \"berg-operator.setting\" (list . \"LOG\") }}\n",
-		"a: '" + exprPlaceholder(".Values.n") + "'\n": "a: {{ .Values.n }}\n",
-		"  a: '" + valuePlaceholder("b") + "'\n":      "{{- with .Values.b }}\n  a: {{- toYaml . | nindent 4 }}\n{{- end }}\n",
-		"  - '" + morePlaceholder("b") + "'\n":        "{{- with .Values.b }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
-		"  '" + morePlaceholder("b.c") + "': \"\"\n":  "{{- with .Values.b.c }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
-		"  '" + keepPlaceholder + "': \"\"\n":         "{{- if .Values.crds.keep }}\n  helm.sh/resource-policy: keep\n{{- end }}\n",
+		"a: '" + namespacePlaceholder + "'\n":                "a: {{ .Release.Namespace | quote }}\n",
+		"a: x." + namespacePlaceholder + ".svc\n":            "a: x.{{ .Release.Namespace }}.svc\n",
+		"a: '" + settingPlaceholder("LOG") + "'\n":           "a: {{ include \"berg-operator.setting\" (list . \"LOG\") }}\n",
+		"a: '" + exprPlaceholder(".Values.n") + "'\n":        "a: {{ .Values.n }}\n",
+		"  a: '" + valuePlaceholder("b") + "'\n":             "{{- with .Values.b }}\n  a: {{- toYaml . | nindent 4 }}\n{{- end }}\n",
+		"  - '" + morePlaceholder("b") + "'\n":               "{{- with .Values.b }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
+		"  '" + morePlaceholder("b.c") + "': \"\"\n":         "{{- with .Values.b.c }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
+		"  '" + morePlaceholder("b", "x", "y") + "': \"\"\n": "{{- with omit (.Values.b | default dict) \"x\" \"y\" }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
+		"  '" + labelsPlaceholder() + "': \"\"\n":            "{{- include \"berg-operator.labels\" . | nindent 2 }}\n",
+		"  '" + labelsPlaceholder("x") + "': \"\"\n":         "{{- include \"berg-operator.otherLabels\" (list . \"x\") | nindent 2 }}\n",
+		"  a: '" + withPlaceholder("f .") + "'\n":            "{{- with f . }}\n  a: {{ . }}\n{{- end }}\n",
+		"  '" + keepPlaceholder + "': \"\"\n":                "{{- if .Values.crds.keep }}\n  helm.sh/resource-policy: keep\n{{- end }}\n",
 	} {
 		if got := fill(placeholder); got != want {
 			t.Errorf("%q becomes %q instead of %q", placeholder, got, want)

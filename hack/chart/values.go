@@ -126,10 +126,10 @@ podLabels: {}
 podAnnotations: {}
 
 # Instead of berg-operator: what the names of the Deployment begin with, and those of its ServiceAccount, Service,
-# PriorityClass and policies. Other names are known to the operator.
+# PriorityClass and policies. Other names are known to the operator. At most 40 characters.
 fullnameOverride: ""
 
-# Labels of every object of the chart.
+# Labels of every object of the chart, in addition to those that an object has itself.
 commonLabels: {}
 
 # The operator's ServiceAccount.
@@ -143,9 +143,10 @@ serviceAccount:
 # PriorityClass of the pods. Empty: the chart creates one, so that the operator gets room where challenges fill the nodes.
 priorityClassName: ""
 
-# Where the API server reaches pods only in the network of their node, as on EKS with another network plugin.
+# Where the API server reaches pods only in the network of their node, as on EKS with another network plugin. Each pod takes
+# the ports 8081, 8443 and 9443 of its node: with updateStrategy as above, an upgrade needs one node more than replicas.
 hostNetwork: false
-# Empty: that of Kubernetes, ClusterFirst. With hostNetwork: ClusterFirstWithHostNet.
+# Empty: ClusterFirst, and ClusterFirstWithHostNet with hostNetwork.
 dnsPolicy: ""
 
 podDisruptionBudget:
@@ -192,7 +193,7 @@ dashboard:
   # ConfigMaps with dashboards for Grafana, one for the operator and one for each enabled API group, with the label
   # grafana_dashboard by which the sidecar of Grafana's chart finds them.
   enabled: false
-  # Further labels, and annotations such as {grafana_folder: CTF}.
+  # Further labels, another value for that one, and annotations such as {grafana_folder: CTF}.
   labels: {}
   annotations: {}
 
@@ -290,7 +291,7 @@ func schemaOf(all sources) (string, error) {
 			}),
 			"api":                       apiSchema(all.apiSettings, closed(object{"repository": repository, "tag": tag, "digest": digest})),
 			"seccompProfiles":           seccompSchema(),
-			"replicas":                  object{"type": "integer", "minimum": 0},
+			"replicas":                  replicas,
 			"resources":                 anything,
 			"imagePullSecrets":          list(closed(object{"name": object{"type": "string"}})),
 			"nodeSelector":              texts,
@@ -331,6 +332,9 @@ func schemaOf(all sources) (string, error) {
 	}, "", "  ")
 	return string(text) + "\n", err
 }
+
+// replicas is the schema of a number of pods, which may be quoted.
+var replicas = object{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+$"}
 
 func closed(properties object) object {
 	return object{"type": "object", "properties": properties, "additionalProperties": false}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,12 @@ func isHook(object map[string]any) bool {
 	return field(object, "metadata", "annotations", "helm.sh/hook") != nil
 }
 
+// renderAll fails where a template reads a value that does not exist, other than Helm.
 func renderAll(values, into string, served ...string) (objects map[string]map[string]any, notes string, err error) {
+	return renderWith(engine.Engine{Strict: true}, values, into, served...)
+}
+
+func renderWith(templates engine.Engine, values, into string, served ...string) (objects map[string]map[string]any, notes string, err error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
 		return nil, "", err
@@ -57,7 +63,7 @@ func renderAll(values, into string, served ...string) (objects map[string]map[st
 	if err != nil {
 		return nil, "", err
 	}
-	files, err := engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
+	files, err := templates.RenderWithContext(context.Background(), chart, all)
 	if err != nil {
 		return nil, "", err
 	}
@@ -147,6 +153,16 @@ func must(t *testing.T, values string) map[string]map[string]any {
 		t.Fatal(err)
 	}
 	return objects
+}
+
+// asHelm renders values of which some are null, which removes them.
+func asHelm(t *testing.T, values string) (objects map[string]map[string]any, notes string) {
+	t.Helper()
+	objects, notes, err := renderWith(engine.Engine{}, values, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects, notes
 }
 
 func field(object any, path ...any) any {
@@ -570,6 +586,153 @@ settings: {CHALLENGE_HTTP_PORT: "443", CHALLENGE_HTTP_TLS: "false"}
 	}
 }
 
+// A setting without a value, as of --set NAME=null, has its default, which an empty variable means.
+func TestASettingWithoutAValueHasItsDefault(t *testing.T) {
+	objects, notes := asHelm(t, "settings: {CHALLENGE_DOMAIN: null, CHALLENGE_HTTP_PORT: null, CLUSTER_NODE_CIDRS: null}\napi: {enabled: true, settings: {RATE: null}}")
+	for _, name := range []string{"CHALLENGE_DOMAIN", "CHALLENGE_HTTP_PORT", "CLUSTER_NODE_CIDRS"} {
+		if value, there := variable(objects, name); !there || value != "" {
+			t.Errorf("%s is %v", name, value)
+		}
+	}
+	if text, _ := yaml.Marshal(objects["Deployment/"+namespace+"/berg-api"]); !bytes.Contains(text, []byte("name: RATE\n          value: \"\"")) {
+		t.Errorf("RATE has a value:\n%s", text)
+	}
+	if !strings.Contains(notes, "only an example") {
+		t.Errorf("the notes do not say that the default domain is an example:\n%s", notes)
+	}
+}
+
+// Fields without a value are those of Kubernetes, and quoted numbers are numbers.
+func TestValuesMayBeMissingOrQuoted(t *testing.T) {
+	objects, _ := asHelm(t, everything(t)+withAll+`
+replicas: "3"
+resources: null
+affinity: null
+nodeSelector: null
+tolerations: null
+topologySpreadConstraints: null
+podSecurityContext: null
+securityContext: null
+updateStrategy: null
+podLabels: null
+podAnnotations: null
+commonLabels: null
+imagePullSecrets: null
+extraEnv: null
+extraVolumes: null
+extraVolumeMounts: null
+extraObjects: null
+priorityClassName: null
+fullnameOverride: null
+hostNetwork: null
+dnsPolicy: null
+serviceAccount: {annotations: null}
+dashboard: {enabled: true, labels: null, annotations: null}
+podDisruptionBudget: {maxUnavailable: "2"}
+`)
+	deployment := field(objects["Deployment/"+namespace+"/berg-operator-controller-manager"], "spec")
+	for what, pair := range map[string][2]any{
+		"replicas":  {field(deployment, "replicas"), float64(3)},
+		"resources": {field(container(objects), "resources"), nil},
+		"budget":    {field(objects["PodDisruptionBudget/"+namespace+"/berg-operator-controller-manager"], "spec", "maxUnavailable"), float64(2)},
+		"dashboard": {field(objects["ConfigMap/"+namespace+"/berg-operator-dashboard"], "metadata", "labels", "grafana_dashboard"), "1"},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s is %v instead of %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+// No label or annotation is there twice: what an object needs stays, and the value by which Grafana selects is the reader's.
+func TestLabelsOfObjectsStay(t *testing.T) {
+	objects := must(t, everything(t)+withAll+`
+createNamespace: true
+commonLabels: {app.kubernetes.io/part-of: ctf, app.kubernetes.io/name: mine, app.kubernetes.io/managed-by: me, control-plane: mine, example.com/team: blue, pod-security.kubernetes.io/enforce: privileged}
+podLabels: {app.kubernetes.io/name: mine, control-plane: mine, team: blue}
+podAnnotations: {kubectl.kubernetes.io/default-container: mine}
+dashboard: {enabled: true, labels: {grafana_dashboard: "yes", app.kubernetes.io/name: mine}}
+`)
+	deployment := objects["Deployment/"+namespace+"/berg-operator-controller-manager"]
+	dashboard := objects["ConfigMap/"+namespace+"/berg-operator-dashboard"]
+	const name, partOf = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
+	for what, pair := range map[string][2]any{
+		"name":                {field(deployment, "metadata", "labels", name), "berg-operator"},
+		"part":                {field(deployment, "metadata", "labels", partOf), "ctf"},
+		"part of the API":     {field(objects["Deployment/"+namespace+"/berg-api"], "metadata", "labels", partOf), "berg-operator"},
+		"team of the API":     {field(objects["Deployment/"+namespace+"/berg-api"], "metadata", "labels", "example.com/team"), "blue"},
+		"name of pods":        {field(deployment, "spec", "template", "metadata", "labels", name), "berg-operator"},
+		"team of pods":        {field(deployment, "spec", "template", "metadata", "labels", "team"), "blue"},
+		"container":           {field(deployment, "spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/default-container"), "manager"},
+		"level":               {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/enforce"), "restricted"},
+		"sidecar":             {field(dashboard, "metadata", "labels", "grafana_dashboard"), "yes"},
+		"name of a dashboard": {field(dashboard, "metadata", "labels", name), "berg-operator"},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s is %v instead of %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+// In the network of a node pods need another policy for names, and a namespace that admits them.
+func TestPodsInTheNetworkOfTheirNode(t *testing.T) {
+	objects, notes, err := renderAll("{createNamespace: true, hostNetwork: true, api: {enabled: true}}", namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, path := range map[string][]any{
+		"Deployment/" + namespace + "/berg-operator-controller-manager": {"spec", "template", "spec", "dnsPolicy"},
+		"Pod/" + namespace + "/berg-operator-test":                      {"spec", "dnsPolicy"},
+	} {
+		if got := field(objects[id], path...); got != "ClusterFirstWithHostNet" {
+			t.Errorf("%s resolves names by %v", id, got)
+		}
+	}
+	labels, _ := field(objects["Namespace/<nil>/"+namespace], "metadata", "labels").(map[string]any)
+	for label, level := range labels {
+		if strings.HasPrefix(label, "pod-security.kubernetes.io/") && level != "privileged" {
+			t.Errorf("%s is %v, which refuses the pods", label, level)
+		}
+	}
+	if len(labels) < 4 || strings.Contains(notes, "restricted") {
+		t.Errorf("the labels are %v, the notes:\n%s", labels, notes)
+	}
+	if got := field(must(t, "{hostNetwork: true, dnsPolicy: Default}")["Deployment/"+namespace+"/berg-operator-controller-manager"], "spec", "template", "spec", "dnsPolicy"); got != "Default" {
+		t.Errorf("dnsPolicy has no effect: %v", got)
+	}
+}
+
+// docs/helm.md has a row with every value.
+func TestThePageNamesEveryValue(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/helm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	// Settings have a page of their own, and the others are explained as a whole.
+	whole := []string{"families", "settings", "image", "resources", "affinity", "podSecurityContext", "securityContext", "updateStrategy"}
+	for name, value := range values {
+		parts, _ := value.(map[string]any)
+		if len(parts) == 0 || slices.Contains(whole, name) {
+			if !bytes.Contains(page, []byte("`"+name+"`")) {
+				t.Errorf("docs/helm.md does not name %s", name)
+			}
+			continue
+		}
+		for part := range parts {
+			if !regexp.MustCompile("(?m)^\\| [^|]*`" + name + "\\.[^|]*[.]" + part + "`|`" + name + "\\." + part + "`").Match(page) {
+				t.Errorf("docs/helm.md does not name %s.%s", name, part)
+			}
+		}
+	}
+}
+
 // Nothing that follows the name of the release is left with the former one, and what the operator knows by name stays.
 func TestAnotherNameReachesAllObjects(t *testing.T) {
 	values := everything(t) + withAll
@@ -867,8 +1030,9 @@ func TestSeccompProfilesAreThoseOfConfig(t *testing.T) {
 	}
 	compare(t, bared(got), bared(want))
 
-	text, _ := yaml.Marshal(must(t, "{image: {tag: x}, seccompProfiles: {install: true, kubeletFolder: /data/kubelet, tolerations: [{key: ctf, operator: Exists}]}}"))
-	for _, part := range []string{"berg-operator:x", "path: /data/kubelet/seccomp", "key: ctf"} {
+	changed := must(t, "{image: {tag: x}, imagePullSecrets: [{name: registry}], seccompProfiles: {install: true, kubeletFolder: /data/kubelet, tolerations: [{key: ctf, operator: Exists}]}}")
+	text, _ := yaml.Marshal(changed["DaemonSet/berg-seccomp/berg-seccomp"])
+	for _, part := range []string{"berg-operator:x", "path: /data/kubelet/seccomp", "key: ctf", "name: registry"} {
 		if !bytes.Contains(text, []byte(part)) {
 			t.Errorf("there is no %s", part)
 		}
@@ -924,10 +1088,15 @@ func TestAnyNamespaceWillDo(t *testing.T) {
 }
 
 func TestNotesTellWhatRemovalLeaves(t *testing.T) {
-	for values, want := range map[string]string{"": "keeps the CRDs", "crds: {keep: false}": "BEFORE that"} {
+	for values, want := range map[string]string{
+		"": "keeps the CRDs", "crds: {keep: false}": "BEFORE that", everything(t): "  usvc-dev.developer.microsoft.com\n",
+	} {
 		if _, notes, err := render(values, namespace); err != nil || !strings.Contains(notes, want) {
 			t.Errorf("%q: error %v, notes without %q:\n%s", values, err, want, notes)
 		}
+	}
+	if _, notes, err := render("settings: {CHALLENGE_DOMAIN: ctf.example.org}", namespace); err != nil || strings.Contains(notes, "only an example") {
+		t.Errorf("error %v, notes about a domain that is set:\n%s", err, notes)
 	}
 }
 
@@ -942,6 +1111,8 @@ func TestSchemaRefusesWhatTheOperatorWould(t *testing.T) {
 		"settings: {ENABLED_APIS: quix.io}":                   "ENABLED_APIS",
 		"families: {bergs: true}":                             "bergs",
 		"replica: 1":                                          "replica",
+		`replicas: "many"`:                                    "replicas",
+		"fullnameOverride: " + strings.Repeat("a", 63):        "fullnameOverride",
 		"image: {digest: latest}":                             "digest",
 		"crds: {keep: sometimes}":                             "keep",
 		"prometheus: {labels: [release]}":                     "labels",

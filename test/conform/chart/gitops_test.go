@@ -89,13 +89,16 @@ func TestHealthInArgoCD(t *testing.T) {
 		for status, want := range map[string][2]string{
 			`{}`:            {"Progressing", "The operator has not seen it yet"},
 			`{"status":{}}`: {"Progressing", "The operator has not seen it yet"},
-			`{"status":{"conditions":[{"type":"Ready","status":"True","message":"it runs"}]}}`:                                                                {"Healthy", "it runs"},
-			`{"status":{"conditions":[{"type":"Ready","status":"False","message":"pods start"}]}}`:                                                            {"Progressing", "pods start"},
-			`{"status":{"conditions":[{"type":"Ready","status":"False","message":"no image"},{"type":"Stalled","status":"True","message":"fix the image"}]}}`: {"Degraded", "fix the image"},
+			`{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","message":"it runs"}]}}`:                                                                {"Progressing", "The operator has not seen the last change yet"},
+			`{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"False","message":"no image"},{"type":"Stalled","status":"True","message":"fix the image"}]}}`: {"Progressing", "The operator has not seen the last change yet"},
+			`{"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"True","message":"it runs"}]}}`:                                                                {"Healthy", "it runs"},
+			`{"status":{"conditions":[{"type":"Ready","status":"True","message":"it runs"}]}}`:                                                                                       {"Healthy", "it runs"},
+			`{"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"False","message":"pods start"}]}}`:                                                            {"Progressing", "pods start"},
+			`{"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"False","message":"no image"},{"type":"Stalled","status":"True","message":"fix the image"}]}}`: {"Degraded", "fix the image"},
 		} {
 			state := lua.NewState(lua.Options{SkipOpenLibs: true})
 			lua.OpenBase(state) // ipairs
-			var object any
+			object := map[string]any{"metadata": map[string]any{"generation": 2.0}}
 			if err := json.Unmarshal([]byte(status), &object); err != nil {
 				t.Fatal(err)
 			}

@@ -6,10 +6,13 @@
 {{- include "berg-operator.variable" (index (index . 0).Values.api.settings (index . 1)) -}}
 {{- end }}
 
-{{- /* A value as the text of an environment variable: numbers without exponents, lists with commas. */}}
+{{- /* A value as the text of an environment variable: numbers without exponents, lists with commas. Without a value, the operator
+     takes the default, as with an empty one. */}}
 {{- define "berg-operator.variable" -}}
 {{- $value := . -}}
-{{- if kindIs "slice" $value -}}
+{{- if kindIs "invalid" $value -}}
+""
+{{- else if kindIs "slice" $value -}}
 {{- join "," $value | quote -}}
 {{- else if and (kindIs "float64" $value) (eq (floor $value) $value) -}}
 {{- $value | int64 | toString | quote -}}
@@ -30,6 +33,25 @@
 
 {{- define "berg-operator.priorityClass" -}}
 {{- .Values.priorityClassName | default (printf "%s-controller-manager" (include "berg-operator.fullname" .)) -}}
+{{- end }}
+
+{{- /* In the network of a node, a pod finds Services only with another policy than Kubernetes' default. */}}
+{{- define "berg-operator.dnsPolicy" -}}
+{{- if .Values.dnsPolicy -}}
+{{ .Values.dnsPolicy }}
+{{- else if .Values.hostNetwork -}}
+ClusterFirstWithHostNet
+{{- end -}}
+{{- end }}
+
+{{- /* The Pod Security level to which the operator's pods conform. */}}
+{{- define "berg-operator.podSecurity" -}}
+{{- if .Values.hostNetwork }}privileged{{ else }}restricted{{ end -}}
+{{- end }}
+
+{{- /* The value of the label by which the sidecar of Grafana finds dashboards. */}}
+{{- define "berg-operator.sidecarLabel" -}}
+{{- get (.Values.dashboard.labels | default dict) "grafana_dashboard" | default "1" -}}
 {{- end }}
 
 {{- define "berg-operator.image" -}}
@@ -56,11 +78,19 @@
 
 {{- /* Labels of every object, in addition to those that the operator and its Services select. */}}
 {{- define "berg-operator.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | quote }}
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | trunc 63 | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
-{{- with .Values.commonLabels }}
+{{- include "berg-operator.otherLabels" (list .) -}}
+{{- end }}
+
+{{- /* The same for an object with further labels of its own, which follow the first item of the list. No label may be there twice. */}}
+{{- define "berg-operator.otherLabels" -}}
+{{- $top := first . -}}
+helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version | replace "+" "_" | trunc 63 | quote }}
+app.kubernetes.io/instance: {{ $top.Release.Name | quote }}
+app.kubernetes.io/version: {{ $top.Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ $top.Release.Service | quote }}
+{{- $common := omit ($top.Values.commonLabels | default dict) "helm.sh/chart" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "app.kubernetes.io/name" "control-plane" -}}
+{{- range rest . }}{{ $common = omit $common . }}{{ end -}}
+{{- with $common }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
