@@ -289,7 +289,7 @@ type Attachment struct {
 	DownloadImageInsecure bool `json:"downloadImageInsecure,omitempty"`
 }
 
-// Container tells what runs, how players reach it, and how it gets the flag.
+// Container says what runs, how players reach it, and how it gets the flag.
 type Container struct {
 	// Name of the container and its host name for the other containers of the
 	// instance: lower-case letters, digits and dashes, a letter first, at most
@@ -565,7 +565,7 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Port tells number, protocol and audience of one port of a container.
+// Port has number, protocol and audience of one port of a container.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || !(self.type in ['publicHttpRoute','publicTlsRoute']) || !has(self.protocol) || !(self.protocol in ['udp','UDP'])",message="a publicHttpRoute or publicTlsRoute needs protocol tcp",fieldPath=".protocol"
 type Port struct {

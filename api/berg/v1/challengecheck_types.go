@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ChallengeCheck has a Challenge played again and again by a program of its author: the
+// ChallengeCheck lets a program of the author solve a Challenge repeatedly: the
 // operator starts an instance with a secret flag, runs the solver outside of it,
 // compares what the solver reports with the flag, and ends the instance. Only an operator with
-// CHECK_CONCURRENCY above 0 looks at ChallengeChecks.
+// CHECK_CONCURRENCY above 0 reconciles ChallengeChecks.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -98,7 +98,7 @@ type ChallengeCheckSpec struct {
 // Solver is a program that plays a Challenge as a player would. It runs without rights, as
 // user 65532, in a namespace of its own. Environment variables have the addresses of the
 // instance's ports. It writes the flag into the file that FLAG_FILE names; other text
-// may stand around it. It exits with 0 when it has got a flag, with 69 when it cannot reach
+// may surround it. It exits with 0 when it has got a flag, with 69 when it cannot reach
 // the instance, and with anything else when it failed.
 type Solver struct {
 	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private
@@ -176,7 +176,7 @@ type CheckSchedule struct {
 	Every string `json:"every,omitempty"`
 
 	// How long before the hideUntil of the Challenge it is checked once more, for example
-	// 1h: time to mend it before players see it. Default: empty, not for that reason.
+	// 1h: time to correct it before players see it. Default: empty, not for that reason.
 	// +optional
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=16
@@ -228,13 +228,13 @@ type ChallengeCheckStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="History"
 	History []CheckResult `json:"history,omitempty"`
 
-	// When the next check is due. It may have to wait: the condition Running tells what
+	// When the next check is due. It may have to wait: the condition Running says what
 	// for. Empty: none is due because time passes.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Next Run At"
 	NextRunAt *metav1.Time `json:"nextRunAt,omitempty"`
 
-	// After a check that was broken off: when it is made again at the earliest.
+	// After a check that was interrupted: when it is made again at the earliest.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Retry At"
 	RetryAt *metav1.Time `json:"retryAt,omitempty"`
@@ -253,8 +253,8 @@ type CheckRun struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
 	StartedAt metav1.Time `json:"startedAt"`
 
-	// When its result was known, or it was broken off: from then on what belongs to it is
-	// taken away.
+	// When its result was known, or it was interrupted: from then on what belongs to it is
+	// deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Finished At"
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
@@ -280,7 +280,7 @@ type CheckResult struct {
 	// The run that it is the result of.
 	CheckRun `json:",inline"`
 
-	// Solved, or what failed. NeverStarted: the instance did not come to be Running;
+	// Solved, or what failed. NeverStarted: the instance did not become Running;
 	// SolverNotStarted: the solver's pod did not run; Unreachable: the solver says that it
 	// cannot reach the instance; WrongFlag: it ended well without the flag; SolverCrashed:
 	// it failed; TooSlow: it did not end within the timeout; Refused: the API server
@@ -323,7 +323,7 @@ type CheckResult struct {
 type CheckResultType string
 
 // The results of a check. Each is also the reason of the condition Solvable and of the event
-// that tells of it.
+// that reports it.
 const (
 	CheckSolved           CheckResultType = "Solved"
 	CheckNeverStarted     CheckResultType = "NeverStarted"

@@ -56,10 +56,10 @@ type ChallengeInstanceList struct {
 
 // ChallengeInstanceSpec says which Challenge runs, for which owner, and for how long.
 //
-// The rules stand here rather than at the fields, because an error of a field's
+// The rules are here and not at the fields, because an error of a field's
 // own rule repeats the field's value, and a flag must not be repeated.
 //
-// The longest timeout is what can be counted in nanoseconds. Its rule adds up seconds,
+// The maximum timeout is what can be counted in nanoseconds. Its rule adds up seconds,
 // because the function duration fails for what is longer, with a message that does not
 // help.
 //
@@ -147,7 +147,7 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Instance ID"
 	InstanceID string `json:"instanceId,omitempty"`
 
-	// Where the instance stands in its life. Pending: checked or waiting;
+	// How far the instance has come. Pending: checked or waiting;
 	// Creating: its objects are being written; Starting: its pods are starting;
 	// Running: all pods were ready; Terminating: its namespace is being deleted;
 	// Terminated: its namespace is gone; Failed: it cannot be built, the
@@ -159,10 +159,10 @@ type ChallengeInstanceStatus struct {
 
 	// Why the instance does not run yet, or not any more, in one word out of a short
 	// closed list that a platform can put into a sentence for a player. The first of
-	// what stands in its way counts. NotReadyYet: nothing is wrong, it takes its time;
-	// also while a readiness probe fails. Queued: it waits for room among the instances.
+	// several problems counts. NotReadyYet: no problem is known, the start takes time;
+	// also while a readiness probe fails. Queued: a limit on instances is reached.
 	// OwnerBusy: it waits for an earlier instance of its owner. Frozen: its Challenge
-	// starts none for now. NoCapacity: no node has room. ImageUnavailable: an image
+	// is frozen. NoCapacity: no node has enough free resources. ImageUnavailable: an image
 	// cannot be pulled. Crashing: a container ends by itself, also between two
 	// attempts. Refused: the cluster refuses something of it. AddressPending: a node
 	// port or a route is not there. Invalid: the Challenge, or the flag, must be
@@ -173,8 +173,8 @@ type ChallengeInstanceStatus struct {
 	Cause Cause `json:"cause,omitempty"`
 
 	// Where the time of the start went: when each stage was over. Every time is written
-	// with the next change of the status, and all that are known stand there in the
-	// phase Running; afterwards they stay.
+	// with the next change of the status, and all that are known are there in the
+	// phase Running; afterwards they do not change.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Start"
 	Start *StartTimes `json:"start,omitempty"`
@@ -221,7 +221,7 @@ type ChallengeInstanceStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
 	// When all pods were ready for the first time. It stays when one fails later:
-	// the condition Healthy tells that.
+	// the condition Healthy shows that.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready At"
 	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
@@ -304,13 +304,13 @@ type Cause string
 const (
 	// CauseNotReadyYet: nothing is known to be wrong.
 	CauseNotReadyYet Cause = "NotReadyYet"
-	// CauseQueued: other instances have all the room that instances may have.
+	// CauseQueued: a limit on the number of instances is reached.
 	CauseQueued Cause = "Queued"
 	// CauseOwnerBusy: an earlier instance of the same owner goes first.
 	CauseOwnerBusy Cause = "OwnerBusy"
-	// CauseFrozen: the Challenge starts no instance for now.
+	// CauseFrozen: the Challenge is frozen and starts no instance.
 	CauseFrozen Cause = "Frozen"
-	// CauseNoCapacity: no node has room for a pod.
+	// CauseNoCapacity: no node has enough free resources for a pod.
 	CauseNoCapacity Cause = "NoCapacity"
 	// CauseImageUnavailable: an image cannot be pulled.
 	CauseImageUnavailable Cause = "ImageUnavailable"

@@ -5,7 +5,7 @@ import (
 )
 
 // ChallengeInstanceRecord is what is left of a ChallengeInstance that has ended: why it ended,
-// what happened when, how its containers fared and what they wrote last. Only an operator with
+// what happened when, how its containers ended and what they wrote last. Only an operator with
 // RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. No
 // flag is in it, but what players typed may be.
 //
@@ -292,12 +292,12 @@ type RecordedExit struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Reason"
 	Reason string `json:"reason,omitempty"`
 
-	// When its last run began; absent where the node did not tell.
+	// When its last run began; absent where the node did not report it.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Started At"
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// When its last run ended; absent where the node did not tell.
+	// When its last run ended; absent where the node did not report it.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Finished At"
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`

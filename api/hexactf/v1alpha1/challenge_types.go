@@ -34,8 +34,8 @@ type Challenge struct {
 	// +required
 	Spec ChallengeSpec `json:"spec"`
 
-	// What the operator observed. A Challenge that it has not reconciled yet has no status, which tells clients to
-	// look again.
+	// What the operator observed. A Challenge that it has not reconciled yet has no status: clients
+	// must read it again.
 	//
 	// +optional
 	Status ChallengeStatus `json:"status,omitempty"`

@@ -1,7 +1,7 @@
 // Package v1alpha1 holds the API of HexaCTF challenges.
 //
-// A Challenge runs the components of a ChallengeDefinition for one player, tells the
-// platform about each step by a message, and ends when its time is over.
+// A Challenge runs the components of a ChallengeDefinition for one player, reports each step to the
+// platform by a message, and ends when its time is over.
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.hexactf.io

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Application says what runs in a Project. It stands in the Project's namespace and is called
+// Application says what runs in a Project. It is in the Project's namespace and is called
 // project-<project>-app-<app>-kibaship-com. The operator checks it and makes no workload of it;
 // a Deployment builds it.
 //
@@ -57,7 +57,7 @@ type ApplicationList struct {
 // +kubebuilder:validation:XValidation:rule="self.type != 'PostgresCluster' || has(self.postgresCluster)",message="spec.postgresCluster is required where spec.type is PostgresCluster, if only as postgresCluster: {}"
 // +kubebuilder:validation:XValidation:rule="self.type != 'GitRepository' || !has(self.gitRepository) || (has(self.gitRepository.publicAccess) && self.gitRepository.publicAccess) || has(self.gitRepository.secretRef)",message="spec.gitRepository.secretRef (SecretRef) is required unless publicAccess (PublicAccess) is true: name a Secret whose key token holds a git access token"
 type ApplicationSpec struct {
-	// The Project that this Application belongs to. The Application must stand in its
+	// The Project that this Application belongs to. The Application must be in its
 	// namespace, project-<name>-ns-kibaship-com.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Project Ref"
@@ -197,7 +197,7 @@ type GitRepository struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dockerfile Path"
 	DockerfilePath string `json:"dockerfilePath,omitempty"`
 
-	// Arguments of the build, which ARG of the Dockerfile reads. They are no place for secrets: an image tells them.
+	// Arguments of the build, which ARG of the Dockerfile reads. Put no secrets there: everyone who has the image can read them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -351,7 +351,7 @@ var ApplicationPhases = []string{ApplicationPending, ApplicationReady, Applicati
 
 // The conditions of an Application, in addition to Ready.
 const (
-	// ConditionProjectFound: the Project exists, and the Application stands in its namespace.
+	// ConditionProjectFound: the Project exists, and the Application is in its namespace.
 	ConditionProjectFound = "ProjectFound"
 	// ConditionSpecAccepted: name and spec are good, and within what the Project allows.
 	ConditionSpecAccepted = "SpecAccepted"

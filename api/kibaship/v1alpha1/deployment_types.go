@@ -157,7 +157,7 @@ type PipelineRunStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
 	Namespace string `json:"namespace,omitempty"`
 
-	// Where the run stands: Running, Succeeded or Failed.
+	// State of the run: Running, Succeeded or Failed.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
 	Phase DeploymentPhase `json:"phase,omitempty"`
@@ -220,7 +220,7 @@ type BuiltImage struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Commit SHA"
 	CommitSHA string `json:"commitSha,omitempty"`
 
-	// For what the image was looked up: the generation of the Deployment, and what stands for its
+	// For what the image was looked up: the generation of the Deployment, and a hash of its
 	// annotation run-again. Empty where it was built.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Request"

@@ -62,8 +62,6 @@ const (
 	AnnotationPurpose   = "platform.kibaship.com/purpose"
 	// AnnotationProjectUID proves to which Project an object belongs.
 	AnnotationProjectUID = "platform.kibaship.com/project-uid"
-	// AnnotationDeploymentUID proves to which Deployment an object belongs.
-	AnnotationDeploymentUID = "platform.kibaship.com/deployment-uid"
 	// LabelAggregate with the value "true" adds the rules of a ClusterRole to those of the accounts of bounded Projects.
 	LabelAggregate = "platform.operator.kibaship.com/aggregate-to-bounded-projects"
 	// LabelConfined with the value "true" is on a namespace that has a network policy of its Project: an admission policy lets
@@ -72,12 +70,12 @@ const (
 	// LabelAllowed is on a network policy by which an administrator lets more through than the network policy of a Project. No
 	// account of a Project may set it.
 	LabelAllowed = "platform.kibaship.com/allowed-by-administrator"
-	// AnnotationSource of a PipelineRun stands for what it was started to build.
+	// AnnotationSource of a PipelineRun identifies what it was started to build.
 	AnnotationSource = "platform.kibaship.com/source"
 	// AnnotationApplied notes which labels and annotations the operator set on a namespace, so
-	// that those that are no longer wanted are taken off.
+	// that those that are no longer wanted are removed.
 	AnnotationApplied = "platform.kibaship.com/applied-metadata"
-	// AnnotationChecksum tells what the operator wrote, so that it finds out when that is no
+	// AnnotationChecksum identifies what the operator wrote, so that it finds out when that is no
 	// longer what it would write.
 	AnnotationChecksum = "platform.kibaship.com/plan-checksum"
 
@@ -92,7 +90,7 @@ const (
 	// ApplicationFinalizer keeps an Application until its Deployments are deleted.
 	ApplicationFinalizer = "platform.operator.kibaship.com/application-finalizer"
 	// DeploymentFinalizer is that of the system before. Nothing needs it any more: what a
-	// Deployment consists of is owned by it, and stands in its namespace. It is taken off.
+	// Deployment consists of is owned by it, and is in its namespace. It is removed.
 	DeploymentFinalizer = "platform.operator.kibaship.com/deployment-finalizer"
 )
 

@@ -113,7 +113,7 @@ type ContainerLimits struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default Request"
 	DefaultRequest corev1.ResourceList `json:"defaultRequest,omitempty"`
 
-	// The most that a container may have as its limits.
+	// Maximum that a container may have as its limits.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max"
 	Max corev1.ResourceList `json:"max,omitempty"`
@@ -225,27 +225,27 @@ type ClusterTypePolicy struct {
 	ResourceBounds ClusterBounds `json:"resourceBounds,omitempty"`
 }
 
-// Bounds are the least and the most.
+// Bounds are a minimum and a maximum.
 type Bounds struct {
-	// The least that an Application may ask for.
+	// Minimum that an Application may ask for.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Min"
 	Min Limits `json:"min,omitempty"`
 
-	// The most that an Application may ask for.
+	// Maximum that an Application may ask for.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max"
 	Max Limits `json:"max,omitempty"`
 }
 
-// ClusterBounds are the least and the most of a type that has nodes.
+// ClusterBounds are a minimum and a maximum of a type that has nodes.
 type ClusterBounds struct {
-	// The least that an Application may ask for.
+	// Minimum that an Application may ask for.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Min"
 	Min ClusterLimits `json:"min,omitempty"`
 
-	// The most that an Application may ask for.
+	// Maximum that an Application may ask for.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max"
 	Max ClusterLimits `json:"max,omitempty"`
@@ -291,7 +291,7 @@ type ClusterLimits struct {
 
 // Volumes says what holds of volumes.
 type Volumes struct {
-	// The most storage that an Application, or a volume in the namespace, may ask for, for
+	// Maximum storage that an Application, or a volume in the namespace, may ask for, for
 	// example 100Gi. Default: any size.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
@@ -333,7 +333,7 @@ type ProjectStatus struct {
 	Message string `json:"message,omitempty"`
 
 	// When a reconciliation last brought the Project to Ready, or changed something about a
-	// Project that is. One that finds all as it should be writes nothing.
+	// Project that is. One that finds nothing to change writes nothing.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Reconcile Time"
 	LastReconcileTime *metav1.Time `json:"lastReconcileTime,omitempty"`

@@ -11,10 +11,10 @@ import (
 // ChallengeCheckApplyConfiguration represents a declarative configuration of the ChallengeCheck type for use
 // with apply.
 //
-// ChallengeCheck has a Challenge played again and again by a program of its author: the
+// ChallengeCheck lets a program of the author solve a Challenge repeatedly: the
 // operator starts an instance with a secret flag, runs the solver outside of it,
 // compares what the solver reports with the flag, and ends the instance. Only an operator with
-// CHECK_CONCURRENCY above 0 looks at ChallengeChecks.
+// CHECK_CONCURRENCY above 0 reconciles ChallengeChecks.
 type ChallengeCheckApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

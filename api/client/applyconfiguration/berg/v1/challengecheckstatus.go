@@ -30,10 +30,10 @@ type ChallengeCheckStatusApplyConfiguration struct {
 	// What the last ten checks found, or as many as spec.historyLimit says, the last one
 	// first, without what their solvers wrote.
 	History []CheckResultApplyConfiguration `json:"history,omitempty"`
-	// When the next check is due. It may have to wait: the condition Running tells what
+	// When the next check is due. It may have to wait: the condition Running says what
 	// for. Empty: none is due because time passes.
 	NextRunAt *apismetav1.Time `json:"nextRunAt,omitempty"`
-	// After a check that was broken off: when it is made again at the earliest.
+	// After a check that was interrupted: when it is made again at the earliest.
 	RetryAt *apismetav1.Time `json:"retryAt,omitempty"`
 	// metadata.generation that this status describes. If it is lower than that of the
 	// resource, the operator has not seen the latest change yet.

@@ -12,7 +12,7 @@ import (
 // with apply.
 //
 // ChallengeInstanceRecord is what is left of a ChallengeInstance that has ended: why it ended,
-// what happened when, how its containers fared and what they wrote last. Only an operator with
+// what happened when, how its containers ended and what they wrote last. Only an operator with
 // RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. No
 // flag is in it, but what players typed may be.
 type ChallengeInstanceRecordApplyConfiguration struct {

@@ -11,10 +11,10 @@ import (
 //
 // ChallengeInstanceSpec says which Challenge runs, for which owner, and for how long.
 //
-// The rules stand here rather than at the fields, because an error of a field's
+// The rules are here and not at the fields, because an error of a field's
 // own rule repeats the field's value, and a flag must not be repeated.
 //
-// The longest timeout is what can be counted in nanoseconds. Its rule adds up seconds,
+// The maximum timeout is what can be counted in nanoseconds. Its rule adds up seconds,
 // because the function duration fails for what is longer, with a message that does not
 // help.
 type ChallengeInstanceSpecApplyConfiguration struct {

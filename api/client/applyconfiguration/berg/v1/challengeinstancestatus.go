@@ -18,7 +18,7 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// UUID (version 7) of this instance, set once before anything is created. It
 	// orders instances by the time of their start.
 	InstanceID *string `json:"instanceId,omitempty"`
-	// Where the instance stands in its life. Pending: checked or waiting;
+	// How far the instance has come. Pending: checked or waiting;
 	// Creating: its objects are being written; Starting: its pods are starting;
 	// Running: all pods were ready; Terminating: its namespace is being deleted;
 	// Terminated: its namespace is gone; Failed: it cannot be built, the
@@ -26,10 +26,10 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	Phase *bergv1.Phase `json:"phase,omitempty"`
 	// Why the instance does not run yet, or not any more, in one word out of a short
 	// closed list that a platform can put into a sentence for a player. The first of
-	// what stands in its way counts. NotReadyYet: nothing is wrong, it takes its time;
-	// also while a readiness probe fails. Queued: it waits for room among the instances.
+	// several problems counts. NotReadyYet: no problem is known, the start takes time;
+	// also while a readiness probe fails. Queued: a limit on instances is reached.
 	// OwnerBusy: it waits for an earlier instance of its owner. Frozen: its Challenge
-	// starts none for now. NoCapacity: no node has room. ImageUnavailable: an image
+	// is frozen. NoCapacity: no node has enough free resources. ImageUnavailable: an image
 	// cannot be pulled. Crashing: a container ends by itself, also between two
 	// attempts. Refused: the cluster refuses something of it. AddressPending: a node
 	// port or a route is not there. Invalid: the Challenge, or the flag, must be
@@ -37,8 +37,8 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// conditions have the details, for organisers.
 	Cause *bergv1.Cause `json:"cause,omitempty"`
 	// Where the time of the start went: when each stage was over. Every time is written
-	// with the next change of the status, and all that are known stand there in the
-	// phase Running; afterwards they stay.
+	// with the next change of the status, and all that are known are there in the
+	// phase Running; afterwards they do not change.
 	Start *StartTimesApplyConfiguration `json:"start,omitempty"`
 	// Namespace that holds the instance: challenge-<ownerId>.
 	Namespace *string `json:"namespace,omitempty"`
@@ -60,7 +60,7 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// earlier instance of its owner, or cannot be built.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// When all pods were ready for the first time. It stays when one fails later:
-	// the condition Healthy tells that.
+	// the condition Healthy shows that.
 	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
 	// When the namespace was gone; the resource itself is deleted right after.
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`

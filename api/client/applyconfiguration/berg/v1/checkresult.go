@@ -14,7 +14,7 @@ import (
 type CheckResultApplyConfiguration struct {
 	// The run that it is the result of.
 	CheckRunApplyConfiguration `json:""`
-	// Solved, or what failed. NeverStarted: the instance did not come to be Running;
+	// Solved, or what failed. NeverStarted: the instance did not become Running;
 	// SolverNotStarted: the solver's pod did not run; Unreachable: the solver says that it
 	// cannot reach the instance; WrongFlag: it ended well without the flag; SolverCrashed:
 	// it failed; TooSlow: it did not end within the timeout; Refused: the API server

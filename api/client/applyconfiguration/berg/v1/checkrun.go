@@ -13,8 +13,8 @@ import (
 type CheckRunApplyConfiguration struct {
 	// When the operator began to make the check, before anything of it was created.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// When its result was known, or it was broken off: from then on what belongs to it is
-	// taken away.
+	// When its result was known, or it was interrupted: from then on what belongs to it is
+	// deleted.
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 	// metadata.generation of the ChallengeCheck that it was begun with.
 	Generation *int64 `json:"generation,omitempty"`

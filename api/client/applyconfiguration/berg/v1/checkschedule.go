@@ -11,7 +11,7 @@ type CheckScheduleApplyConfiguration struct {
 	// 1m to 9999h. Default: empty, no check is made because time passes.
 	Every *string `json:"every,omitempty"`
 	// How long before the hideUntil of the Challenge it is checked once more, for example
-	// 1h: time to mend it before players see it. Default: empty, not for that reason.
+	// 1h: time to correct it before players see it. Default: empty, not for that reason.
 	BeforeHideUntil *string `json:"beforeHideUntil,omitempty"`
 }
 

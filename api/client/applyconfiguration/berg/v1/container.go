@@ -10,7 +10,7 @@ import (
 // ContainerApplyConfiguration represents a declarative configuration of the Container type for use
 // with apply.
 //
-// Container tells what runs, how players reach it, and how it gets the flag.
+// Container says what runs, how players reach it, and how it gets the flag.
 type ContainerApplyConfiguration struct {
 	// Name of the container and its host name for the other containers of the
 	// instance: lower-case letters, digits and dashes, a letter first, at most

@@ -9,7 +9,7 @@ import (
 // PortApplyConfiguration represents a declarative configuration of the Port type for use
 // with apply.
 //
-// Port tells number, protocol and audience of one port of a container.
+// Port has number, protocol and audience of one port of a container.
 type PortApplyConfiguration struct {
 	// Name of the port, for example web. Every container of the instance gets the
 	// address of a named port in <NAME>_ENDPOINT: upper case, every character other

@@ -15,9 +15,9 @@ type RecordedExitApplyConfiguration struct {
 	Code *int32 `json:"code,omitempty"`
 	// For example Completed, Error or OOMKilled.
 	Reason *string `json:"reason,omitempty"`
-	// When its last run began; absent where the node did not tell.
+	// When its last run began; absent where the node did not report it.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// When its last run ended; absent where the node did not tell.
+	// When its last run ended; absent where the node did not report it.
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 }
 

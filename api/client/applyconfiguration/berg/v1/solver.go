@@ -8,7 +8,7 @@ package v1
 // Solver is a program that plays a Challenge as a player would. It runs without rights, as
 // user 65532, in a namespace of its own. Environment variables have the addresses of the
 // instance's ports. It writes the flag into the file that FLAG_FILE names; other text
-// may stand around it. It exits with 0 when it has got a flag, with 69 when it cannot reach
+// may surround it. It exits with 0 when it has got a flag, with 69 when it cannot reach
 // the instance, and with anything else when it failed.
 type SolverApplyConfiguration struct {
 	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private

@@ -11,7 +11,7 @@ import (
 // ApplicationApplyConfiguration represents a declarative configuration of the Application type for use
 // with apply.
 //
-// Application says what runs in a Project. It stands in the Project's namespace and is called
+// Application says what runs in a Project. It is in the Project's namespace and is called
 // project-<project>-app-<app>-kibaship-com. The operator checks it and makes no workload of it;
 // a Deployment builds it.
 type ApplicationApplyConfiguration struct {

@@ -11,7 +11,7 @@ import (
 //
 // ApplicationSpec says what runs. Only the block of its type is needed and used.
 type ApplicationSpecApplyConfiguration struct {
-	// The Project that this Application belongs to. The Application must stand in its
+	// The Project that this Application belongs to. The Application must be in its
 	// namespace, project-<name>-ns-kibaship-com.
 	ProjectRef *LocalReferenceApplyConfiguration `json:"projectRef,omitempty"`
 	// What kind of Application it is. The Project must allow it.

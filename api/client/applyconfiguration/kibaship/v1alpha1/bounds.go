@@ -5,11 +5,11 @@ package v1alpha1
 // BoundsApplyConfiguration represents a declarative configuration of the Bounds type for use
 // with apply.
 //
-// Bounds are the least and the most.
+// Bounds are a minimum and a maximum.
 type BoundsApplyConfiguration struct {
-	// The least that an Application may ask for.
+	// Minimum that an Application may ask for.
 	Min *LimitsApplyConfiguration `json:"min,omitempty"`
-	// The most that an Application may ask for.
+	// Maximum that an Application may ask for.
 	Max *LimitsApplyConfiguration `json:"max,omitempty"`
 }
 

@@ -21,7 +21,7 @@ type BuiltImageApplyConfiguration struct {
 	BuiltAt *v1.Time `json:"builtAt,omitempty"`
 	// SHA of the commit that was built.
 	CommitSHA *string `json:"commitSha,omitempty"`
-	// For what the image was looked up: the generation of the Deployment, and what stands for its
+	// For what the image was looked up: the generation of the Deployment, and a hash of its
 	// annotation run-again. Empty where it was built.
 	Request *string `json:"request,omitempty"`
 }

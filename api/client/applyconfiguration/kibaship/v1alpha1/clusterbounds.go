@@ -5,11 +5,11 @@ package v1alpha1
 // ClusterBoundsApplyConfiguration represents a declarative configuration of the ClusterBounds type for use
 // with apply.
 //
-// ClusterBounds are the least and the most of a type that has nodes.
+// ClusterBounds are a minimum and a maximum of a type that has nodes.
 type ClusterBoundsApplyConfiguration struct {
-	// The least that an Application may ask for.
+	// Minimum that an Application may ask for.
 	Min *ClusterLimitsApplyConfiguration `json:"min,omitempty"`
-	// The most that an Application may ask for.
+	// Maximum that an Application may ask for.
 	Max *ClusterLimitsApplyConfiguration `json:"max,omitempty"`
 }
 

@@ -15,7 +15,7 @@ type ContainerLimitsApplyConfiguration struct {
 	Default *v1.ResourceList `json:"default,omitempty"`
 	// Requests of a container that has none. Default: its limits.
 	DefaultRequest *v1.ResourceList `json:"defaultRequest,omitempty"`
-	// The most that a container may have as its limits.
+	// Maximum that a container may have as its limits.
 	Max *v1.ResourceList `json:"max,omitempty"`
 }
 

@@ -27,7 +27,7 @@ type GitRepositoryApplyConfiguration struct {
 	RootDirectory *string `json:"rootDirectory,omitempty"`
 	// Path of the Dockerfile below rootDirectory, such as docker/web.Dockerfile. Default: Dockerfile. With a path, the file must exist.
 	DockerfilePath *string `json:"dockerfilePath,omitempty"`
-	// Arguments of the build, which ARG of the Dockerfile reads. They are no place for secrets: an image tells them.
+	// Arguments of the build, which ARG of the Dockerfile reads. Put no secrets there: everyone who has the image can read them.
 	BuildArgs []BuildArgApplyConfiguration `json:"buildArgs,omitempty"`
 	// Secret of type kubernetes.io/dockerconfigjson with which the images behind FROM are read. The commands of the Dockerfile can
 	// read it, too. Default: the Secret of the setting BUILD_PULL_SECRET.

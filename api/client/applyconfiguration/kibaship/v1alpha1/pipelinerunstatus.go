@@ -16,7 +16,7 @@ type PipelineRunStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// Namespace of the PipelineRun.
 	Namespace *string `json:"namespace,omitempty"`
-	// Where the run stands: Running, Succeeded or Failed.
+	// State of the run: Running, Succeeded or Failed.
 	Phase *kibashipv1alpha1.DeploymentPhase `json:"phase,omitempty"`
 	// Stands for what the run was started to build: the repository with its branch, tag or commit, and how it is built.
 	Source *string `json:"source,omitempty"`

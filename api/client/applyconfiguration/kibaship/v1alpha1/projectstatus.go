@@ -29,7 +29,7 @@ type ProjectStatusApplyConfiguration struct {
 	// The phase in words: the problem, if there is one.
 	Message *string `json:"message,omitempty"`
 	// When a reconciliation last brought the Project to Ready, or changed something about a
-	// Project that is. One that finds all as it should be writes nothing.
+	// Project that is. One that finds nothing to change writes nothing.
 	LastReconcileTime *v1.Time `json:"lastReconcileTime,omitempty"`
 	// metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`

@@ -7,7 +7,7 @@ package v1alpha1
 //
 // Volumes says what holds of volumes.
 type VolumesApplyConfiguration struct {
-	// The most storage that an Application, or a volume in the namespace, may ask for, for
+	// Maximum storage that an Application, or a volume in the namespace, may ask for, for
 	// example 100Gi. Default: any size.
 	MaxStorageSize *string `json:"maxStorageSize,omitempty"`
 }
