@@ -94,7 +94,7 @@ chaos-hexactf: ## Run LIVES=60 HexaCTF challenges while operators are killed and
 chaos-tunnel: ## Run LIVES=60 pairs of tunnel proxies while operators and proxies are killed and the API server fails.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env TUNNEL_LIVES=$(LIVES) TUNNEL_API_RESTARTS=4 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/tunnel \
-		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='An operator that starts anew|While operators'
+		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='An operator that restarts|While operators'
 
 .PHONY: chaos-kibaship
 chaos-kibaship: ## Create and delete LIVES=60 KibaShip projects with applications while operators are killed.
