@@ -21,6 +21,8 @@ func (r *root) doctor() *cobra.Command {
 		Short: "Check whether the cluster is ready: APIs, Gateway, DNS, isolation, images, quotas, permissions",
 		Long: `Check whether the cluster is ready for challenges. Each line is ok or says what to do. The command
 changes nothing, and skips what you may not read. Exit code 4: a problem was found.`,
+		Example: `  kubectl berg doctor -n berg
+  kubectl berg doctor --offline --strict -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, err := r.open()

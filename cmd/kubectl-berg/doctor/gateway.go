@@ -87,7 +87,7 @@ func gateway(s Survey) []Result {
 			text = c.Message
 		}
 		return result("Gateway", needed(http || tls), fmt.Sprintf("%s does not work: %s", name, text),
-			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateway %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
+			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateways.gateway.networking.k8s.io %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
 	}
 	results := result("Gateway", OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
 	httpProtocol := gatewayv1.HTTPSProtocolType

@@ -154,7 +154,7 @@ func TestSettingsInDescriptionsExistAndTellTheirDefault(t *testing.T) {
 		}
 	})
 	if documented < 6 {
-		t.Errorf("only %d defaults are told", documented)
+		t.Errorf("only %d defaults are stated", documented)
 	}
 }
 

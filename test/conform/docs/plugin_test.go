@@ -47,6 +47,41 @@ func TestEveryExitCodeIsExplained(t *testing.T) {
 	}
 }
 
+// docs/kubectl-berg.md promises examples of each command. They are lines that the plugin understands.
+func TestEveryCommandShowsExamples(t *testing.T) {
+	shown := 0
+	for _, c := range command.New(&console.Console{}, "v0.0.0").Commands() {
+		if c.GroupID == "" { // help, completion and version
+			continue
+		}
+		if c.Example == "" {
+			t.Errorf("kubectl berg %s --help shows no example", c.Name())
+		}
+		for _, line := range typed("```sh\n" + c.Example + "\n```") {
+			_, rest, ok := strings.Cut(line, "kubectl berg ")
+			if !ok {
+				continue
+			}
+			shown++
+			words := strings.Fields(rest)
+			found, _, err := command.New(&console.Console{}, "v0.0.0").Find(words)
+			if err != nil || found.Name() != c.Name() {
+				t.Errorf("kubectl berg %s --help shows %q", c.Name(), line)
+				continue
+			}
+			for _, word := range words[1:] {
+				name, _, _ := strings.Cut(word, "=")
+				if !optionExists(found.Flags(), name) && !optionExists(found.InheritedFlags(), name) {
+					t.Errorf("%q: there is no option %s", line, name)
+				}
+			}
+		}
+	}
+	if shown < 30 {
+		t.Errorf("only %d examples were found", shown)
+	}
+}
+
 func TestEveryCommandIsInTheTable(t *testing.T) {
 	table := sectionOf(t, string(read(t, pluginPage)), "Commands")
 	commands := 0

@@ -116,7 +116,7 @@ func (d *demo) openInBrowser(ctx context.Context) error {
 	if !d.target.gateway {
 		return nil
 	}
-	look := []string{d.kubectlLine("get httproutes -A"), d.kubectlLine("describe gateway berg-gateway -n " + samplesNamespace)}
+	look := []string{d.kubectlLine("get httproutes -A"), d.kubectlLine("describe gateways.gateway.networking.k8s.io berg-gateway -n " + samplesNamespace)}
 	return d.show.step(ctx, "open the web instance in a browser, by https", look, func(ctx context.Context) (outcome, error) {
 		p, err := d.findPage(ctx)
 		if err != nil {

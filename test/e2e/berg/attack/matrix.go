@@ -153,7 +153,7 @@ func Seizures() []Seizure {
 		{"read the log of the kernel", "log"},
 		{"load a module into the kernel", "module"},
 		{"load a program into the kernel: BPF", "program"},
-		{"observe a processor: perf events", "observer"},
+		{"observe a CPU: perf events", "observer"},
 		{"read the keys of the kernel", "keys"},
 		{"change the clock", "clock"},
 	}
