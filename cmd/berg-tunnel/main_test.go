@@ -292,7 +292,7 @@ func TestASecondSignalDoesNotWait(t *testing.T) {
 			ended = true
 		case <-time.After(50 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("it goes on draining")
+			t.Fatal("it continues draining")
 		}
 	}
 }
@@ -379,7 +379,7 @@ func TestWrongUsage(t *testing.T) {
 		t.Run(c.args, func(t *testing.T) {
 			said, code := says(t, strings.Fields(c.args)...)
 			if code != c.code || !strings.Contains(said, c.tells) {
-				t.Errorf("exit code %d, %q: want %d, and to be told of %q", code, said, c.code, c.tells)
+				t.Errorf("exit code %d, %q: want %d, and a message with %q", code, said, c.code, c.tells)
 			}
 		})
 	}

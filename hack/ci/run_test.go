@@ -145,7 +145,7 @@ func TestASignalEndsAll(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Fatal("it goes on")
+		t.Fatal("it continues")
 	}
 	expect(t, r.state, map[string]outcome{"next": notReached})
 	if r.state["long"] == passed {

@@ -20,7 +20,7 @@ func TestExpiryMoves(t *testing.T) {
 		"extended":      {testInstance(started), testInstance(started, timeout("150m")), true},
 		"at the cap":    {testInstance(started, timeout("3h")), testInstance(started, timeout("9h")), false},
 		"frozen":        {testInstance(started), testInstance(started, isFrozen), true},
-		"thawed":        {testInstance(started, isFrozen), testInstance(started), true},
+		"unfrozen":      {testInstance(started, isFrozen), testInstance(started), true},
 		"asked to end":  {testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationAdmin }), true},
 		"other wording": {testInstance(started), testInstance(started, timeout("120m")), false},
 		"other default": {testInstance(started), testInstance(started, pinnedDefault("1h")), true},

@@ -145,7 +145,7 @@ func TestARefusalMustLast(t *testing.T) {
 	}{
 		"once":                 {[]look{{0, forbidden}}, false},
 		"for a moment":         {[]look{{0, forbidden}, {maxRefusal - 1, forbidden}}, false},
-		"it goes on":           {[]look{{0, forbidden}, {time.Second, forbidden}, {maxRefusal, forbidden}}, true},
+		"it continues":         {[]look{{0, forbidden}, {time.Second, forbidden}, {maxRefusal, forbidden}}, true},
 		"without an answer":    {[]look{{0, forbidden}, {time.Second, lost}, {maxRefusal, forbidden}}, true},
 		"accepted in between":  {[]look{{0, forbidden}, {time.Second, nil}, {maxRefusal, forbidden}}, false},
 		"no answer at all":     {[]look{{0, lost}, {time.Hour, lost}}, false},

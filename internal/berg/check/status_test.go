@@ -44,7 +44,7 @@ func TestALifeOfStatuses(t *testing.T) {
 		computeStarted(o, "digest", now)
 		says("start", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.ReasonStarting)
 		if s.NextRunAt != nil || s.RetryAt != nil {
-			t.Errorf("the next one is told while one is made: %v, %v", s.NextRunAt, s.RetryAt)
+			t.Errorf("the next one is announced while one is made: %v, %v", s.NextRunAt, s.RetryAt)
 		}
 		computeRunning(o, Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}, now.Add(time.Second))
 		says("solving", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonSolving)

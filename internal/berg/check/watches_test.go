@@ -37,14 +37,14 @@ func TestPredicates(t *testing.T) {
 		"its own instance waits for room": {playersChanged, ours, func(o client.Object) {
 			o.(*bergv1.ChallengeInstance).Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionPodsReady, Reason: unschedulable}}
 		}, false},
-		"the solver has ended":      {solverChanged, solver, func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodSucceeded }, true},
-		"the solver got an address": {solverChanged, solver, func(o client.Object) { o.(*corev1.Pod).Status.PodIP = "10.0.0.1" }, false},
-		"the Challenge was edited":  {challengeChanged, challenge, func(o client.Object) { o.SetGeneration(9) }, true},
-		"the Challenge was thawed":  {challengeChanged, challenge, func(o client.Object) { o.SetAnnotations(map[string]string{bergv1.AnnotationFrozen: "x"}) }, true},
-		"the Challenge was noted":   {challengeChanged, challenge, func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, false},
-		"another check has ended":   {roomMade, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.Run = nil }, true},
-		"another check was told":    {roomMade, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.ObservedGeneration = 9 }, false},
-		"it begins to be deleted":   {endingBegins, check, func(o client.Object) { o.SetDeletionTimestamp(atPtr(0)) }, true},
+		"the solver has ended":       {solverChanged, solver, func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodSucceeded }, true},
+		"the solver got an address":  {solverChanged, solver, func(o client.Object) { o.(*corev1.Pod).Status.PodIP = "10.0.0.1" }, false},
+		"the Challenge was edited":   {challengeChanged, challenge, func(o client.Object) { o.SetGeneration(9) }, true},
+		"the Challenge was unfrozen": {challengeChanged, challenge, func(o client.Object) { o.SetAnnotations(map[string]string{bergv1.AnnotationFrozen: "x"}) }, true},
+		"the Challenge was noted":    {challengeChanged, challenge, func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, false},
+		"another check has ended":    {roomMade, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.Run = nil }, true},
+		"another check was reported": {roomMade, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.ObservedGeneration = 9 }, false},
+		"it begins to be deleted":    {endingBegins, check, func(o client.Object) { o.SetDeletionTimestamp(atPtr(0)) }, true},
 	} {
 		after := tc.before.DeepCopyObject().(client.Object)
 		tc.change(after)

@@ -240,7 +240,7 @@ func trace(t *testing.T, image []byte, answers []answer) traced {
 			entering = !entering
 		}
 		if err := syscall.PtraceSyscall(pid, 0); err != nil {
-			t.Fatalf("go on: %v", err)
+			t.Fatalf("continue: %v", err)
 		}
 	}
 	if status.Signaled() {

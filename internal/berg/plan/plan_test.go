@@ -122,9 +122,9 @@ func TestPlanMatchesTheTableInCapacityMD(t *testing.T) {
 
 func TestNodePacking(t *testing.T) {
 	large := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "9"}, resourceLimits: {cpu: "9"}}]`, settings)
-	// Nine processors of sixteen: one for each node, however much is left.
+	// Nine CPUs of sixteen: one for each node, however much is left.
 	if got := of(t, []Shape{large}, 10, node); got.Nodes != 10 {
-		t.Errorf("%d nodes for 10 pods of 9 of 16 processors", got.Nodes)
+		t.Errorf("%d nodes for 10 pods of 9 of 16 CPUs", got.Nodes)
 	}
 	small := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "1"}}]`, settings)
 	small.Weight = 7
@@ -134,7 +134,7 @@ func TestNodePacking(t *testing.T) {
 	huge := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "17"}, resourceLimits: {cpu: "17"}}]`, settings)
 	got := of(t, []Shape{huge}, 1, node)
 	if !strings.HasSuffix(got.Impossible, "Challenge some") || got.Fits() || got.Nodes != 0 || got.Cost != 0 {
-		t.Errorf("17 processors on a node of 16: %+v", got)
+		t.Errorf("17 CPUs on a node of 16: %+v", got)
 	}
 	text, err := json.Marshal(got)
 	if err != nil || !strings.Contains(string(text), `"impossible":"a container requests`) || strings.Contains(string(text), `"nodes":`) || strings.Contains(string(text), `"cost":`) {

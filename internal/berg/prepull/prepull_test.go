@@ -122,8 +122,8 @@ func TestTakes(t *testing.T) {
 		"of a RuntimeClass":         {sandboxed, bergv1.Container{}, gvisor, true},
 		"of no RuntimeClass":        {func(*corev1.Node) {}, bergv1.Container{}, gvisor, false},
 		"of a RuntimeClass for all": {func(*corev1.Node) {}, bergv1.Container{}, &nodev1.RuntimeClass{}, true},
-		"of another processor":      {func(n *corev1.Node) { n.Labels[corev1.LabelArchStable] = "arm64" }, executable, nil, false},
-		"of the right processor":    {func(*corev1.Node) {}, executable, nil, true},
+		"of another architecture":   {func(n *corev1.Node) { n.Labels[corev1.LabelArchStable] = "arm64" }, executable, nil, false},
+		"of the right architecture": {func(*corev1.Node) {}, executable, nil, true},
 	} {
 		n := newNode("a")
 		tc.change(n)
@@ -486,7 +486,7 @@ func TestComputeStatus(t *testing.T) {
 		"no longer asked for": {func(c *bergv1.Challenge) { c.Spec.Prepull = false; had(c, "True", bergv1.ImagesPulled, 3) }, nil, nil, "", "", changed},
 		"it is hidden":        {hide(time.Hour), nil, nil, bergv1.ImagesScheduled, "from 2030-01-31T12:30:00Z on", changed},
 		"it begins":           {nil, nil, nil, bergv1.ImagesPulling, "0 of 2 pulls on 2 nodes are done", changed},
-		"it goes on": {
+		"it continues": {
 			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *store) { l.pulled(target("1")) }, nil,
 			bergv1.ImagesPulling, "1 of 2 pulls on 2 nodes are done", progress,
 		},
@@ -588,7 +588,7 @@ func TestPredicates(t *testing.T) {
 		want   bool
 	}{
 		"a Challenge is edited":   {challengeChanged, newChallenge("web"), func(o client.Object) { o.SetGeneration(4) }, true},
-		"a Challenge is told of":  {challengeChanged, newChallenge("web"), func(o client.Object) { o.SetResourceVersion("9") }, false},
+		"a Challenge is reported": {challengeChanged, newChallenge("web"), func(o client.Object) { o.SetResourceVersion("9") }, false},
 		"a Challenge is replaced": {challengeChanged, newChallenge("web"), func(o client.Object) { o.SetUID("new") }, true},
 		"a node lists an image":   {nodeChanged, newNode("1"), func(o client.Object) { o.(*corev1.Node).Status.Images = newNode("1", image).Status.Images }, true},
 		"a node is cordoned":      {nodeChanged, newNode("1"), func(o client.Object) { o.(*corev1.Node).Spec.Unschedulable = true }, true},

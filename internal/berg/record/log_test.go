@@ -120,7 +120,7 @@ func TestCensorOfTwoFlags(t *testing.T) {
 		t.Error("without a flag there is nothing to be taken out")
 	}
 	if !newCensor("abc").short {
-		t.Error("a flag of three letters is not told from words")
+		t.Error("a flag of three letters is not distinguished from words")
 	}
 }
 

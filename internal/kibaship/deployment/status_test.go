@@ -200,7 +200,7 @@ func TestAnImageIsLookedUpOnceForEachRequest(t *testing.T) {
 		before := d.Status.BuiltImage.DeepCopy()
 		setStatus(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeDockerImage)}, Image: image}, now)
 		if d.Status.BuiltImage.Request != asked || requestOf(d) != asked {
-			t.Errorf("asked for %s, told %s, asks for %s next", asked, d.Status.BuiltImage.Request, requestOf(d))
+			t.Errorf("asked for %s, got %s, asks for %s next", asked, d.Status.BuiltImage.Request, requestOf(d))
 		}
 		return asked, before == nil || before.Request != asked
 	}

@@ -102,7 +102,7 @@ func TestWhatARunIsStuckAt(t *testing.T) {
 		"a pod that begins":               {metav1.ConditionUnknown, "Pending", `pod status "Initialized":"False"; message: "containers with incomplete status: [prepare]"`, nil, false},
 		"a pod of which nothing is known": {metav1.ConditionUnknown, "Pending", "Pending", nil, false},
 		"a step that ran":                 {metav1.ConditionUnknown, "Pending", unbound, []stepState{ran}, false},
-		"a run that goes on":              {metav1.ConditionUnknown, "Running", "Not all Steps in the Task have finished executing", []stepState{{Name: stepClone, Running: &struct{}{}}}, false},
+		"a run that continues":            {metav1.ConditionUnknown, "Running", "Not all Steps in the Task have finished executing", []stepState{{Name: stepClone, Running: &struct{}{}}}, false},
 		"a run that is over":              {metav1.ConditionFalse, "Pending", unbound, nil, false},
 	} {
 		c := metav1.Condition{Type: "Succeeded", Status: tc.status, Reason: tc.reason, Message: tc.message}

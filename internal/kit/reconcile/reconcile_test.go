@@ -114,7 +114,7 @@ func TestADeadlineHolds(t *testing.T) {
 		case <-working.Done():
 			return ctrl.Result{}, nil
 		case <-time.After(DrainTime):
-			return ctrl.Result{}, errors.New("it goes on")
+			return ctrl.Result{}, errors.New("it continues")
 		}
 	}))
 	if _, err := r.Reconcile(ctx, ctrl.Request{}); err != nil {
@@ -197,7 +197,7 @@ func TestStatusIsWrittenWhenItHasChanged(t *testing.T) {
 		s.answer, refused = tc.answer, 0
 		err := change("Ending")
 		if !errors.Is(err, tc.answer) || errors.Is(err, outcome.ErrGone) != (name == "gone") || refused != tc.refused {
-			t.Errorf("%s: %v, told %d times", name, err, refused)
+			t.Errorf("%s: %v, reported %d times", name, err, refused)
 		}
 	}
 	status.Rejected = nil

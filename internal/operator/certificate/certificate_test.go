@@ -86,7 +86,7 @@ func TestAnAuthorityIsPublishedBeforeItIsUsed(t *testing.T) {
 				t.Error("the certificate changed before the new authority was published")
 			}
 			if _, changed, _ := at(now).Next(both, data[KeyAuthorities]); changed {
-				t.Error("it goes on before the new authority is published")
+				t.Error("it continues before the new authority is published")
 			}
 			last := made(t, at(now), both, both[KeyAuthorities])
 			if verifies(t, last, data[KeyAuthorities], now) || !verifies(t, last, both[KeyAuthorities], now) {

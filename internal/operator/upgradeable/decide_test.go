@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second,
 		},
 		{
-			name: "work goes on", previous: held, now: after(time.Minute), lastBusy: after(time.Minute), work: []time.Time{after(50 * time.Second)},
+			name: "work continues", previous: held, now: after(time.Minute), lastBusy: after(time.Minute), work: []time.Time{after(50 * time.Second)},
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute,
 		},
 		{

@@ -224,7 +224,7 @@ func TestFiles(t *testing.T) {
 		t.Error("the new certificate is not in use")
 	}
 	if identity.Dial(ServerProxy, "p") == before {
-		t.Error("sessions of the old certificate go on")
+		t.Error("sessions of the old certificate continue")
 	}
 	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
 		t.Fatal(err)

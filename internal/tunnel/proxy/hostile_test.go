@@ -240,7 +240,7 @@ func TestAHostileClientProxyKeepsNoTunnels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.Client.DeleteTunnel(t.Context(), &control.TunnelRef{TunnelId: 7}); status.Code(err) != codes.Internal {
-		t.Errorf("%v: want to be told what the client proxy answers", err)
+		t.Errorf("%v: want an error with what the client proxy answers", err)
 	}
 	h.isNoTunnel(7, 1)
 	// It lists none, so that the controller deletes none.

@@ -222,8 +222,8 @@ func TestTheEndOnPurpose(t *testing.T) {
 			_, err := p.Shutdown(p.Context(), &control.ShutdownRequest{})
 			return err
 		},
-		"the server proxy is told": func(p *pair) error { return p.endServer() },
-		"the client proxy is told": func(p *pair) error { return p.endClient() },
+		"the server proxy is asked": func(p *pair) error { return p.endServer() },
+		"the client proxy is asked": func(p *pair) error { return p.endClient() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, func(o *options) { o.client.Drain, o.server.Drain = timeout, timeout })
@@ -243,7 +243,7 @@ func TestTheEndOnPurpose(t *testing.T) {
 				}
 				return err != nil
 			})
-			asks(t, c, "it drains: what runs goes on")
+			asks(t, c, "it drains: what runs continues")
 			_ = c.Close()
 			ends.Wait()
 			if err := errors.Join(p.endServer(), p.endClient()); err != nil {

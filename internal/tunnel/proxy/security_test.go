@@ -112,7 +112,7 @@ func TestAServerProxyAuthenticatesItsPeer(t *testing.T) {
 				ConnectTimeout: 500 * time.Millisecond,
 			})
 			if err == nil || !strings.Contains(err.Error(), "certificate") && !strings.Contains(err.Error(), "the peer is not") {
-				t.Errorf("%v: want to be told of the certificate", err)
+				t.Errorf("%v: want an error about the certificate", err)
 			}
 		})
 	}

@@ -35,13 +35,13 @@ func TestEachSideEndsByItself(t *testing.T) {
 	// And the other way round: the server ends its side first, and listens on.
 	heard := make(chan string, 1)
 	_, at = p.prepare("listener", serve(t, func(c *net.TCPConn) {
-		_, _ = io.WriteString(c, "go on")
+		_, _ = io.WriteString(c, "more")
 		_ = c.CloseWrite()
 		all, _ := io.ReadAll(c)
 		heard <- string(all)
 	}))
 	c = dial(t, at)
-	if got, err := io.ReadAll(c); err != nil || string(got) != "go on" {
+	if got, err := io.ReadAll(c); err != nil || string(got) != "more" {
 		t.Errorf("%q, %v", got, err)
 	}
 	_, _ = io.WriteString(c, "and on")
@@ -90,7 +90,7 @@ func TestAnAbortIsAnAbort(t *testing.T) {
 			t.Errorf("%v: want a reset", err)
 		}
 	case <-time.After(timeout):
-		t.Error("the server was told nothing")
+		t.Error("the server received nothing")
 	}
 }
 
@@ -317,7 +317,7 @@ func TestAServerThatNeverAnswers(t *testing.T) {
 		t.Errorf("failures: %v", f)
 	}
 	if state.GetLastFailure() == "" || state.GetLastFailureTime() == 0 {
-		t.Errorf("the failure is not told: %v", state)
+		t.Errorf("the failure is not reported: %v", state)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestPickSubnet(t *testing.T) {
 func TestNamesOutsideTheStateDirectory(t *testing.T) {
 	a, b := "/home/a/clusters/berg", "/home/b/clusters/berg"
 	if nodeID(a, "berg") == nodeID(b, "berg") || LinkName(a) == LinkName(b) {
-		t.Error("clusters of one name in two places are not told apart")
+		t.Error("clusters of one name in two places are not distinguished")
 	}
 	if n := len(LinkName(a)); n > 15 {
 		t.Errorf("a link's name has %d characters, Linux takes 15", n)

@@ -171,7 +171,7 @@ var _ = Describe("An instance is deleted", func() {
 		for _, moments := range []int{1, 2, 3, 4} {
 			reported := stage.Start(ctx, stage.Instance("toolbox"))
 			Eventually(ctx, func() int { return len(reported.Moments()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
-				BeNumerically(">=", moments), "moments told of %s", reported.Key)
+				BeNumerically(">=", moments), "moments reported of %s", reported.Key)
 			reported.Delete(ctx)
 		}
 		for _, reported := range stage.Stories {

@@ -101,7 +101,7 @@ var _ = Describe("Images that are pulled ahead, on real pods", Label("prepull"),
 		}
 	}, SpecTimeout(limits.Scaled(40*time.Minute)))
 
-	It("of a registry that refuses the operator are told of in its words", func(ctx SpecContext) {
+	It("of a registry that refuses the operator are reported in its words", func(ctx SpecContext) {
 		allowPrepull(ctx)
 		withSetting(ctx, "IMAGE_PREPULL_LEAD", "30m")
 		slow := startSlowRegistry(ctx)

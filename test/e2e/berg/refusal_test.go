@@ -198,7 +198,7 @@ func parse(s *journey.Stage, kind, spec string) *unstructured.Unstructured {
 }
 
 var _ = Describe("What a node refuses", func() {
-	It("is told in the runtime's words: a RuntimeClass whose handler the node does not know", func(ctx SpecContext) {
+	It("is reported in the runtime's words: a RuntimeClass whose handler the node does not know", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		name := stage.Namespace
 		handledBy := func(handler string) *nodev1.RuntimeClass {
@@ -221,7 +221,7 @@ var _ = Describe("What a node refuses", func() {
 		reported.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("is told in the runtime's words: a file below a file of the image", func(ctx SpecContext) {
+	It("is reported in the runtime's words: a file below a file of the image", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		container := journey.Toolbox("box")
 		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/usr/bin/toolbox/flag"}}
@@ -233,7 +233,7 @@ var _ = Describe("What a node refuses", func() {
 		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("is told with the exit code of a container that ends by itself", func(ctx SpecContext) {
+	It("is reported with the exit code of a container that ends by itself", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		container := journey.Toolbox("box")
 		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_EXIT": bergv1.StringValue("3")}

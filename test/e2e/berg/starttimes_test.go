@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("The start of an instance", func() {
-	It("is told stage by stage, as kubelet and runtime tell it", func(ctx SpecContext) {
+	It("is recorded stage by stage, as kubelet and runtime report it", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "pwn")
 		reported := stage.Start(ctx, stage.Instance("pwn"))
@@ -65,7 +65,7 @@ var _ = Describe("The start of an instance", func() {
 		Expect(at).To(And(BeTemporally(">=", s.SandboxesCreatedAt.Add(-time.Second)), BeTemporally("<=", s.ImagesPulledAt.Add(time.Second))), "%+v", s)
 	}, SpecTimeout(2*deployed.StartLimit))
 
-	It("is told to be crashing from the first pause on, through every attempt", func(ctx SpecContext) {
+	It("is reported as crashing from the first pause on, through every attempt", func(ctx SpecContext) {
 		// What the check of isolation finds is written to every instance.
 		expect.Until(ctx, 2*deployed.StartLimit, func(ctx context.Context) error {
 			_, _, err := isolationVerified(ctx)

@@ -119,7 +119,7 @@ var _ = Describe("Helm", Ordered, func() {
 		expectUnaffected(ctx)
 	}, SpecTimeout(2*startLimit))
 
-	It("removes the operator and keeps definitions and what runs, which the next installation goes on with", func(ctx SpecContext) {
+	It("removes the operator and keeps definitions and what runs, which the next installation continues with", func(ctx SpecContext) {
 		must(helm(ctx, "uninstall", release, "--wait", "--timeout", startLimit.String()))
 		kept := residue.Definitions(root)
 		expect.Until(ctx, startLimit, func(ctx context.Context) error {

@@ -193,7 +193,7 @@ var _ = Describe("CTFd", func() {
 		Expect(live(ctx, ns)).To(HaveLen(1))
 	})
 
-	It("is told when the budget of a source is used up, and not after a restart", func(ctx context.Context) {
+	It("gets an answer that says when the budget of a source is used up, and not after a restart", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"SOURCE_MAX_INSTANCES": "1"}, nil)
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)

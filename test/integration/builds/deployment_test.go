@@ -282,7 +282,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Expect(third.runs(ctx)).To(BeEmpty())
 	})
 
-	It("says within a minute or so that Tekton does not take up its run, and goes on when it does", func(ctx SpecContext) {
+	It("says within a minute or so that Tekton does not take up its run, and continues when it does", func(ctx SpecContext) {
 		w := newWorld(ctx, git())
 		d := w.deploy(ctx, sha(1))
 		run := w.running(ctx, d)
@@ -677,7 +677,7 @@ var _ = Describe("A Deployment of an image, where IMAGE_REGISTRIES lists registr
 })
 
 var _ = Describe("A Deployment whose label is refused", func() {
-	It("says so, and goes on when it is not", func(ctx SpecContext) {
+	It("says so, and continues when it is not", func(ctx SpecContext) {
 		w := newWorld(ctx, git())
 		w.secret(ctx, registrySecret)
 		lift := apiserver.Deny(ctx, apiserver.Denial{

@@ -145,7 +145,7 @@ spec:
 })
 
 var _ = Describe("An author of definitions is no administrator", func() {
-	DescribeTable("so a challenge of such a definition creates nothing, says the field, and starts once it is mended", func(ctx context.Context, says, container string) {
+	DescribeTable("so a challenge of such a definition creates nothing, says the field, and starts once it is corrected", func(ctx context.Context, says, container string) {
 		ns := hexactftest.Namespace(ctx)
 		Expect(k8s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "other"}, StringData: map[string]string{"password": "s3cr3t"}})).To(Succeed())
 		d := apiserver.Object(fmt.Sprintf(`

@@ -188,7 +188,7 @@ var _ = Describe("Admission", Serial, func() {
 		Expect(p.Finalizers).To(ConsistOf(kibashipv1.ProjectFinalizer), "a clean-up by hand is not checked either")
 	})
 
-	It("goes on without a gap when its Secret is deleted, and repairs what the API server was told", func(ctx context.Context) {
+	It("continues without a gap when its Secret is deleted, and repairs what the API server knows", func(ctx context.Context) {
 		asked(ctx)
 		ask := func() error {
 			return k8s.Create(ctx, kibashiptest.NewProject(kibashiptest.NewName()), client.DryRunAll)
@@ -225,7 +225,7 @@ var _ = Describe("Admission", Serial, func() {
 		}).Should(Succeed())
 	})
 
-	It("is told no authority without the policy that limits what the operator may change of it", func(ctx context.Context) {
+	It("is given no authority without the policy that limits what the operator may change of it", func(ctx context.Context) {
 		asked(ctx)
 		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}

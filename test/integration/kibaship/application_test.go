@@ -233,7 +233,7 @@ spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
 		}
 	})
 
-	DescribeTable("that came past the webhook is told what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, reported string) {
+	DescribeTable("that came past the webhook shows what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, reported string) {
 		p := ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "bad", modify)
 		expect.Settles(ctx, a, kibashipv1.ApplicationFailed)

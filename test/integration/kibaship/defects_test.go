@@ -56,7 +56,7 @@ func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
 
 // What the system that this one replaces did wrong when a request failed.
 var _ = Describe("When the API server fails,", Serial, func() {
-	It("a namespace that was made a moment ago stays, and the project goes on in it", func(ctx context.Context) {
+	It("a namespace that was made a moment ago stays, and the project continues in it", func(ctx context.Context) {
 		t := &trouble{match: func(r *http.Request) bool {
 			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/serviceaccounts")
 		}}
@@ -74,7 +74,7 @@ var _ = Describe("When the API server fails,", Serial, func() {
 		Expect(ns.UID).To(Equal(made))
 	})
 
-	It("rights that cannot be taken away first are told, and go with the namespace", func(ctx context.Context) {
+	It("rights that cannot be taken away first are reported, and go with the namespace", func(ctx context.Context) {
 		p := ready(ctx)
 		t := &trouble{match: func(r *http.Request) bool {
 			return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/rolebindings/project-"+p.Name+"-admin-binding-kibaship-com")

@@ -264,7 +264,7 @@ var _ = Describe("A project", func() {
 })
 
 var _ = Describe("A project that came past the webhook", func() {
-	DescribeTable("is told what is wrong with it, and makes nothing",
+	DescribeTable("shows what is wrong with it, and makes nothing",
 		func(ctx context.Context, modify func(*kibashipv1.Project), reason, reported string) {
 			p := kibashiptest.Project(ctx, kibashiptest.NewName(), modify)
 			expect.Settles(ctx, p, kibashipv1.ProjectFailed)
@@ -272,7 +272,7 @@ var _ = Describe("A project that came past the webhook", func() {
 			Expect(p.Status.Message).To(ContainSubstring(reported))
 			Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, &corev1.Namespace{}))).To(BeTrue())
 			if reason == kibashipv1.ReasonInvalidLabels {
-				By("mending it")
+				By("correcting it")
 				apiserver.Change(ctx, p, func() { p.Labels = kibashiptest.NewProject("any").Labels })
 				expect.Settles(ctx, p, kibashipv1.ProjectReady)
 			}

@@ -37,7 +37,7 @@ const steps = `containers: [{hostname: web, image: "example.com/web:1", dynamicF
 const maxWrites = 20
 
 var _ = Describe("An operator that is killed", func() {
-	It("after any write of a build continues where it was, and changes nothing that was told", func(ctx context.Context) {
+	It("after any write of a build continues where it was, and changes nothing that was reported", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "steps", steps)
 		inprocess.Pause()

@@ -120,7 +120,7 @@ var _ = Describe("Pressure", func() {
 			others := slices.DeleteFunc(p.gate.work(began), func(w launch.Write) bool {
 				return strings.Contains(w.Path, i.Spec.OwnerID) || strings.Contains(w.Path, i.Name) || strings.HasSuffix(w.Path, "/namespaces")
 			})
-			Expect(others).To(BeEmpty(), "writes about what cannot go on")
+			Expect(others).To(BeEmpty(), "writes about what cannot continue")
 			Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
 			bergtest.Gone(ctx, i)
 			after := p.resident()
@@ -132,7 +132,7 @@ var _ = Describe("Pressure", func() {
 			}
 		}, SpecTimeout(time.Hour))
 
-		It("of a memory limit that is near makes it collect garbage more often, and goes on", func(ctx context.Context) {
+		It("of a memory limit that is near makes it collect garbage more often, and continue", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "near", bergtest.OneContainer)
 			// What an operator without instances needs, and what its caches hold of many.

@@ -116,7 +116,7 @@ containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}
 			expect.Reaches(ctx, i, bergv1.PhaseStarting)
 		}
 
-		By("an operator that is killed, one that is told to stop, and instances that terminate")
+		By("an operator that is killed, one that is asked to stop, and instances that terminate")
 		leader.send(syscall.SIGKILL)
 		<-leader.Exited()
 		standby.leads(ctx)

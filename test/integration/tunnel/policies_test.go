@@ -35,7 +35,7 @@ var _ = Describe("Without an admission policy", Serial, func() {
 		Expect(n.Status.Message).To(And(ContainSubstring(policy), ContainSubstring("kubectl apply --server-side -f deploy/fence.yaml")))
 	}
 
-	DescribeTable("that networks rely on, none is made until it is there, and those that run go on",
+	DescribeTable("that networks rely on, none is made until it is there, and those that run continue",
 		func(ctx context.Context, policy string) {
 			live := tunneltest.Network(ctx)
 

@@ -156,7 +156,7 @@ var _ = Describe("A pair of proxies", func() {
 		}).Should(Succeed())
 		_, err = tunneltest.Ask(web.ClientProxyPort, "hello")
 		Expect(err).To(HaveOccurred(), "its port is closed")
-		Expect(tunneltest.Exchange(live, "two")).To(Equal("two"), "the stream goes on")
+		Expect(tunneltest.Exchange(live, "two")).To(Equal("two"), "the stream continues")
 		Expect(p.Status.TunnelConfigurationVersion).To(Equal(int32(4)))
 
 		By("two tunnels exchange their ports")

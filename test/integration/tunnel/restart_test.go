@@ -50,7 +50,7 @@ var _ = Describe("An operator that restarts", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).TunnelID).NotTo(Equal(web.TunnelID))
 		}).Should(Succeed())
-		Expect(tunneltest.Exchange(live, "four")).To(Equal("four"), "the stream of the former tunnel goes on")
+		Expect(tunneltest.Exchange(live, "four")).To(Equal("four"), "the stream of the former tunnel continues")
 	})
 
 	It("with other settings does not change a pair that runs", func(ctx context.Context) {

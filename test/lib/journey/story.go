@@ -183,7 +183,7 @@ func (s *Story) object() *bergv1.ChallengeInstance {
 // Summary says in one line where an instance stands.
 func Summary(i *bergv1.ChallengeInstance) string {
 	if i == nil {
-		return "nothing told yet"
+		return "nothing reported yet"
 	}
 	parts := []string{"phase " + string(i.Status.Phase)}
 	for _, c := range i.Status.Conditions {

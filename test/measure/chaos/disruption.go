@@ -27,7 +27,7 @@ type disruption struct {
 
 const (
 	killed     = "operator killed"
-	stopped    = "operator told to stop"
+	stopped    = "operator asked to stop"
 	paused     = "operator paused"
 	cutOff     = "operator cut off from the API server"
 	bothKilled = "both operators killed"

@@ -94,7 +94,7 @@ func (d *day) challenges(ctx context.Context) {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 		apiserver.Change(ctx, c, func() { c.Spec.Containers[0].Image = fmt.Sprintf("example.com/guestbook:%d", n+1) })
 		if d.hour() > 19 {
-			apiserver.Change(ctx, broken, func() { broken.Spec.Containers[0].Image = "example.com/mended:1" })
+			apiserver.Change(ctx, broken, func() { broken.Spec.Containers[0].Image = "example.com/corrected:1" })
 		}
 	})
 	d.every(50*time.Second, func(ctx context.Context, n int) {

@@ -33,7 +33,7 @@ func results(r Report) string {
 	var b bytes.Buffer
 	for _, s := range r.Scenarios {
 		m := s.Machine
-		fmt.Fprintf(&b, "\n### %s\n\n%s, commit %s, on %d processors (%s), %d GiB, Linux %s, %s; load average %s.\n\n",
+		fmt.Fprintf(&b, "\n### %s\n\n%s, commit %s, on %d CPUs (%s), %d GiB, Linux %s, %s; load average %s.\n\n",
 			s.Title, s.Date.Format("2006-01-02 15:04 MST"), m.Commit, m.Processors, m.Processor, m.MemoryGiB, m.Kernel, m.Go, s.Load)
 		b.WriteString("| | operator | bare client | ratio | target | |\n| --- | ---: | ---: | ---: | --- | --- |\n")
 		for _, f := range s.Figures {

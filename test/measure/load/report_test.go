@@ -131,7 +131,7 @@ func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"above\n" + pageBegin, pageEnd + "\nbelow\n", "### many together", "commit f00, on 2 processors",
+		"above\n" + pageBegin, pageEnd + "\nbelow\n", "### many together", "commit f00, on 2 CPUs",
 		"| throughput, per second | 80 | 100 | 0.8 | ≥ 0.85 | **missed** |", "| writes, each | 10 |  |  | ≤ 12 | met |",
 	} {
 		if !strings.Contains(string(got), want) {

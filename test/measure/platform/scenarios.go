@@ -328,7 +328,7 @@ func crowd(ctx context.Context, b *bench) ([]figure, error) {
 	resident, most := memory(r.command.Process.Pid)
 	return []figure{
 		{What: fmt.Sprintf("reads in a second, of %d that are sent, with %d registrations and instances", b.rate, b.crowd), API: float64(reads) / seconds},
-		{What: "processor for a read", Unit: "µs", API: perRead, Limit: 150},
+		{What: "CPU for a read", Unit: "µs", API: perRead, Limit: 150},
 		{What: "a read, p50", Unit: "ms", API: rank(took, 50)},
 		{What: "a read, p99", Unit: "ms", API: rank(took, 99)},
 		{What: "requests to the API server during these reads", API: asked},

@@ -183,7 +183,7 @@ func (b *bench) round(w way, p plan) (result, error) {
 }
 
 func machine() string {
-	model := "unknown processor"
+	model := "unknown CPU"
 	read, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(read)) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
@@ -192,7 +192,7 @@ func machine() string {
 		}
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d processors (%s), Linux %s, %s", runtime.NumCPU(), model, strings.TrimSpace(string(release)), runtime.Version())
+	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, strings.TrimSpace(string(release)), runtime.Version())
 }
 
 // table returns the figures for people.

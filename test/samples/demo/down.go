@@ -145,7 +145,7 @@ func (d *demo) farewell() {
 		return
 	}
 	d.show.line("")
-	d.show.line("Instances web and pwn go on. Have a look around:")
+	d.show.line("Instances web and pwn keep running. Have a look around:")
 	if d.target.own {
 		d.show.line("  export KUBECONFIG=%s", d.target.kubeconfig)
 	}

@@ -61,7 +61,7 @@ func (s *show) step(ctx context.Context, title string, look []string, work func(
 	return nil
 }
 
-var errInterrupted = errors.New("interrupted: start it again to go on from what there is")
+var errInterrupted = errors.New("interrupted: start it again to continue from what there is")
 
 // begin shows the step as being at work until the returned function is called.
 func (s *show) begin(title string) (stop func()) {

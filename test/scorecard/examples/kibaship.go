@@ -116,7 +116,7 @@ func (x kibashipExamples) application(a *kibashipv1.Application, project string,
 // deploymentExample moves the example of a Deployment into the namespace of its Application. Whether Tekton and
 // a registry can be reached is not its matter: it must say where it stands.
 func deploymentExample(d *kibashipv1.Deployment, project string, p *kibashipv1.Project, application string) resource {
-	const reported = "told"
+	const reported = "reported"
 	example := d.Name
 	d.ObjectMeta = metav1.ObjectMeta{Namespace: p.Status.NamespaceName, Name: moved(d.Name, project, p.Name)}
 	d.Spec.ApplicationRef.Name = application

@@ -15,7 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-var _ = Describe("A problem is told in a few words, however long it is:", func() {
+var _ = Describe("A problem is reported in a few words, however long it is:", func() {
 	DescribeTable("of a Challenge, with the field and what to do",
 		func(ctx context.Context, spec string, says ...string) {
 			ns := bergtest.Namespace(ctx)

@@ -112,13 +112,13 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 
 	It("is adopted without a rollout by an instance that never ran, and by none that did", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		c := bergtest.Challenge(ctx, ns, "mended", bergtest.OneContainer)
-		ran := bergtest.Instance(ctx, ns, "mended")
+		c := bergtest.Challenge(ctx, ns, "edited", bergtest.OneContainer)
+		ran := bergtest.Instance(ctx, ns, "edited")
 		expect.Reaches(ctx, ran, bergv1.PhaseRunning)
 		before := bergtest.PodsByContainer(ctx, ran)
 
 		bergtest.Respecify(ctx, c, bergtest.Misbehaving("image-pull"))
-		i := bergtest.Instance(ctx, ns, "mended")
+		i := bergtest.Instance(ctx, ns, "edited")
 		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "ImagePullBackOff")
 
 		By("an edit that cannot be run")
@@ -161,7 +161,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 })
 
 var _ = Describe("A rollout that is asked for right after an edit", func() {
-	It("adopts that edit, also where the operator was not told of it yet", func(ctx context.Context) {
+	It("adopts that edit, also where the operator has not seen it yet", func(ctx context.Context) {
 		late := &transport.Delay{Match: func(r *http.Request) bool {
 			return r.URL.Path == "/apis/berg.norelect.ch/v1/challenges" && r.URL.Query().Has("watch")
 		}}
@@ -214,7 +214,7 @@ var _ = Describe("A configuration that is changed while an instance runs", func(
 		}, nil)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-		Expect(i.Status.Services).To(Equal(reported), "players were told another address")
+		Expect(i.Status.Services).To(Equal(reported), "players got another address")
 		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "bot"}})).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(bergtest.PodsByContainer(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"]))))

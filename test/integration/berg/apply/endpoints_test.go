@@ -133,7 +133,7 @@ var _ = Describe("Where players connect", func() {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		})
 
-		It("does not restart pods for a port that they are not told", func(ctx context.Context) {
+		It("does not restart pods for a port that they do not get", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "unnamed", `containers: [{hostname: shell, image: "example.com/shell:1", ports: [{port: 22, type: publicPort}]}]`)
 			i := bergtest.Instance(ctx, ns, "unnamed")
@@ -169,7 +169,7 @@ var _ = Describe("Where players connect when ports go", func() {
 			g.Expect(slices.Sorted(maps.Keys(endpointsOf(i)))).To(HaveExactElements(ports...), expect.Conditions(i))
 			found := findable(ctx, g, i)
 			for _, e := range i.Status.Services {
-				g.Expect(found).To(ContainElement(fmt.Sprintf("%s:%d", e.Hostname, e.Port)), "%s is told and not there", e.Name)
+				g.Expect(found).To(ContainElement(fmt.Sprintf("%s:%d", e.Hostname, e.Port)), "%s is reported and not there", e.Name)
 			}
 		}).Should(Succeed())
 	}
@@ -214,7 +214,7 @@ var _ = Describe("Where players connect when ports go", func() {
 		{"", "services", bergv1.ConditionServicesCreated},
 		{"apps", "deployments", bergv1.ConditionDeploymentsCreated},
 	} {
-		It("is told of no port that is going, also while "+refused.resource+" are refused", func(ctx context.Context) {
+		It("shows no port that is going, also while "+refused.resource+" are refused", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			c := bergtest.Challenge(ctx, ns, "half-way", twoPorts)
 			i := bergtest.Instance(ctx, ns, "half-way")
@@ -245,7 +245,7 @@ var _ = Describe("Where players connect when ports go", func() {
 		bergtest.Gone(ctx, i)
 	})
 
-	It("is told of no route that is refused, and of no node port in its place", func(ctx context.Context) {
+	It("shows no route that is refused, and no node port in its place", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "becomes-route", twoPorts)
 		i := bergtest.Instance(ctx, ns, "becomes-route")
@@ -334,7 +334,7 @@ var _ = Describe("What the API server must accept", func() {
 })
 
 var _ = Describe("Where players connect by plain HTTP", func() {
-	It("is told without TLS, and a rollout may make a node port of it and a route again", func(ctx context.Context) {
+	It("is reported without TLS, and a rollout may make a node port of it and a route again", func(ctx context.Context) {
 		const (
 			routed = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]`
 			opened = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicPort, appProtocol: http}]}]`

@@ -95,7 +95,7 @@ var _ = Describe("A hostile author", func() {
 		}
 	})
 
-	It("is told which field asks for too much", func(ctx context.Context) {
+	It("shows which field asks for too much", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		for name, tc := range map[string]struct{ spec, says string }{
 			"capability": {`containers: [{hostname: a, image: i, additionalCapabilities: [KILL, CAP_SYS_ADMIN]}]`, "spec.containers[0].additionalCapabilities[1]"},

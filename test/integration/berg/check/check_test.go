@@ -139,7 +139,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		rests(ctx, c)
 	})
 
-	It("is made again when something has changed, and keeps as many results as it is told", func(ctx context.Context) {
+	It("is made again when something has changed, and keeps as many results as its spec says", func(ctx context.Context) {
 		c := newCheck(ctx, ns, "web", func(c *bergv1.ChallengeCheck) { c.Spec.HistoryLimit = 2 })
 		const rounds = 12 // more than a fight may have, which it is not
 		for n := range rounds {

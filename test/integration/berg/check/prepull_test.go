@@ -98,7 +98,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 	})
 
 	// An API server that has just started knows of no rights for a moment.
-	It("are told of also when the API server did not take the status at first", func(ctx context.Context) {
+	It("are reported also when the API server did not take the status at first", func(ctx context.Context) {
 		var refused atomic.Int32
 		inprocess.Restart(map[string]string{"IMAGE_PREPULL_LEAD": ahead.String()}, func(next http.RoundTripper) http.RoundTripper {
 			return transport.Func(func(r *http.Request) (*http.Response, error) {
@@ -129,7 +129,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		}).Should(Succeed())
 	})
 
-	It("come so long before hideUntil as the operator is told", func(ctx context.Context) {
+	It("come so long before hideUntil as the setting says", func(ctx context.Context) {
 		shown := time.Now().Add(2 * ahead).UTC().Truncate(time.Second)
 		c := bergtest.Challenge(ctx, ns, "hidden", fmt.Sprintf(`{hideUntil: %q, containers: [{hostname: web, image: "example.com/hidden:1"}]}`, shown.Format(time.RFC3339)))
 		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesScheduled, shown.Add(-ahead).Format(time.RFC3339))
@@ -149,7 +149,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesTimeIsOver, "hideUntil is over")
 	})
 
-	It("that cannot be pulled are told of, with a pull secret, in a room of their own", func(ctx context.Context) {
+	It("that cannot be pulled are reported, with a pull secret, in a namespace of their own", func(ctx context.Context) {
 		source := bergtest.PullSecretSource(ctx, "known")
 		inprocess.Restart(map[string]string{"IMAGE_PREPULL_LEAD": "1h", "IMAGE_PREPULL_CONCURRENCY": "1", "PULL_SECRET_NAME": source.Name}, nil)
 		deployments := apiserver.Changes(ctx, &appsv1.DeploymentList{}, "")
@@ -239,7 +239,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		noRoom(ctx)
 	})
 
-	It("take nothing of an operator that is not told to, and do not start without their rights", func(ctx context.Context) {
+	It("take nothing of an operator that has no setting for it, and do not start without their rights", func(ctx context.Context) {
 		inprocess.Restart(nil, nil)
 		c := bergtest.Challenge(ctx, ns, "off", `{prepull: true, containers: [{hostname: web, image: "example.com/off:1"}]}`)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "off"), bergv1.PhaseRunning)

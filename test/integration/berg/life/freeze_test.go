@@ -29,7 +29,7 @@ var _ = Describe("A freeze of instances", func() {
 	const updates, statuses = "challengeinstances", "challengeinstances/status"
 	later := func() clock.PassiveClock { return clocktesting.NewFakePassiveClock(time.Now().Add(3 * time.Hour)) }
 
-	DescribeTable("keeps none that has expired, and its termination is told and counted once",
+	DescribeTable("keeps none that has expired, and its termination is reported and counted once",
 		func(ctx context.Context, frozen ...string) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "frozen", bergtest.OneContainer)
@@ -89,7 +89,7 @@ var _ = Describe("A freeze of instances", func() {
 		isExtendedBefore(ctx, i, http.MethodDelete)
 	})
 
-	It("of deletions is told, tried with growing pauses, and waited out", func(ctx context.Context) {
+	It("of deletions is reported, tried with growing pauses, and waited out", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "undeletable", bergtest.OneContainer)
 		i, extended := bergtest.Instance(ctx, ns, "undeletable"), bergtest.Instance(ctx, ns, "undeletable")
@@ -134,7 +134,7 @@ var _ = Describe("A freeze of instances", func() {
 		Expect(extended.DeletionTimestamp).To(BeNil())
 	})
 
-	DescribeTable("is told by an instance that cannot start, which starts when it is lifted",
+	DescribeTable("is shown by an instance that cannot start, which starts when it is lifted",
 		func(ctx context.Context, frozen ...string) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "waits", bergtest.OneContainer)

@@ -165,7 +165,7 @@ var _ = Describe("The life of an instance", func() {
 		expect.Says(ctx, i, "ImagePullBackOff", "it does not say what it waited for")
 		Expect(time.Since(i.Status.StartedAt.Time)).To(BeNumerically(">=", 2*time.Second), "it failed early")
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonStartDeadline)
-		Expect(bergtest.PodsByContainer(ctx, i)).To(HaveKey("web"), "the pods do not go on trying")
+		Expect(bergtest.PodsByContainer(ctx, i)).To(HaveKey("web"), "the pods do not continue to try")
 		Expect(i.Status.ExpiresAt).NotTo(BeNil())
 
 		bergtest.Behave(ctx, i, "ready")

@@ -34,7 +34,7 @@ type problem struct {
 }
 
 var _ = Describe("What keeps pods away", func() {
-	DescribeTable("is told in the API server's words, and the instance continues when it is fixed", func(ctx context.Context, p problem) {
+	DescribeTable("is reported in the API server's words, and the instance continues when it is fixed", func(ctx context.Context, p problem) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "kept-away", p.spec)
 		owner := uuid.NewString()
@@ -91,7 +91,7 @@ var _ = Describe("What keeps pods away", func() {
 		}),
 	)
 
-	It("is told of an instance that runs, whose pod is to be replaced", func(ctx context.Context) {
+	It("is reported for an instance that runs, whose pod is to be replaced", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "replaced", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "replaced")
@@ -143,7 +143,7 @@ var _ = Describe("What keeps pods away", func() {
 })
 
 var _ = Describe("What a node refuses", func() {
-	It("is told in the runtime's words where a container cannot be started", func(ctx context.Context) {
+	It("is reported in the runtime's words where a container cannot be started", func(ctx context.Context) {
 		i := unready(ctx)
 		crashes(ctx, i, corev1.ContainerStateTerminated{
 			Reason: "StartError", ExitCode: 128, Message: `exec: "/nope": stat /nope: no such file or directory`,
@@ -154,7 +154,7 @@ var _ = Describe("What a node refuses", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	})
 
-	It("is told how a container ended, and not what it wrote", func(ctx context.Context) {
+	It("says how a container ended, and not what it wrote", func(ctx context.Context) {
 		i := unready(ctx)
 		crashes(ctx, i, corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137, Message: "galf reversed"})
 		expectFalse(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", "exit code 137 (OOMKilled)")
@@ -163,7 +163,7 @@ var _ = Describe("What a node refuses", func() {
 		Expect(expect.Conditions(i)).NotTo(ContainSubstring("galf"))
 	})
 
-	It("is told of a pod that gets no sandbox, until it has one", func(ctx context.Context) {
+	It("is reported for a pod that gets no sandbox, until it has one", func(ctx context.Context) {
 		i := unready(ctx)
 		sandboxFails(ctx, i, "first", `failed to setup network for sandbox "`+sandboxName('a')+`": no plugin`)
 		expectFalse(ctx, i, bergv1.ConditionPodsReady, "FailedCreatePodSandBox", `failed to setup network for sandbox "...": no plugin`)

@@ -99,7 +99,7 @@ var _ = Describe("As often as a client asks for it,", func() {
 })
 
 var _ = Describe("An object of an instance that another client deletes each time", func() {
-	It("comes back with growing pauses, which is told, and does not slow what comes after", func(ctx context.Context) {
+	It("comes back with growing pauses, which is reported, and does not slow what comes after", func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "deleted", bergtest.OneContainer)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		w, err := k8s.Watch(ctx, &corev1.ServiceList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})

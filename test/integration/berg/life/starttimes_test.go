@@ -26,7 +26,7 @@ import (
 )
 
 var _ = Describe("Where the time of a start went", func() {
-	It("is told in order, by the writes that a start has anyway, and counted once", func(ctx context.Context) {
+	It("is recorded in order, by the writes that a start has anyway, and counted once", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "slow", bergtest.Misbehaving("slow")) // it is ready five seconds after it was scheduled
 		owner := uuid.NewString()
@@ -58,7 +58,7 @@ var _ = Describe("Where the time of a start went", func() {
 			Expect(at.Time.Before(last)).To(BeFalse(), "stage %d: %+v", stage, s)
 			last = at.Time
 		}
-		Expect(s.ContainersStartedAt.Sub(s.ScheduledAt.Time)).To(BeNumerically(">", 3*time.Second), "that it was slow is told nowhere")
+		Expect(s.ContainersStartedAt.Sub(s.ScheduledAt.Time)).To(BeNumerically(">", 3*time.Second), "that it was slow is shown nowhere")
 		Expect(i.Status.Cause).To(BeEmpty())
 		// It is counted after it was written.
 		Eventually(func() float64 { return inprocess.Metric(stages, "stage", "ready") - before }).Should(BeEquivalentTo(1))
@@ -94,7 +94,7 @@ var _ = Describe("Where the time of a start went", func() {
 })
 
 var _ = Describe("Why an instance does not run", func() {
-	DescribeTable("is told in one word until it does", func(ctx context.Context, want bergv1.Cause, begin func(context.Context) (*bergv1.ChallengeInstance, func())) {
+	DescribeTable("is given in one word until it does", func(ctx context.Context, want bergv1.Cause, begin func(context.Context) (*bergv1.ChallengeInstance, func())) {
 		i, end := begin(ctx)
 		saysCause(ctx, i, want)
 		if end != nil {

@@ -45,7 +45,7 @@ var _ = Describe("A finalizer that is removed by hand", func() {
 })
 
 var _ = Describe("A namespace that has outlived its instance", func() {
-	It("is told of, and stays", func(ctx context.Context) {
+	It("is reported, and stays", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "left", bergtest.OneContainer)
 		left, resume := orphan(ctx, ns, "left")
