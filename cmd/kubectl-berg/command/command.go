@@ -34,7 +34,7 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 				r.Format = console.SARIF
 				return nil
 			}
-			return r.setFormat()
+			return r.setFormat(c)
 		},
 	}
 	cmd.SetIn(out.In)
@@ -68,23 +68,36 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 	}
 	cmd.AddCommand(r.versionCommand())
 	cmd.InitDefaultCompletionCmd()
+	refuseUnknownShells(cmd)
 	cmd.InitDefaultHelpCmd()
 	return cmd
 }
 
 // Execute runs the program. An error before a command runs is one of the command line.
 func Execute(ctx context.Context, out *console.Console, version string) error {
-	err := New(out, version).ExecuteContext(ctx) //nolint:contextcheck // each command takes it from cobra
+	return usageError(New(out, version).ExecuteContextC(ctx)) //nolint:contextcheck // each command takes it from cobra
+}
+
+// usageError returns the error with which a command ended: cobra's own are of the command line.
+func usageError(c *cobra.Command, err error) error {
 	var known *console.Error
 	if err != nil && !errors.As(err, &known) {
-		return console.Errorf(console.ExitUsage, "%w: see kubectl berg --help", err)
+		return console.Errorf(console.ExitUsage, "%w: see %s --help", err, c.CommandPath())
 	}
 	return err
 }
 
 // claimErrors gives the errors of a command the exit code of a failure, to distinguish them from errors of
-// the command line.
+// the command line. Those say how the command is used.
 func claimErrors(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if check(c, args) != nil {
+				return console.Errorf(console.ExitUsage, "wrong number of arguments: %d. Use: %s", len(args), c.UseLine())
+			}
+			return nil
+		}
+	}
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		err := run(c, args)
@@ -96,7 +109,17 @@ func claimErrors(c *cobra.Command) {
 	}
 }
 
-func (r *root) setFormat() error {
+// refuseUnknownShells makes a shell that completion does not know an error. Without a function of its own the command would show its
+// help for any argument, and succeed.
+func refuseUnknownShells(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if c.Name() == "completion" {
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
+}
+
+func (r *root) setFormat(c *cobra.Command) error {
 	switch r.output {
 	case "", "text":
 		r.Format = console.Text
@@ -105,7 +128,11 @@ func (r *root) setFormat() error {
 	case "yaml":
 		r.Format, r.YAML = console.JSON, true
 	default:
-		return console.Errorf(console.ExitUsage, "-o %s: must be json, yaml, wide or name", r.output)
+		formats := "json, yaml, wide or name"
+		if c.Name() == "lint" {
+			formats = "json, yaml, sarif, wide or name"
+		}
+		return console.Errorf(console.ExitUsage, "-o %s: must be %s", r.output, formats)
 	}
 	return nil
 }
