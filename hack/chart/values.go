@@ -353,7 +353,11 @@ func settingSchema(s settings.Setting) object {
 	case settings.Quantity:
 		schema["type"] = []string{"string", "number"}
 	case settings.List:
-		schema["type"], schema["items"] = []string{"string", "array"}, object{"type": "string"}
+		items := object{"type": "string"}
+		if form.Pattern != "" {
+			items["pattern"] = form.Pattern
+		}
+		schema["type"], schema["items"] = []string{"string", "array"}, items
 	default:
 		schema["type"] = "string"
 	}

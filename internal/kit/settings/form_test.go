@@ -42,7 +42,7 @@ func TestFormExcludesNothingThatTheValueAccepts(t *testing.T) {
 		"Port":             {settings.Port(&port), []string{"0", "1", "65535", "65536"}},
 		"Bool":             {settings.Bool(&yes), []string{"true", "false", "maybe"}},
 		"Names":            {settings.Names(&list), []string{"a,b", ""}},
-		"Prefixes":         {settings.Prefixes(&prefixes), []string{"10.0.0.0/8,fd00::/8", "10.0.0.1"}},
+		"Prefixes":         {settings.Prefixes(&prefixes), []string{"10.0.0.0/8,fd00::/8", "10.0.0.0/8, 192.0.2.1/32 ,", "", "10.0.0.1"}},
 	} {
 		accepted := 0
 		for _, text := range c.texts {

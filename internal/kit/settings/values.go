@@ -211,6 +211,9 @@ func Bytes(to *resource.Quantity) Value {
 	})
 }
 
+// prefixesPattern is what prefixes look like; whether the numbers are right is not a matter of a pattern.
+const prefixesPattern = `^[ ,]*([0-9A-Fa-f.:]+/[0-9]+[ ,]*)*$`
+
 // Prefixes are address ranges, separated by commas, each written with the host bits zero, as
 // a network policy requires; nil for an empty text.
 func Prefixes(to *[]netip.Prefix) Value {
@@ -224,7 +227,7 @@ func Prefixes(to *[]netip.Prefix) Value {
 			*to = append(*to, prefix)
 		}
 		return nil
-	}).In(Form{Type: List})
+	}).In(Form{Type: List, Pattern: prefixesPattern})
 }
 
 // Address is an address to listen on. off is the text that means not to listen.

@@ -1117,6 +1117,8 @@ func TestSchemaRefusesWhatTheOperatorWould(t *testing.T) {
 		"crds: {keep: sometimes}":                             "keep",
 		"prometheus: {labels: [release]}":                     "labels",
 		"settings: {CLUSTER_NODE_CIDRS: {first: 10.0.0.0/8}}": "CLUSTER_NODE_CIDRS",
+		"settings: {CLUSTER_NODE_CIDRS: 10.0.0.0}":            "CLUSTER_NODE_CIDRS",
+		"settings: {CLUSTER_POD_CIDRS: [10.0.0.0/8, 10.1]}":   "CLUSTER_POD_CIDRS",
 	} {
 		if _, _, err := render(values, namespace); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v does not name %s", values, err, want)
