@@ -162,3 +162,27 @@ func privateWord(name string) string {
 	}
 	return ""
 }
+
+// Users know API groups and CPUs. Families are a word of the code and of the values of the chart. What measurements printed stays.
+func TestPagesForUsersSayAPIGroupAndCPU(t *testing.T) {
+	own := regexp.MustCompile(`(?i)\b(famil(y|ies)|processors?)\b`)
+	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|<!--.*?-->")
+	checked := 0
+	for _, path := range sources(t, ".md") {
+		if path != "README.md" && path != "SECURITY.md" && !strings.HasPrefix(path, "docs/") ||
+			strings.HasPrefix(path, "docs/adr/") || path == "docs/operatorhub.md" || path == "docs/performance.md" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked++
+		for _, found := range own.FindAllString(code.ReplaceAllString(string(text), ""), -1) {
+			t.Errorf("%s says %q", path, found)
+		}
+	}
+	if checked < 60 {
+		t.Errorf("only %d pages were found", checked)
+	}
+}
