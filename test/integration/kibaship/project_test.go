@@ -122,6 +122,11 @@ var _ = Describe("A project", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 			g.Expect(p.Status.Usage.Applications).To(BeEquivalentTo(1))
+			var all kibashipv1.ProjectList
+			g.Expect(k8s.List(ctx, &all)).To(Succeed())
+			for i := range all.Items { // those of other specs are written until they are gone
+				g.Expect(all.Items[i].DeletionTimestamp).To(BeNil())
+			}
 		}).Should(Succeed())
 		versions := func() []string {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
