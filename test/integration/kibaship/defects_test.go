@@ -76,8 +76,9 @@ var _ = Describe("When the API server fails,", Serial, func() {
 
 	It("rights that cannot be taken away first are reported, and go with the namespace", func(ctx context.Context) {
 		p := ready(ctx)
+		binding := "/rolebindings/project-" + p.Name + "-admin-binding-kibaship-com" // p is read again while the operator runs
 		t := &trouble{match: func(r *http.Request) bool {
-			return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/rolebindings/project-"+p.Name+"-admin-binding-kibaship-com")
+			return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, binding)
 		}}
 		inprocess.Restart(nil, t.wrap)
 		Expect(k8s.Delete(ctx, p)).To(Succeed())

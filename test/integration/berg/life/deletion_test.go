@@ -275,15 +275,16 @@ var _ = Describe("Deleting an instance", func() {
 		i := bergtest.Instance(ctx, ns, "once")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		var patches atomic.Int64
+		name := i.Name // i is read again while the operator runs
 		news := make(chan struct{})
 		DeferCleanup(func() { close(news) })
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+name) {
 				patches.Add(1)
 			}
 			answer, err := next.RoundTrip(r)
 			if err == nil && r.URL.Query().Get("watch") != "" && strings.HasSuffix(r.URL.Path, "/challengeinstances") {
-				answer.Body = heldBack(answer.Body, news, `"type":"DELETED"`, i.Name)
+				answer.Body = heldBack(answer.Body, news, `"type":"DELETED"`, name)
 			}
 			return answer, err
 		}))

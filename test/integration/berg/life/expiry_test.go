@@ -334,9 +334,10 @@ func deletedAt(all <-chan watch.Event, uid types.UID) time.Time {
 func isExtendedBefore(ctx context.Context, i *bergv1.ChallengeInstance, method string) {
 	GinkgoHelper()
 	var once sync.Once
+	name := i.Name // i is read again while the operator runs
 	extended := make(chan struct{})
 	inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Showing(func(r *http.Request) {
-		if r.Method == method && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+		if r.Method == method && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+name) {
 			once.Do(func() {
 				defer GinkgoRecover()
 				defer close(extended)

@@ -99,8 +99,9 @@ var _ = Describe("A freeze of instances", func() {
 		lift := freeze(ctx, ns, "DELETE", updates)
 		var mu sync.Mutex
 		var tries []time.Time
+		name := i.Name // i is read again while the operator runs
 		inprocess.Instead(later(), nil, transport.Showing(func(r *http.Request) {
-			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+name) {
 				mu.Lock()
 				defer mu.Unlock()
 				tries = append(tries, time.Now())

@@ -295,7 +295,7 @@ var _ = Describe("The life of an instance", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 
 		var writes atomic.Int64
-		stop := inprocess.Run(nil, func(next http.RoundTripper) http.RoundTripper { return counting{next, i, &writes} })
+		stop := inprocess.Run(nil, countingOf(i, &writes))
 		defer stop()
 		// An edit that does not matter to instances wakes both operators; the new
 		// one has by then seen everything at least once.
@@ -363,13 +363,19 @@ var _ = Describe("The life of an instance", func() {
 
 // counting counts the requests that change an instance or something of it.
 type counting struct {
-	next     http.RoundTripper
-	instance *bergv1.ChallengeInstance
-	writes   *atomic.Int64
+	next            http.RoundTripper
+	name, namespace string
+	writes          *atomic.Int64
+}
+
+// countingOf copies the names of the instance, which its spec reads again while the operator runs.
+func countingOf(i *bergv1.ChallengeInstance, writes *atomic.Int64) inprocess.Wrap {
+	name, namespace := i.Name, i.Status.Namespace
+	return func(next http.RoundTripper) http.RoundTripper { return counting{next, name, namespace, writes} }
 }
 
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	about := strings.Contains(r.URL.Path, c.instance.Status.Namespace) || strings.Contains(r.URL.Path, "/challengeinstances/"+c.instance.Name)
+	about := strings.Contains(r.URL.Path, c.namespace) || strings.Contains(r.URL.Path, "/challengeinstances/"+c.name)
 	if r.Method != http.MethodGet && about {
 		c.writes.Add(1)
 	}

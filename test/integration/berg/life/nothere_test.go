@@ -28,7 +28,8 @@ var _ = Describe("A 404 that names no object", func() {
 			bergtest.Challenge(ctx, ns, "here", bergtest.OneContainer)
 			inprocess.Pause()
 			i := bergtest.Instance(ctx, ns, "here", bergtest.NamedAfterOwner)
-			lost := &transport.NotFound{Times: 2, Match: func(r *http.Request) bool { return answered(i.Spec.OwnerID, r) }}
+			id := i.Spec.OwnerID // i is read again while the operator runs
+			lost := &transport.NotFound{Times: 2, Match: func(r *http.Request) bool { return answered(id, r) }}
 			stop := inprocess.RunAt(clock.RealClock{}, nil, lost.Wrap)
 			DeferCleanup(stop)
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
@@ -67,8 +68,9 @@ var _ = Describe("A 404 that names no object", func() {
 		inprocess.Pause()
 		// The cache still shows a route when the namespace is gone.
 		vanish(ctx, i)
+		where := i.Status.Namespace // i is read again while the operator runs
 		lost := &transport.NotFound{Times: 1000, Match: func(r *http.Request) bool {
-			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+i.Status.Namespace+"/httproutes")
+			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+where+"/httproutes")
 		}}
 		Expect(k8s.Delete(ctx, i)).To(Succeed())
 		stop := inprocess.RunAt(clock.RealClock{}, nil, lost.Wrap)

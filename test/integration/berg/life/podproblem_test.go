@@ -2,7 +2,6 @@ package life
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -125,7 +124,7 @@ var _ = Describe("What keeps pods away", func() {
 		Expect(tried()).To(BeEmpty(), "in the first minute")
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(10 * time.Minute))
 		var writes atomic.Int64
-		stop := inprocess.Instead(later, nil, func(next http.RoundTripper) http.RoundTripper { return counting{next, i, &writes} })
+		stop := inprocess.Instead(later, nil, countingOf(i, &writes))
 		Eventually(tried).Should(Equal(later.Now().UTC().Format(time.RFC3339)))
 		Consistently(writes.Load).WithTimeout(3 * time.Second).Should(BeEquivalentTo(1))
 		stop()
