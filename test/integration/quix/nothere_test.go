@@ -23,7 +23,8 @@ var _ = Describe("A 404 that names no object", func() {
 		func(ctx context.Context, answered func(id string, r *http.Request) bool) {
 			inprocess.Pause()
 			env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName, env.Name = "", env.Spec.ID })
-			lost := &transport.NotFound{Times: 2, Match: func(r *http.Request) bool { return answered(env.Spec.ID, r) }}
+			id := env.Spec.ID // env is read again while the operator runs
+			lost := &transport.NotFound{Times: 2, Match: func(r *http.Request) bool { return answered(id, r) }}
 			stop := inprocess.RunAt(clock.RealClock{}, nil, lost.Wrap)
 			DeferCleanup(stop)
 			expect.Settles(ctx, env, quixv1.PhaseReady)
