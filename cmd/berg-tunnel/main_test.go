@@ -338,6 +338,7 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		{"", 2, "--help"},
 		{"no-such-command", 2, "no-such-command"},
+		{"control delete", 2, "ID is missing: want berg-tunnel control delete ID [flags], see berg-tunnel control delete --help"},
 		{"client", 2, "--tls-dir"},
 		{"client --tls-dir /does/not/exist", 2, "ca.crt"},
 		{"client --no-such-flag", 2, "no-such-flag"},
@@ -355,7 +356,7 @@ func TestWrongUsage(t *testing.T) {
 		{"control", 2, "prepare"},
 		{"control list " + client, 2, "--server-control-port"},
 		{"control delete " + client + " --server-control-port 1 x", 2, "x"},
-		{"expose", 2, "at least 1 arg"},
+		{"expose", 2, "PORT[:PORT-IN-CLUSTER]... is missing: want berg-tunnel expose PORT[:PORT-IN-CLUSTER]... [flags], see berg-tunnel expose --help"},
 		{"expose web", 2, "want PORT or PORT:PORT-IN-CLUSTER"},
 		{"expose 0", 2, "from 1 to 65535"},
 		{"expose 8080:0", 2, "from 1 to 65535"},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -100,6 +101,10 @@ func strict(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
+				if c.HasParent() && cobra.NoArgs(c, args) == nil { // cobra counts arguments; it does not name the one that is missing
+					_, missing, _ := strings.Cut(strings.TrimSuffix(c.UseLine(), " [flags]"), c.CommandPath()+" ")
+					return usage("%s is missing: want %s, see %s --help", missing, c.UseLine(), c.CommandPath())
+				}
 				return usage("%w: see %s --help", err, c.CommandPath())
 			}
 			return nil
