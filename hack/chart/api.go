@@ -176,7 +176,7 @@ func apiSchema(section settings.Section, image object) object {
 			schemas[s.Name] = settingSchema(s)
 		}
 	}
-	return closed(object{
+	return withSections(closed(object{
 		"enabled":            object{"type": "boolean"},
 		"replicas":           replicas,
 		"platformNamespaces": object{"type": "array", "minItems": 1, "uniqueItems": true, "items": object{"type": "string", "minLength": 1}},
@@ -185,5 +185,5 @@ func apiSchema(section settings.Section, image object) object {
 		"extraVolumes":       object{"type": "array", "items": object{"type": "object"}},
 		"extraVolumeMounts":  object{"type": "array", "items": object{"type": "object"}},
 		"settings":           closed(schemas),
-	})
+	}))
 }

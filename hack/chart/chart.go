@@ -323,11 +323,11 @@ func (all *sources) insertPlaceholders() (defaults, error) {
 			case "PodDisruptionBudget":
 				child(object, "spec")["maxUnavailable"] = exprPlaceholder(".Values.podDisruptionBudget.maxUnavailable")
 			case "ConfigMap": // a dashboard
-				moreFields(labels, "dashboard.labels")
+				moreLabels(labels, "dashboard.labels")
 				labels["grafana_dashboard"] = exprPlaceholder(`include "berg-operator.sidecarLabel" . | quote`)
 				moreFields(child(object, "metadata", "annotations"), "dashboard.annotations")
 			case "ServiceMonitor", "PrometheusRule":
-				moreFields(labels, "prometheus.labels")
+				moreLabels(labels, "prometheus.labels")
 				if kind == "ServiceMonitor" {
 					insertIntoMonitor(object)
 				}
@@ -354,6 +354,14 @@ func insertLabels(object map[string]any) map[string]any {
 // moreFields puts a placeholder for the fields of a value into others, which stay.
 func moreFields(fields map[string]any, value string) {
 	fields[morePlaceholder(value, keysOf(fields)...)] = ""
+}
+
+// moreLabels adds the labels of a value to those of one object. They replace those of commonLabels; all others stay.
+func moreLabels(labels map[string]any, value string) {
+	own := keysOf(labels)
+	maps.DeleteFunc(labels, func(key string, _ any) bool { return strings.HasPrefix(key, labelsPrefix) })
+	labels[labelsPlaceholder(append(slices.Clone(own), valueOfLabels+value)...)] = ""
+	labels[morePlaceholder(value, append(own, everyObject)...)] = ""
 }
 
 // keysOf returns the names of fields without placeholders.

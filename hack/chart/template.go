@@ -257,9 +257,20 @@ func morePlaceholder(value string, present ...string) string {
 	return "@@more " + strings.Join(append([]string{value}, present...), " ") + "@@"
 }
 
+// labelsPrefix begins the placeholder for the labels of every object.
+const labelsPrefix = "@@labels"
+
+// everyObject is a word that stands for the labels of every object. YAML writes a placeholder of more than 128 characters in several lines.
+const everyObject = "*"
+
+var labelsOfEveryObject = []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by"}
+
+// valueOfLabels begins a word that stands for all labels of a value.
+const valueOfLabels = ".Values."
+
 // labelsPlaceholder is for the labels of every object, without those that are there.
 func labelsPlaceholder(present ...string) string {
-	return strings.Join(append([]string{"@@labels"}, present...), " ") + "@@"
+	return strings.Join(append([]string{labelsPrefix}, present...), " ") + "@@"
 }
 
 var (
@@ -319,6 +330,14 @@ func fill(text string) string {
 func quoted(words string) string {
 	var b strings.Builder
 	for _, word := range strings.Fields(words) {
+		if value, ok := strings.CutPrefix(word, valueOfLabels); ok {
+			fmt.Fprintf(&b, " (.Values.%s | default dict)", value)
+			continue
+		}
+		if word == everyObject {
+			b.WriteString(quoted(strings.Join(labelsOfEveryObject, " ")))
+			continue
+		}
 		fmt.Fprintf(&b, " %q", word)
 	}
 	return b.String()

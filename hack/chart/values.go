@@ -275,7 +275,7 @@ func schemaOf(all sources) (string, error) {
 	boolean := object{"type": "boolean"}
 	repository, tag := object{"type": "string", "minLength": 1}, object{"type": "string"}
 	digest := object{"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
-	text, err := json.MarshalIndent(object{
+	text, err := json.MarshalIndent(withSections(object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"title":   "Values of " + name,
 		"type":    "object",
@@ -329,7 +329,7 @@ func schemaOf(all sources) (string, error) {
 			"createNamespace": boolean,
 		},
 		"additionalProperties": false,
-	}, "", "  ")
+	}), "", "  ")
 	return string(text) + "\n", err
 }
 
@@ -338,6 +338,17 @@ var replicas = object{"type": []string{"integer", "string"}, "minimum": 0, "patt
 
 func closed(properties object) object {
 	return object{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+// withSections requires the sections of an object: its closed objects. The templates read values in them, and Helm takes away a
+// section that is null before it looks at the schema.
+func withSections(schema object) object {
+	properties, _ := schema["properties"].(object)
+	schema["required"] = slices.DeleteFunc(slices.Sorted(maps.Keys(properties)), func(key string) bool {
+		section, _ := properties[key].(object)
+		return section["additionalProperties"] != false
+	})
+	return schema
 }
 
 func settingSchema(s settings.Setting) object {

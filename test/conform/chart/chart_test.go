@@ -643,6 +643,54 @@ podDisruptionBudget: {maxUnavailable: "2"}
 	}
 }
 
+// The templates read values in the sections, so that each must be there.
+func TestASectionMustNotBeNull(t *testing.T) {
+	for _, section := range []string{
+		"families", "settings", "rights", "image", "api", "api.image", "api.settings", "seccompProfiles", "serviceAccount", "podDisruptionBudget",
+		"dashboard", "networkPolicy", "crds", "prometheus", "quix",
+	} {
+		values, last := section+": null", section
+		if outer, inner, nested := strings.Cut(section, "."); nested {
+			values, last = outer+": {"+inner+": null}", inner
+		}
+		_, _, err := render(values, namespace)
+		if err == nil || !strings.Contains(err.Error(), "'"+last+"'") || strings.Contains(err.Error(), "nil pointer") {
+			t.Errorf("%s: error %v does not name %s", values, err, last)
+		}
+	}
+}
+
+// The labels of a value for some objects go before those of all objects. render refuses a key that is there twice.
+func TestNoLabelIsThereTwice(t *testing.T) {
+	objects := must(t, everything(t)+withAll+`
+commonLabels: {release: all, team: blue}
+prometheus: {enabled: true, labels: {release: stack, app.kubernetes.io/instance: mine}}
+dashboard: {enabled: true, labels: {release: grafana, helm.sh/chart: mine}}
+`)
+	found := map[string]int{}
+	for id, object := range objects {
+		want := "all"
+		switch kind, _, _ := strings.Cut(id, "/"); {
+		case kind == "ServiceMonitor", kind == "PrometheusRule":
+			want = "stack"
+		case kind == "ConfigMap" && strings.Contains(id, "dashboard"):
+			want = "grafana"
+		case field(object, "metadata", "labels", "release") == nil:
+			continue
+		}
+		found[want]++
+		if got := field(object, "metadata", "labels", "release"); got != want {
+			t.Errorf("%s has the label release: %v instead of %s", id, got, want)
+		}
+		if field(object, "metadata", "labels", "team") != "blue" || field(object, "metadata", "labels", "app.kubernetes.io/instance") == "mine" {
+			t.Errorf("%s has the labels %v", id, field(object, "metadata", "labels"))
+		}
+	}
+	if found["all"] == 0 || found["stack"] == 0 || found["grafana"] == 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
 // No label or annotation is there twice: what an object needs stays, and the value by which Grafana selects is the reader's.
 func TestLabelsOfObjectsStay(t *testing.T) {
 	objects := must(t, everything(t)+withAll+`

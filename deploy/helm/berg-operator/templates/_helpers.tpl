@@ -81,7 +81,7 @@ ClusterFirstWithHostNet
 {{- include "berg-operator.otherLabels" (list .) -}}
 {{- end }}
 
-{{- /* The same for an object with further labels of its own, which follow the first item of the list. No label may be there twice. */}}
+{{- /* The same for an object with further labels of its own, which follow the first item of the list: names, or a dict with them. No label may be there twice. */}}
 {{- define "berg-operator.otherLabels" -}}
 {{- $top := first . -}}
 helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version | replace "+" "_" | trunc 63 | quote }}
@@ -89,7 +89,9 @@ app.kubernetes.io/instance: {{ $top.Release.Name | quote }}
 app.kubernetes.io/version: {{ $top.Chart.AppVersion | trunc 63 | quote }}
 app.kubernetes.io/managed-by: {{ $top.Release.Service | quote }}
 {{- $common := omit ($top.Values.commonLabels | default dict) "helm.sh/chart" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "app.kubernetes.io/name" "control-plane" -}}
-{{- range rest . }}{{ $common = omit $common . }}{{ end -}}
+{{- range rest . -}}
+{{- if kindIs "map" . }}{{ range keys . }}{{ $common = omit $common . }}{{ end }}{{ else }}{{ $common = omit $common . }}{{ end -}}
+{{- end -}}
 {{- with $common }}
 {{ toYaml . }}
 {{- end }}
