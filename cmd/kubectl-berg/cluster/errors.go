@@ -89,6 +89,20 @@ var roleNames = map[string]string{
 	"challengechecks": "berg-operator-challengecheck", "challengeinstancerecords": "berg-operator-challengeinstancerecord",
 }
 
+// RoleFor returns the ClusterRole for players and authors that grants a verb on a resource of Berg; "" where none does.
+func RoleFor(verb, resource string) string {
+	kind, _, _ := strings.Cut(resource, "/")
+	role := roleNames[kind]
+	switch {
+	case role == "":
+		return ""
+	case slices.Contains([]string{"get", "list", "watch"}, verb):
+		return role + "-viewer"
+	default:
+		return role + "-editor"
+	}
+}
+
 // Remedy says what to ask for, by the verb that was refused.
 func Remedy(text string) string {
 	const more = "kubectl berg doctor shows your permissions"
@@ -102,15 +116,12 @@ func Remedy(text string) string {
 		where, scope = "-n "+namespace, "RoleBinding in this namespace"
 	}
 	check := fmt.Sprintf("; afterwards, kubectl auth can-i %s %s %s must say yes. ", verb, strings.TrimSuffix(resource+"."+apiGroup, "."), where) + more
-	kind, _, _ := strings.Cut(resource, "/")
-	role := roleNames[kind]
-	if role == "" || apiGroup != bergv1.GroupVersion.Group {
-		return fmt.Sprintf("The roles for players and authors do not grant this: ask the administrator for the right to %s %s%s", verb, resource, check)
+	role := ""
+	if apiGroup == bergv1.GroupVersion.Group {
+		role = RoleFor(verb, resource)
 	}
-	if slices.Contains([]string{"get", "list", "watch"}, verb) {
-		role += "-viewer"
-	} else {
-		role += "-editor"
+	if role == "" {
+		return fmt.Sprintf("The roles for players and authors do not grant this: ask the administrator for the right to %s %s%s", verb, resource, check)
 	}
 	advice := "Ask the administrator for a " + scope + " to the ClusterRole " + role + check
 	if namespace == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
@@ -70,15 +71,28 @@ func rights(s Survey) []Result {
 	if message := s.Unreadable["rights"]; message != "" {
 		return result("your permissions", Unknown, message, "")
 	}
-	var missing []string
+	var missing, roles, others []string
 	for _, r := range s.Rights {
-		if !r.Allowed {
-			missing = append(missing, fmt.Sprintf("%s %s (%s)", r.Verb, r.Resource, r.For))
+		if r.Allowed {
+			continue
+		}
+		missing = append(missing, fmt.Sprintf("%s %s (%s)", r.Verb, r.Resource, r.For))
+		if role := cluster.RoleFor(r.Verb, r.Resource); role != "" {
+			roles = append(roles, role)
+		} else {
+			others = append(others, r.Verb+" "+r.Resource)
 		}
 	}
 	if len(missing) == 0 {
 		return result("your permissions", OK, "sufficient for all commands", "")
 	}
-	return result("your permissions", Warning, "you may not: "+strings.Join(missing, "; "),
-		"Ask for a binding to berg-operator-challengeinstance-editor and berg-operator-challenge-viewer. Commands that need more name it.")
+	var advice []string
+	if len(roles) > 0 {
+		slices.Sort(roles)
+		advice = append(advice, "Ask the administrator for a binding to "+strings.Join(slices.Compact(roles), ", ")+".")
+	}
+	if len(others) > 0 {
+		advice = append(advice, "The roles for players and authors do not grant this: ask the administrator for the right to "+strings.Join(others, ", ")+" in the namespaces of instances.")
+	}
+	return result("your permissions", Warning, "you may not: "+strings.Join(missing, "; "), strings.Join(advice, " "))
 }

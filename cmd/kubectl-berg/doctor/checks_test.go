@@ -130,6 +130,7 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"clock, the other":  {func(s *Survey) { s.Skew = -10 * time.Second }, "clock", Warning, "ahead"},
 		"no CRDs":           {func(s *Survey) { delete(s.APIs, APIBerg) }, "CRDs", Problem, "not installed"},
 		"a permission":      {func(s *Survey) { s.Rights = []Right{{Verb: "patch", Resource: "challenges", For: "freeze"}} }, "your permissions", Warning, "patch challenges (freeze)"},
+		"a right of others": {func(s *Survey) { s.Rights = []Right{{Verb: "get", Resource: "pods/log", For: "logs"}} }, "your permissions", Warning, "get pods/log (logs)"},
 		"no operator":       {func(s *Survey) { s.Deployment = nil }, "operator", Problem, "was not found"},
 		"operator hidden":   {func(s *Survey) { s.Unreadable["operator"] = "you may not" }, "operator", Unknown, "you may not"},
 		"scaled to nothing": {func(s *Survey) { s.Deployment.Spec.Replicas = ptr.To[int32](0) }, "operator", Problem, "scaled to 0"},
@@ -188,6 +189,8 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", Problem, ""},
 		"not verified":       {func(s *Survey) { s.Pods = nil; env(s, "ISOLATION_CHECK", "off") }, "isolation test", Warning, "has not been verified"},
 		"not verified yet":   {func(s *Survey) { s.Pods = nil }, "isolation test", Unknown, "has not finished"},
+		"not to be seen":     {func(s *Survey) { s.Pods, s.Deployment, s.Unreadable["operator"] = nil, nil, "you may not" }, "isolation test", Unknown, "you may not"},
+		"nothing to see":     {func(s *Survey) { s.Pods, s.Deployment = nil, nil }, "isolation test", Unknown, "was not found"},
 		"verified long ago": {func(s *Survey) {
 			env(s, "ISOLATION_CHECK", "interval")
 			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
@@ -239,5 +242,25 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 			}
 			t.Errorf("check %q reports no problem", tc.check)
 		})
+	}
+}
+
+// TestAdviceNamesRolesThatGrantWhatIsMissing wants no role named that its reader may have already.
+func TestAdviceNamesRolesThatGrantWhatIsMissing(t *testing.T) {
+	for _, test := range []struct {
+		missing []Right
+		want    string
+	}{
+		{[]Right{{Verb: "patch", Resource: "challenges"}, {Verb: "get", Resource: "challenges"}, {Verb: "get", Resource: "challenges"}},
+			"Ask the administrator for a binding to berg-operator-challenge-editor, berg-operator-challenge-viewer."},
+		{[]Right{{Verb: "list", Resource: "challengeinstancerecords"}}, "Ask the administrator for a binding to berg-operator-challengeinstancerecord-viewer."},
+		{[]Right{{Verb: "list", Resource: "pods"}, {Verb: "get", Resource: "pods/log"}},
+			"The roles for players and authors do not grant this: ask the administrator for the right to list pods, get pods/log in the namespaces of instances."},
+	} {
+		s := healthySurvey()
+		s.Rights = test.missing
+		if got := rights(s)[0].Do; got != test.want {
+			t.Errorf("%v: %q, want %q", test.missing, got, test.want)
+		}
 	}
 }

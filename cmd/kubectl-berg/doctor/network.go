@@ -106,8 +106,10 @@ const isolationCondition corev1.PodConditionType = "berg.norelect.ch/IsolationVe
 const maxVerificationAge = 3 * time.Hour
 
 func isolation(s Survey) []Result {
-	if results, hidden := s.hidden("isolation test", "operator pods"); hidden {
-		return results
+	for _, what := range []string{"operator", "operator pods"} {
+		if results, hidden := s.hidden("isolation test", what); hidden {
+			return results
+		}
 	}
 	var newest *corev1.PodCondition
 	for i := range s.Pods {
@@ -124,6 +126,8 @@ func isolation(s Survey) []Result {
 	}
 	set := fmt.Sprintf("kubectl -n %s set env deployment/berg-operator-controller-manager ISOLATION_CHECK=interval; then run this again in a minute.", namespace)
 	switch {
+	case s.Deployment == nil:
+		return result("isolation test", Unknown, "the Deployment of the operator was not found", "")
 	case newest == nil && s.setting("ISOLATION_CHECK") != "off":
 		return result("isolation test", Unknown, "the first test has not finished", "Run this again in a minute.")
 	case newest == nil:
