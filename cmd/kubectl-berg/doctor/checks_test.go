@@ -251,11 +251,15 @@ func TestAdviceNamesRolesThatGrantWhatIsMissing(t *testing.T) {
 		missing []Right
 		want    string
 	}{
-		{[]Right{{Verb: "patch", Resource: "challenges"}, {Verb: "get", Resource: "challenges"}, {Verb: "get", Resource: "challenges"}},
-			"Ask the administrator for a binding to berg-operator-challenge-editor, berg-operator-challenge-viewer."},
+		{
+			[]Right{{Verb: "patch", Resource: "challenges"}, {Verb: "get", Resource: "challenges"}, {Verb: "get", Resource: "challenges"}},
+			"Ask the administrator for a binding to berg-operator-challenge-editor, berg-operator-challenge-viewer.",
+		},
 		{[]Right{{Verb: "list", Resource: "challengeinstancerecords"}}, "Ask the administrator for a binding to berg-operator-challengeinstancerecord-viewer."},
-		{[]Right{{Verb: "list", Resource: "pods"}, {Verb: "get", Resource: "pods/log"}},
-			"The roles for players and authors do not grant this: ask the administrator for the right to list pods, get pods/log in the namespaces of instances."},
+		{
+			[]Right{{Verb: "list", Resource: "pods"}, {Verb: "get", Resource: "pods/log"}},
+			"The roles for players and authors do not grant this: ask the administrator for the right to list pods, get pods/log in the namespaces of instances.",
+		},
 	} {
 		s := healthySurvey()
 		s.Rights = test.missing
