@@ -332,7 +332,7 @@ func (s *stage) copyFrom(from, into string, folder bool, by owned) {
 // isFolder reports whether a path of the image is a folder, as far as the Dockerfile and the usual images show it.
 func (s *stage) isFolder(at string) bool {
 	above := func(other string) bool { return at == "/" || strings.HasPrefix(other, at+"/") }
-	return at == "/" || rules.LooksLikeFolder(at) ||
+	return at == "/" || rules.UsuallyFolder(at) ||
 		slices.ContainsFunc(s.folders, func(f string) bool { return f == at || above(f) }) ||
 		slices.ContainsFunc(s.copies, func(c copied) bool { return above(c.to) })
 }

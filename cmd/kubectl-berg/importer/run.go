@@ -19,7 +19,7 @@ type owned struct {
 var (
 	writes = regexp.MustCompile(`^(?:cat\s[^|;&]*>|tee\s)\s*([^\s<>]+)`)
 	random = regexp.MustCompile("`[^`]*`|\\$\\{?RANDOM\\}?")
-	// wholeFlag is a text that is a flag, whatever file it is written to.
+	// wholeFlag is a text that is a flag, in a file of any name.
 	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
 )
 

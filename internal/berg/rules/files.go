@@ -78,8 +78,8 @@ func fileBelow(file string) string {
 	return ""
 }
 
-// LooksLikeFolder reports whether a path is one of a folder in usual images.
-func LooksLikeFolder(file string) bool {
+// UsuallyFolder reports whether images usually have a folder at a path, by their base or by their author.
+func UsuallyFolder(file string) bool {
 	return slices.Contains(imageFolders, file) || looksLikeFolder(file)
 }
 

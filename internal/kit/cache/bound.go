@@ -42,7 +42,7 @@ func bounded(o client.Object) bool {
 }
 
 // tooLarge reports whether of an object of a family that has domains not everything is kept.
-func tooLarge[T client.Object](o T, domains []string, size func(T) int) bool {
+func tooLarge(o client.Object, domains []string, size func(client.Object) int) bool {
 	return len(domains) > 0 && bounded(o) && size(o) > MaxContent
 }
 
@@ -134,21 +134,21 @@ func setStatus(o client.Object, status any) {
 // Bound drops the content of an object as Options.Domains says. A family uses it in its Trim for custom resources of others that it
 // finds by a label: only kinds of Kubernetes are bounded without it.
 func Bound(o client.Object, domains ...string) {
-	managed := o.GetManagedFields()
-	o.SetManagedFields(nil)
-	data, err := json.Marshal(o)
-	o.SetManagedFields(managed)
-	if err == nil && len(data) > MaxContent {
+	if tooLarge(o, domains, sizeOf) {
 		reduce(o, domains)
 	}
 }
 
 // sizeOf returns how many bytes an object takes as JSON, without what the API server notes of its fields.
-func sizeOf(u *unstructured.Unstructured) int {
-	managed := u.GetManagedFields()
-	u.SetManagedFields(nil)
-	data, err := json.Marshal(u.Object)
-	u.SetManagedFields(managed)
+func sizeOf(o client.Object) int {
+	var content any = o
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		content = u.Object
+	}
+	managed := o.GetManagedFields()
+	o.SetManagedFields(nil)
+	data, err := json.Marshal(content)
+	o.SetManagedFields(managed)
 	if err != nil {
 		return 0
 	}
