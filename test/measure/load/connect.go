@@ -55,8 +55,8 @@ func (r *batch) connect(ctx context.Context, l *life) error {
 	return nil
 }
 
-// accepts reports whether a connection to the address succeeds within a second. The reason of a refusal is of no use: the
-// player tries again.
+// accepts reports whether a connection to the address succeeds within a second. Otherwise the player tries again, for any
+// reason.
 func accepts(ctx context.Context, address string) bool {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
