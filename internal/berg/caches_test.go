@@ -148,7 +148,7 @@ func TestCachesOfNodes(t *testing.T) {
 			RuntimeHandlers: []corev1.NodeRuntimeHandler{{Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &supported}}},
 		}}
 		options.Trim(n)
-		if (len(n.Status.Images) > 0) != tc.images || !nodes.SupportOf([]corev1.Node{*n}).All {
+		if (len(n.Status.Images) > 0) != tc.images || !nodes.ComputeSupport([]corev1.Node{*n}).All {
 			t.Errorf("%s: kept %+v", name, n.Status)
 		}
 	}

@@ -121,20 +121,20 @@ func ofComponents(names []string) labels.Selector {
 	if len(names) == 1 {
 		return labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: names[0]})
 	}
-	some, err := labels.NewRequirement(bergv1.LabelComponent, selection.In, names)
+	requirement, err := labels.NewRequirement(bergv1.LabelComponent, selection.In, names)
 	if err != nil {
 		panic(err) // they are constants
 	}
-	return manifests.OwnershipLabels.Selector().Add(*some)
+	return manifests.OwnershipLabels.Selector().Add(*requirement)
 }
 
 // ofManagers selects the objects that one of some managers has made.
 func ofManagers(names ...string) labels.Selector {
-	some, err := labels.NewRequirement(bergv1.LabelManagedBy, selection.In, names)
+	requirement, err := labels.NewRequirement(bergv1.LabelManagedBy, selection.In, names)
 	if err != nil {
 		panic(err) // they are constants
 	}
-	return labels.NewSelector().Add(*some)
+	return labels.NewSelector().Add(*requirement)
 }
 
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {

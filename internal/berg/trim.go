@@ -34,9 +34,9 @@ var domains = []string{bergv1.GroupVersion.Group, "app.kubernetes.io"}
 // what the API server has, so nothing is lost there.
 func trim(o client.Object) {
 	if labelled(o) && !inOwnNamespace(o.GetNamespace()) {
-		wanted, is := o.GetLabels()[bergv1.LabelPrepullChallenge]
+		wanted, wantsPrepull := o.GetLabels()[bergv1.LabelPrepullChallenge]
 		cache.KeepIdentity(o)
-		if is {
+		if wantsPrepull {
 			o.SetLabels(map[string]string{bergv1.LabelPrepullChallenge: wanted})
 		}
 		return
@@ -129,9 +129,9 @@ var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.La
 // flag, which stands in a pod's environment, out of the cache.
 func trimPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
-	id, marked := pod.Annotations[bergv1.LabelInstanceID]
+	id, annotated := pod.Annotations[bergv1.LabelInstanceID]
 	pod.Annotations = nil
-	if marked {
+	if annotated {
 		pod.Annotations = map[string]string{bergv1.LabelInstanceID: id}
 	}
 	pod.OwnerReferences = nil

@@ -181,14 +181,14 @@ const (
 )
 
 // MayUse reports whether instances and checks of a namespace may use Challenges of another one.
-func (c Challenge) MayUse(from, of string) bool {
+func (c Challenge) MayUse(from, target string) bool {
 	switch c.RefPolicy {
 	case RefConfiguredNamespace:
-		return of == c.Namespace
+		return target == c.Namespace
 	case RefSameNamespace:
-		return of == from
+		return target == from
 	case RefTrustedNamespace:
-		return of == from || from == c.Namespace
+		return target == from || from == c.Namespace
 	default:
 		return true
 	}
@@ -215,14 +215,14 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_NAMESPACE", "berg", settings.Name(&b.Challenge.Namespace, validation.IsDNS1123Label), "Namespace of a Challenge when a ChallengeInstance does not name one."),
 			settings.New("CHALLENGE_DOMAIN", "challenges.example.com", settings.Name(&b.Challenge.Domain, domain), "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports."),
 			settings.New("CHALLENGE_HTTP_PORT", "80", settings.Port(&b.Challenge.HTTPPort), "Port of the Gateway's HTTP listener, as players see it."),
-			settings.New("CHALLENGE_HTTP_TLS", "auto", settings.OneOf(&b.Challenge.HTTPTLS, HTTPTLSAuto, HTTPTLSTrue, HTTPTLSFalse), "Whether players use HTTPS at that listener; status.services shows the scheme. true: HTTPS. false: plain HTTP. auto: plain HTTP at port 80, HTTPS at any other. Port 80 is plain HTTP in any case."),
+			settings.New("CHALLENGE_HTTP_TLS", "auto", settings.Enum(&b.Challenge.HTTPTLS, HTTPTLSAuto, HTTPTLSTrue, HTTPTLSFalse), "Whether players use HTTPS at that listener; status.services shows the scheme. true: HTTPS. false: plain HTTP. auto: plain HTTP at port 80, HTTPS at any other. Port 80 is plain HTTP in any case."),
 			settings.New("CHALLENGE_TLS_PORT", "443", settings.Port(&b.Challenge.TLSPort), "Port of the Gateway's TLS listener, as players see it."),
 			settings.New("GATEWAY_NAME", "berg-gateway", settings.Name(&b.Gateway.Name, validation.IsDNS1123Subdomain), "Name of the Gateway that routes attach to."),
 			settings.New("GATEWAY_NAMESPACE", "berg", settings.Name(&b.Gateway.Namespace, validation.IsDNS1123Label), "Namespace of that Gateway."),
 			settings.New("CHALLENGE_HTTP_LISTENER_NAME", "http", settings.Name(&b.Gateway.HTTPListener, validation.IsDNS1123Subdomain), "Listener of the Gateway for ports of type publicHttpRoute."),
 			settings.New("CHALLENGE_TLS_LISTENER_NAME", "tls", settings.Name(&b.Gateway.TLSListener, validation.IsDNS1123Subdomain), "Listener of the Gateway for ports of type publicTlsRoute."),
 			settings.New("GATEWAY_DATAPLANE_NAMESPACES", "", settings.Names(&b.Gateway.DataplaneNamespaces), "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance."),
-			settings.New("NETWORK_POLICY", "auto", settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth), "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the DaemonSet cilium in CILIUM_NAMESPACE has a ready pod, both where Cilium's CRDs exist without such a pod, kubernetes elsewhere."),
+			settings.New("NETWORK_POLICY", "auto", settings.Enum(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth), "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the DaemonSet cilium in CILIUM_NAMESPACE has a ready pod, both where Cilium's CRDs exist without such a pod, kubernetes elsewhere."),
 			settings.New("CILIUM_NAMESPACE", "kube-system", settings.Name(&b.Challenge.CiliumNamespace, validation.IsDNS1123Label), "Namespace of Cilium's agents, for NETWORK_POLICY=auto. Only administrators of the cluster may write there."),
 			settings.New("CLUSTER_NODE_CIDRS", "", settings.Prefixes(&b.Challenge.NodeCIDRs), "Comma-separated address ranges of the nodes. Used by the policies of kubernetes, which cannot name nodes otherwise."),
 			settings.New("CLUSTER_POD_CIDRS", "", settings.Prefixes(&b.Challenge.PodCIDRs), "Comma-separated address ranges of pods and Services. Used by the policies of kubernetes, needed where these are public addresses."),
@@ -235,10 +235,10 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_NAMESPACE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.NamespaceMaxInstances, 0, 100000), "How many instances of one namespace may exist at the same time. Others wait in Pending. 0: no limit."),
 			settings.New("SOURCE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.SourceMaxInstances, 0, 100000), "How many instances of one source may exist at the same time. Others wait in Pending. The source is the user or team in the label berg.norelect.ch/source, for each namespace separately. 0: no limit."),
 			settings.New("SOURCE_BUDGET", "0", settings.Int(&b.Challenge.SourceBudget, 0, 1000000), "What the instances of one source may cost together, by spec.cost of their Challenges. Others wait in Pending. 0: no limit."),
-			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
+			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.Enum(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
 			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner has one instance in the whole cluster, so an instance in one namespace keeps the owner's next one waiting in any other: name only namespaces of platforms that you trust. Empty: all namespaces."),
-			settings.New("CHALLENGE_REF_POLICY", "TrustedNamespace", settings.OneOf(&b.Challenge.RefPolicy, RefTrustedNamespace, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use. TrustedNamespace: instances of CHALLENGE_NAMESPACE may use all, others those of their own namespace. Otherwise those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
+			settings.New("CHALLENGE_REF_POLICY", "TrustedNamespace", settings.Enum(&b.Challenge.RefPolicy, RefTrustedNamespace, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use. TrustedNamespace: instances of CHALLENGE_NAMESPACE may use all, others those of their own namespace. Otherwise those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
 			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", defaultCapabilities, capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none."),
 			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&b.Challenge.CPULimit), "CPU limit of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&b.Challenge.CPURequest), "CPU request of a container whose Challenge does not set one."),
@@ -246,17 +246,17 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&b.Challenge.MemoryRequest), "Memory request of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_LIMIT", "1Gi", settings.Bytes(&b.Challenge.EphemeralStorageLimit), "How much a container may write to the disk of its node, including its log. A pod that writes more is evicted. 0: no limit."),
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&b.Challenge.EphemeralStorageRequest), "Ephemeral storage request of a container. 0: none, for nodes that do not report the size of their disk."),
-			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.OneOf(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged."),
-			settings.New("CHALLENGE_USER_NAMESPACES", "auto", settings.OneOf(&b.Challenge.UserNamespaces, UserNamespacesAuto, UserNamespacesTrue, UserNamespacesFalse), "Whether pods run in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. true: always; the kernel and the container runtime of every node must support it. auto: pods without a RuntimeClass, while every node that takes pods supports it; none while the operator may not watch nodes (config/berg/nodes). false: never."),
+			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.Enum(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged."),
+			settings.New("CHALLENGE_USER_NAMESPACES", "auto", settings.Enum(&b.Challenge.UserNamespaces, UserNamespacesAuto, UserNamespacesTrue, UserNamespacesFalse), "Whether pods run in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. true: always; the kernel and the container runtime of every node must support it. auto: pods without a RuntimeClass, while every node that takes pods supports it; none while the operator may not watch nodes (config/berg/nodes). false: never."),
 			settings.New("CHALLENGE_NESTED_SECCOMP_PROFILE", "", settings.Optional(nestedProfile(&b.Challenge.NestedSeccompProfile)), "Which system calls containers with sandbox: nested may make: a file below the kubelet's folder seccomp on every node, such as berg-nested.json, or Unconfined for all. Their pods run in a user namespace, which a node must support, and the operator must be permitted to watch nodes (config/berg/nodes). Empty: Challenges with sandbox: nested are refused."),
 			settings.New("CHALLENGE_EGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.EgressBandwidth), "Bits per second that a pod may send if its Challenge does not set a limit."),
 			settings.New("CHALLENGE_INGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.IngressBandwidth), "Bits per second that a pod may receive if its Challenge does not set a limit."),
-			settings.New("CHALLENGE_IMAGE_PULL_POLICY", "IfNotPresent", settings.OneOf(&b.Challenge.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever), "When nodes pull the images of challenges: Always, IfNotPresent or Never."),
+			settings.New("CHALLENGE_IMAGE_PULL_POLICY", "IfNotPresent", settings.Enum(&b.Challenge.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever), "When nodes pull the images of challenges: Always, IfNotPresent or Never."),
 			settings.New("CHALLENGE_RUNTIME_CLASS_NAME", "", settings.Optional(settings.Name(&b.Challenge.RuntimeClassName, validation.IsDNS1123Subdomain)), "RuntimeClass of pods whose Challenge does not set one, for example gvisor. Empty: the default of the cluster."),
 			settings.New("PULL_SECRET_NAME", "", settings.Optional(settings.Name(&b.Challenge.PullSecretName, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace that is copied to every instance. Empty: none."),
 			settings.New("CHALLENGE_ADDITIONAL_HEADLESS_SERVICE", "false", settings.Bool(&b.Challenge.HeadlessService), "Whether every container also gets a headless Service <hostname>-headless."),
 			settings.New("CLUSTER_DOMAIN", "cluster.local", settings.Name(&b.Challenge.ClusterDomain, validation.IsDNS1123Subdomain), "DNS domain of the cluster."),
-			settings.New("ISOLATION_CHECK", "startup", settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval), "When a pod tests whether the cluster enforces network policies: off, startup, or interval (at startup and every hour)."),
+			settings.New("ISOLATION_CHECK", "startup", settings.Enum(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval), "When a pod tests whether the cluster enforces network policies: off, startup, or interval (at startup and every hour)."),
 			settings.New("CHECK_CONCURRENCY", "0", settings.Int(&b.Check.Concurrency, 0, 100), "How many ChallengeChecks run at the same time, each with an instance and a solver. 0: ChallengeChecks are ignored."),
 			settings.New("IMAGE_PREPULL_LEAD", "", settings.Optional(settings.Duration(&b.Prepull.Lead)), "How long before its hideUntil the images of a Challenge are pulled on every node that may run them, for example 30m. Empty: images are not pulled ahead, and spec.prepull is ignored."),
 			settings.New("IMAGE_PREPULL_CONCURRENCY", "4", settings.Int(&b.Prepull.Concurrency, 1, 1000), "How many images are pulled ahead at the same time on all nodes together, with at most one on each node."),
@@ -337,8 +337,8 @@ func (u UserNamespaces) Use(class string) bool {
 	return u == UserNamespacesTrue || u == UserNamespacesPlain && class == ""
 }
 
-// HTTPTLSOf returns the setting that does not depend on the port.
-func HTTPTLSOf(https bool) HTTPTLS {
+// HTTPTLSFor returns the setting that does not depend on the port.
+func HTTPTLSFor(https bool) HTTPTLS {
 	if https {
 		return HTTPTLSTrue
 	}

@@ -41,7 +41,7 @@ func (h *HexaCTF) Section() settings.Section {
 		Warnings: h.Kafka.warnings,
 		Settings: append([]settings.Setting{
 			settings.New("HEXACTF_ISOLATION", "true", settings.Bool(&h.Isolation), "Whether new challenges are isolated: a NetworkPolicy for each, no service account token, no environment variables of other Services, seccomp profile RuntimeDefault. false: as open as the cluster is."),
-			settings.New("HEXACTF_EGRESS", string(EgressNone), settings.OneOf(&h.Egress, EgressNone, EgressInternet, EgressAll), "What isolated challenges may reach in addition to their own components and the cluster's name servers: none, internet (no private networks), all."),
+			settings.New("HEXACTF_EGRESS", string(EgressNone), settings.Enum(&h.Egress, EgressNone, EgressInternet, EgressAll), "What isolated challenges may reach in addition to their own components and the cluster's name servers: none, internet (no private networks), all."),
 			settings.New("HEXACTF_POD_CIDRS", "", settings.Prefixes(&h.PodCIDRs), "Comma-separated address ranges of pods and Services, needed for HEXACTF_EGRESS=internet where these are public addresses."),
 			settings.New("HEXACTF_ALLOWED_CAPABILITIES", defaultCapabilities, capabilities(&h.AllowedCapabilities), "Comma-separated Linux capabilities that a container of a ChallengeDefinition may add. ALL allows all, NONE allows none."),
 			settings.New("HEXACTF_TRUSTED_AUTHORS", "false", settings.Bool(&h.TrustedAuthors), "Whether authors of ChallengeDefinitions are trusted like administrators of the nodes and of their namespace. true allows privileged containers, ports of the node, every capability, Secrets as variables, and hosts in probes and hooks."),

@@ -51,7 +51,7 @@ func (k *Kafka) settings() []settings.Setting {
 		settings.New("KAFKA_CA_FILE", "", settings.Optional(settings.Path(&k.CAFile)), "PEM file with the certificate authorities that brokers' certificates are verified with. Empty: those of the image. Needs KAFKA_TLS."),
 		settings.New("KAFKA_CERTIFICATE_FILE", "", settings.Optional(settings.Path(&k.CertificateFile)), "PEM file with the client certificate of the operator. Empty: none. Needs KAFKA_TLS and KAFKA_KEY_FILE."),
 		settings.New("KAFKA_KEY_FILE", "", settings.Optional(settings.Path(&k.KeyFile)), "PEM file with the key of KAFKA_CERTIFICATE_FILE."),
-		settings.New("KAFKA_SASL_MECHANISM", "", settings.Optional(settings.OneOf(&k.SASLMechanism, SASLPlain, SASLScramSHA256, SASLScramSHA512)), "How the operator authenticates to brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Empty: without authentication."),
+		settings.New("KAFKA_SASL_MECHANISM", "", settings.Optional(settings.Enum(&k.SASLMechanism, SASLPlain, SASLScramSHA256, SASLScramSHA512)), "How the operator authenticates to brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Empty: without authentication."),
 		settings.New("KAFKA_SASL_USERNAME", "", printable(&k.SASLUsername), "User name for KAFKA_SASL_MECHANISM."),
 		settings.New("KAFKA_SASL_PASSWORD_FILE", "", settings.Optional(settings.Path(&k.SASLPasswordFile)), "File with the password for KAFKA_SASL_MECHANISM. A line feed at its end is ignored."),
 		settings.New("KAFKA_SEND_TIMEOUT", "5s", settings.Duration(&k.SendTimeout), "How long one attempt to send a message waits for the broker. Another attempt follows."),

@@ -83,7 +83,7 @@ func (k *KibaShip) Section() settings.Section {
 		Title:    "KibaShip projects (platform.operator.kibaship.com)",
 		Warnings: k.warnings,
 		Settings: append([]settings.Setting{
-			settings.New("TEKTON_MODE", string(TektonOptional), settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What happens while Tekton is not installed. optional: Projects are Ready, and get access to Tekton when it is installed. required: Projects are Failed until then. off: Tekton is not used, and nothing is built."),
+			settings.New("TEKTON_MODE", string(TektonOptional), settings.Enum(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What happens while Tekton is not installed. optional: Projects are Ready, and get access to Tekton when it is installed. required: Projects are Failed until then. off: Tekton is not used, and nothing is built."),
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
 		}, k.Builds.settings()...),
@@ -106,7 +106,7 @@ func (b *Builds) settings() []settings.Setting {
 		settings.New("BUILD_TIMEOUT", "30m", settings.Duration(&b.Timeout), "Maximum duration of a run. Then it is stopped."),
 		settings.New("BUILD_CONCURRENCY", "20", settings.Int(&b.Concurrency, 0, 10000), "How many builds of all Projects run at the same time. Others wait, those of the Project with the fewest builds first. 0: no limit."),
 		settings.New("DEPLOYMENT_RESULT_TIME", "10m", settings.Duration(&b.ResultTime), "How long a Deployment is Succeeded or Failed before it is Waiting for its next change. Its conditions keep the result."),
-		settings.New("BUILD_WORKSPACE", string(WorkspaceEmptyDir), settings.OneOf(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume), "Where a clone is stored until it is built: emptyDir, in the pod that clones and builds; volume, in a volume that two pods use."),
+		settings.New("BUILD_WORKSPACE", string(WorkspaceEmptyDir), settings.Enum(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume), "Where a clone is stored until it is built: emptyDir, in the pod that clones and builds; volume, in a volume that two pods use."),
 		settings.New("BUILD_STORAGE_CLASS", "", settings.Optional(settings.Name(&b.StorageClass, validation.IsDNS1123Subdomain)), "StorageClass of that volume. Empty: the cluster's default."),
 		settings.New("BUILD_STORAGE_SIZE", "24Gi", settings.Amount(&b.StorageSize), "Size of that volume. With emptyDir, the size that clone and image together may take on the node before the run is stopped."),
 		settings.New("BUILD_LIMITS", "cpu=2,memory=4Gi,ephemeral-storage=48Gi", settings.Func(b.setLimits), "Comma-separated limits of the step that builds, as resource=amount: cpu, memory, and ephemeral-storage, which is the limit of the whole pod with its emptyDir. A resource that is not listed has no limit; none: no limits. Steps that clone and push have the same limits, but at most 1 cpu and 1Gi. Nothing is requested."),
@@ -186,14 +186,14 @@ func (b *Builds) setLimits(text string) error {
 }
 
 // registryAt reads a place for images.
-func registryAt(place *string) func(string) error {
+func registryAt(location *string) func(string) error {
 	return func(text string) error {
-		*place = strings.TrimRight(text, "/")
+		*location = strings.TrimRight(text, "/")
 		if text == "" {
 			return nil
 		}
-		u, err := url.Parse("https://" + *place)
-		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(*place, "://") || strings.ToLower(*place) != *place {
+		u, err := url.Parse("https://" + *location)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(*location, "://") || strings.ToLower(*location) != *location {
 			return errors.New("must be host[:port][/path] in lower case, without https://, for example registry.example.org/kibaship")
 		}
 		return nil

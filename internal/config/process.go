@@ -41,7 +41,7 @@ func (p *Process) Section(apis []string) settings.Section {
 		Title: "The operator itself",
 		Settings: []settings.Setting{
 			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&p.Namespace, validation.IsDNS1123Label), "Namespace of the operator itself, with its lease and the pull secret."),
-			settings.New("ENABLED_APIS", "", settings.SomeOf(&p.EnabledAPIs, apis...), "Comma-separated API groups whose resources the operator reconciles. It does not watch the resources of other groups. Empty: the groups that are installed, with their CRDs and the rights of the operator."),
+			settings.New("ENABLED_APIS", "", settings.EnumList(&p.EnabledAPIs, apis...), "Comma-separated API groups whose resources the operator reconciles. It does not watch the resources of other groups. Empty: the groups that are installed, with their CRDs and the rights of the operator."),
 			settings.New("METRICS_BIND_ADDRESS", ":8443", settings.Address(&p.MetricsBindAddress, "0"), "Address of the metrics. 0: metrics are not served."),
 			settings.New("METRICS_SECURE", "true", settings.Bool(&p.MetricsSecure), "Whether metrics need TLS and a token that may get /metrics."),
 			settings.New("HEALTH_PROBE_BIND_ADDRESS", ":8081", settings.Address(&p.HealthProbeBindAddress, ""), "Address of /healthz and /readyz."),

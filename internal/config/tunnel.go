@@ -75,9 +75,9 @@ func (t *Tunnel) Section() settings.Section {
 		Check:    t.check,
 		Warnings: t.warnings,
 		Settings: []settings.Setting{
-			settings.New("TUNNEL_BACKEND", string(BackendHostPod), settings.OneOf(&t.Backend, BackendHostPod, BackendLocalProcess), "How server proxies run: HostPod, a pod in the network of a node, which needs its own rights (config/tunnel/host), or LocalProcess, a process on the machine of the operator."),
+			settings.New("TUNNEL_BACKEND", string(BackendHostPod), settings.Enum(&t.Backend, BackendHostPod, BackendLocalProcess), "How server proxies run: HostPod, a pod in the network of a node, which needs its own rights (config/tunnel/host), or LocalProcess, a process on the machine of the operator."),
 			settings.New("TUNNEL_HOST_NODE", "", settings.Optional(settings.Name(&t.HostNode, validation.IsDNS1123Subdomain)), "Node on whose loopback the servers of tunnels listen, unless the annotation usvc-dev.developer.microsoft.com/host-node names another one. Empty: the node of the client proxy."),
-			settings.New("TUNNEL_PUBLISH", string(PublishPodIP), settings.OneOf(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort), "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that runs both."),
+			settings.New("TUNNEL_PUBLISH", string(PublishPodIP), settings.Enum(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort), "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that runs both."),
 			settings.New("TUNNEL_HOST_PORTS", "28000-28511", portRange(&t.HostPorts), "Ports of the node for TUNNEL_PUBLISH=HostPort. Each pair of proxies needs two."),
 			settings.New("TUNNEL_CONTROL_PORT", "36672", settings.Port(&t.ControlPort), "Control port of client proxies."),
 			settings.New("TUNNEL_DATA_PORT", "36673", settings.Port(&t.DataPort), "Port for data connections of client proxies."),
@@ -197,11 +197,11 @@ func portRanges(to *[]PortRange) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = nil
 		for part := range settings.Parts(text) {
-			some, err := parsePorts(part)
+			parsed, err := parsePorts(part)
 			if err != nil {
 				return err
 			}
-			*to = append(*to, some)
+			*to = append(*to, parsed)
 		}
 		return nil
 	})

@@ -68,8 +68,8 @@ func caches() cache.Options {
 // trim drops what the family does not look at. Everyone who may write in one namespace can label objects there as those of
 // Projects: outside the namespaces of Projects and Tekton it keeps the identity alone.
 func trim(o client.Object) {
-	if where := o.GetNamespace(); where != "" && labelled(o) && where != naming.TektonNamespace {
-		if _, ours := naming.ProjectOf(where); !ours {
+	if namespace := o.GetNamespace(); namespace != "" && labelled(o) && namespace != naming.TektonNamespace {
+		if _, ours := naming.ParseNamespace(namespace); !ours {
 			cache.KeepIdentity(o)
 			return
 		}

@@ -54,9 +54,9 @@ func NewInstallation(restConfig *rest.Config, all []family.Family, log logr.Logg
 }
 
 // Families returns the families that the cluster has, and whether it has a part of another one.
-func (i *Installation) Families(ctx context.Context) (found []family.Family, more bool, err error) {
+func (i *Installation) Families(ctx context.Context) (found []family.Family, incomplete bool, err error) {
 	for _, f := range i.all {
-		state, err := i.look(ctx, f)
+		state, err := i.inspect(ctx, f)
 		if err != nil {
 			return nil, false, fmt.Errorf("find out whether %s is installed: %w", f.API, err)
 		}
@@ -64,10 +64,10 @@ func (i *Installation) Families(ctx context.Context) (found []family.Family, mor
 		case whole:
 			found = append(found, f)
 		case partial:
-			more = true
+			incomplete = true
 		}
 	}
-	return found, more, nil
+	return found, incomplete, nil
 }
 
 // extent is how much of a family a cluster has.
@@ -80,9 +80,9 @@ const (
 	whole
 )
 
-// look finds out whether all kinds of a family are served, and the operator may watch one: some kinds have optional rights.
-func (i *Installation) look(ctx context.Context, f family.Family) (extent, error) {
-	versions, err := kindsOf(f)
+// inspect finds out whether all kinds of a family are served, and the operator may watch one: some kinds have optional rights.
+func (i *Installation) inspect(ctx context.Context, f family.Family) (extent, error) {
+	versions, err := familyKinds(f)
 	if err != nil {
 		return absent, err
 	}
@@ -96,11 +96,11 @@ func (i *Installation) look(ctx context.Context, f family.Family) (extent, error
 			return absent, err
 		}
 		for _, kind := range kinds {
-			at := slices.IndexFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind && !strings.Contains(r.Name, "/") })
-			if at < 0 {
+			index := slices.IndexFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind && !strings.Contains(r.Name, "/") })
+			if index < 0 {
 				return partial, nil
 			}
-			resources = append(resources, version.WithResource(served.APIResources[at].Name))
+			resources = append(resources, version.WithResource(served.APIResources[index].Name))
 		}
 	}
 	for _, resource := range resources {
@@ -111,8 +111,8 @@ func (i *Installation) look(ctx context.Context, f family.Family) (extent, error
 	return partial, nil
 }
 
-// kindsOf returns the kinds of the family's own group, by version.
-func kindsOf(f family.Family) (map[schema.GroupVersion][]string, error) {
+// familyKinds returns the kinds of the family's own group, by version.
+func familyKinds(f family.Family) (map[schema.GroupVersion][]string, error) {
 	scheme, err := NewScheme(f)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (i *Installation) Await(ctx context.Context, probes string) ([]family.Famil
 var completionDelays = backoff.Exponential{First: 500 * time.Millisecond, Max: 5 * time.Minute}
 
 // completionLooks is how many looks follow a change: two minutes of them.
-const completionLooks = 8
+const completionChecks = 8
 
 // AwaitChange returns nil when the cluster no longer has exactly the families that run: one was installed or removed, and
 // the process has to start again. Otherwise it returns the error of ctx. It follows the CRDs of the cluster,
@@ -190,7 +190,7 @@ func (i *Installation) AwaitChange(ctx context.Context, running []family.Family)
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	changes := definitionStore{apisOf(i.all), make(chan bool, 1)}
+	changes := definitionStore{apiNames(i.all), make(chan bool, 1)}
 	crds := i.metadata.Resource(definitions)
 	reflector := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -200,33 +200,33 @@ func (i *Installation) AwaitChange(ctx context.Context, running []family.Family)
 	}, &metav1.PartialObjectMetadata{}, changes, cache.ReflectorOptions{Name: "APIs of the operator"})
 	go reflector.RunWithContext(ctx)
 
-	looks := 0
-	var again <-chan time.Time // nil: the next look is after a change
+	checks := 0
+	var retry <-chan time.Time // nil: the next look is after a change
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case event := <-changes.happened:
-			looks = completionLooks
+			checks = completionChecks
 			if event {
-				looks = 0
+				checks = 0
 			}
-		case <-again:
-			looks++
+		case <-retry:
+			checks++
 		}
-		found, more, err := i.Families(ctx)
-		if err == nil && !slices.Equal(apisOf(found), apisOf(running)) {
-			i.log.Info("an API was installed or removed: the operator starts again", "before", apisOf(running), "now", apisOf(found))
+		found, incomplete, err := i.Families(ctx)
+		if err == nil && !slices.Equal(apiNames(found), apiNames(running)) {
+			i.log.Info("an API was installed or removed: the operator starts again", "before", apiNames(running), "now", apiNames(found))
 			return nil
 		}
-		again = nil
-		if err != nil || more || looks < completionLooks {
-			again = time.After(completionDelays.After(looks + 1))
+		retry = nil
+		if err != nil || incomplete || checks < completionChecks {
+			retry = time.After(completionDelays.After(checks + 1))
 		}
 	}
 }
 
-func apisOf(all []family.Family) []string {
+func apiNames(all []family.Family) []string {
 	apis := make([]string, len(all))
 	for i, f := range all {
 		apis[i] = f.API

@@ -54,13 +54,13 @@ func newScrapeLimits(c clock.PassiveClock) *scrapeLimits {
 func (l *scrapeLimits) allow(address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of, known := l.each.Get(address)
+	bucket, known := l.each.Get(address)
 	if !known {
-		of = rate.NewLimiter(scrapesOfAddress, burstOfAddress)
-		l.each.Add(address, of)
+		bucket = rate.NewLimiter(scrapesOfAddress, burstOfAddress)
+		l.each.Add(address, bucket)
 	}
 	now := l.clock.Now()
-	return of.(*rate.Limiter).AllowN(now, 1) && l.all.AllowN(now, 1)
+	return bucket.(*rate.Limiter).AllowN(now, 1) && l.all.AllowN(now, 1)
 }
 
 func (l *scrapeLimits) before(next http.Handler) http.Handler {

@@ -68,7 +68,7 @@ func Load(all []family.Family, args []string, getenv func(string) string, out io
 
 // about is the first line of the help.
 func about(all []family.Family) string {
-	return "berg-operator is a Kubernetes operator for the resources of " + strings.Join(apisOf(all), ", ") + "."
+	return "berg-operator is a Kubernetes operator for the resources of " + strings.Join(apiNames(all), ", ") + "."
 }
 
 // Sections returns every table of settings, those of the process last. A family may have none.
@@ -79,7 +79,7 @@ func Sections(process *config.Process, all []family.Family) []settings.Section {
 			sections = append(sections, f.Settings)
 		}
 	}
-	return append(sections, process.Section(apisOf(all)))
+	return append(sections, process.Section(apiNames(all)))
 }
 
 // NewScheme returns a scheme with every kind that some families read or write.

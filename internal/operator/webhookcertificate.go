@@ -88,7 +88,7 @@ func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string
 		return nil, err
 	}
 	// All events concern the one certificate.
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: k.secret}}
 	})
 	for name, c := range map[string]struct {
@@ -97,11 +97,11 @@ func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string
 	}{"webhook-certificate-reader": {k.read, false}, "webhook-certificate": {k.keep, true}} {
 		b := ctrl.NewControllerManagedBy(deps.Manager).
 			Named(name).
-			Watches(&corev1.Secret{}, one).
-			Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
+			Watches(&corev1.Secret{}, enqueue).
+			Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, enqueue).
 			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)})
 		if c.leader {
-			b = admissionpolicy.Watch(b, one, fence)
+			b = admissionpolicy.Watch(b, enqueue, fence)
 		}
 		if err := b.Complete(ctrlreconcile.Func(c.do)); err != nil {
 			return nil, err

@@ -213,7 +213,7 @@ type ChallengeCheckStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceProof string `json:"namespaceProof,omitempty"`
+	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
 
 	// What the last completed check found.
 	// +optional
@@ -354,15 +354,15 @@ const (
 // The reasons of the condition Running, and of a Solvable that is not known, in addition to
 // ReasonStarting, ReasonChallengeMissing and ReasonFrozen.
 const (
-	CheckReasonNotChecked     = "NotChecked"
-	CheckReasonSolving        = "Solving"
-	CheckReasonEnding         = "Ending"
-	CheckReasonIdle           = "Idle"
-	CheckReasonSuspended      = "Suspended"
-	CheckReasonWaitingForTurn = "WaitingForTurn"
-	CheckReasonPlayersFirst   = "PlayersFirst"
-	CheckReasonNoFlag         = "NoFlag"
-	CheckReasonInterrupted    = "Interrupted"
+	CheckReasonNotChecked   = "NotChecked"
+	CheckReasonSolving      = "Solving"
+	CheckReasonEnding       = "Ending"
+	CheckReasonIdle         = "Idle"
+	CheckReasonSuspended    = "Suspended"
+	CheckReasonQueued       = "WaitingForTurn"
+	CheckReasonPlayersFirst = "PlayersFirst"
+	CheckReasonNoFlag       = "NoFlag"
+	CheckReasonInterrupted  = "Interrupted"
 )
 
 // CheckFinalizer keeps a ChallengeCheck while a check is being made, until all that belongs to

@@ -197,7 +197,7 @@ type ChallengeInstanceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceProof string `json:"namespaceProof,omitempty"`
+	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
 
 	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
 	// An instance that was started by an older version has none: they follow from its UID.
@@ -534,7 +534,7 @@ const (
 	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
 	// AnnotationNamespaceProof on the namespace of an instance is the value whose SHA-256 is in status.namespaceProof.
-	AnnotationNamespaceProof = "berg.norelect.ch/namespace-proof"
+	AnnotationNamespaceToken = "berg.norelect.ch/namespace-proof"
 	// AnnotationInstance names that ChallengeInstance as <namespace>/<name>.
 	AnnotationInstance = "berg.norelect.ch/instance"
 	// AnnotationChallenge is the full name of the Challenge, which may be longer

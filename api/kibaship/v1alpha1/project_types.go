@@ -325,7 +325,7 @@ type ProjectStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceProof string `json:"namespaceProof,omitempty"`
+	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
 
 	// The phase in words: the problem, if there is one.
 	// +optional

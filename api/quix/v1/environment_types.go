@@ -118,7 +118,7 @@ type EnvironmentStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceProof string `json:"namespaceProof,omitempty"`
+	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
 
 	// The RoleBinding in the namespace. Its name is kept here and never changes.
 	// +optional
@@ -248,7 +248,7 @@ const (
 	AnnotationChecksum = "quix.io/plan-checksum"
 
 	// AnnotationNamespaceProof on the namespace is the value whose SHA-256 is in status.namespaceProof.
-	AnnotationNamespaceProof = "quix.io/namespace-proof"
+	AnnotationNamespaceToken = "quix.io/namespace-proof"
 
 	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy on the
 	// namespace.

@@ -94,8 +94,8 @@ const (
 	ModeCleanup ContainerNetworkMode = "cleanup"
 )
 
-// ModeOf returns the mode that is in effect.
-func (s ContainerNetworkSpec) ModeOf() ContainerNetworkMode {
+// EffectiveMode returns the mode that is in effect.
+func (s ContainerNetworkSpec) EffectiveMode() ContainerNetworkMode {
 	switch {
 	case s.Persistent:
 		return ModePersistent
@@ -129,7 +129,7 @@ type ContainerNetworkStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceProof string `json:"namespaceProof,omitempty"`
+	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
 
 	// Name of the namespace.
 	// +optional

@@ -175,9 +175,9 @@ func readIdentity(dir string) (*pki.Identity, error) {
 }
 
 // addEndpoint adds the flags for an address and a port.
-func addEndpoint(flags *pflag.FlagSet, e *proxy.Endpoint, name, address string, port int, what string) {
-	flags.StringVar(&e.Address, name+"-address", address, "address "+what)
-	flags.IntVar(&e.Port, name+"-port", port, "port "+what)
+func addEndpoint(flags *pflag.FlagSet, e *proxy.Endpoint, name, address string, port int, description string) {
+	flags.StringVar(&e.Address, name+"-address", address, "address "+description)
+	flags.IntVar(&e.Port, name+"-port", port, "port "+description)
 }
 
 // checkPorts returns an error for an invalid port. lowest is 0 if a random port is accepted.

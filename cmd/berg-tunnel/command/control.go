@@ -22,21 +22,21 @@ const callTimeout = 10 * time.Second
 
 // caller makes calls to a server proxy.
 type caller struct {
-	dir  string
-	at   proxy.Endpoint
-	wait time.Duration
+	dir      string
+	endpoint proxy.Endpoint
+	wait     time.Duration
 }
 
 // call makes one call, and returns the error of the server proxy.
 func (o *caller) call(c *cobra.Command, do func(context.Context, *control.Client, ...grpc.CallOption) error) error {
-	if err := checkPorts(1, map[string]int{"server-control-port": o.at.Port}); err != nil {
+	if err := checkPorts(1, map[string]int{"server-control-port": o.endpoint.Port}); err != nil {
 		return err
 	}
 	identity, err := readIdentity(o.dir)
 	if err != nil {
 		return err
 	}
-	client, err := control.Dial(o.at.String(), identity, pki.ServerProxy)
+	client, err := control.Dial(o.endpoint.String(), identity, pki.ServerProxy)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (o *caller) call(c *cobra.Command, do func(context.Context, *control.Client
 	defer cancel()
 	if err := do(ctx, client, grpc.WaitForReady(o.wait > 0)); err != nil {
 		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("the server proxy at %s: %s: %s", o.at, s.Code(), s.Message())
+			return fmt.Errorf("the server proxy at %s: %s: %s", o.endpoint, s.Code(), s.Message())
 		}
 		return err
 	}
@@ -58,7 +58,7 @@ func (p *program) control() *cobra.Command {
 		return usage("no call: want prepare, delete, list or shutdown, see berg-tunnel control --help")
 	}}
 	c.PersistentFlags().StringVar(&o.dir, "tls-dir", "", "folder with the controller's ca.crt, tls.crt and tls.key (required)")
-	addEndpoint(c.PersistentFlags(), &o.at, "server-control", "127.0.0.1", 0, "of the server proxy")
+	addEndpoint(c.PersistentFlags(), &o.endpoint, "server-control", "127.0.0.1", 0, "of the server proxy")
 	c.PersistentFlags().DurationVar(&o.wait, "wait", 0, "how long to wait for a server proxy that is not ready yet")
 	c.AddCommand(p.prepareTunnel(o), p.deleteTunnel(o), p.listTunnels(o), p.shutdown(o))
 	return c
@@ -149,13 +149,13 @@ func show(p *program, tunnels ...*control.TunnelState) {
 	fmt.Fprintln(table, "ID\tNAME\tSERVER\tCLIENTS CONNECT TO\tSTREAMS\tTO SERVER\tTO CLIENT\tSERVER ANSWERS\tLAST FAILURE")
 	for _, t := range tunnels {
 		spec := t.GetSpec()
-		var at []string
+		var addresses []string
 		for _, address := range spec.GetClientProxyAddresses() {
-			at = append(at, proxy.Endpoint{Address: address, Port: int(spec.GetClientProxyPort())}.String())
+			addresses = append(addresses, proxy.Endpoint{Address: address, Port: int(spec.GetClientProxyPort())}.String())
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%s\t%s\n", spec.GetTunnelRef().GetTunnelId(), spec.GetName(),
 			proxy.Endpoint{Address: spec.GetServerAddress(), Port: int(spec.GetServerPort())},
-			strings.Join(at, ","), t.GetActiveStreams(), t.GetTraffic().GetStreams(),
+			strings.Join(addresses, ","), t.GetActiveStreams(), t.GetTraffic().GetStreams(),
 			t.GetTraffic().GetBytesToServer(), t.GetTraffic().GetBytesToClient(), answers(t), t.GetLastFailure())
 	}
 	_ = table.Flush()

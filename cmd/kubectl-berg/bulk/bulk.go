@@ -34,7 +34,7 @@ type Outcome struct {
 var Already = Outcome{Already: true}
 
 // Skip is the outcome for an instance that cannot be changed.
-func Skip(why string) Outcome { return Outcome{Skipped: why} }
+func Skip(reason string) Outcome { return Outcome{Skipped: reason} }
 
 // Item is an instance that was not changed, and why.
 type Item struct {
@@ -242,20 +242,20 @@ func Show(out *console.Console, r Report, done, hint string, err error) error {
 func Print(out *console.Console, r Report, done string) {
 	text := fmt.Sprintf("%s %d of %d", done, r.Done, r.Total)
 	for _, part := range []struct {
-		n    int
-		what string
+		n     int
+		title string
 	}{{r.Already, "already done"}, {len(r.Skipped), "skipped"}, {len(r.Failed), "failed"}, {r.Unreached, "not tried"}} {
 		if part.n > 0 {
-			text += fmt.Sprintf(", %d %s", part.n, part.what)
+			text += fmt.Sprintf(", %d %s", part.n, part.title)
 		}
 	}
 	out.Printf("%s (%.1fs)\n", text, r.Seconds)
-	list := func(what string, all []Item, colour console.Colour) {
+	list := func(title string, all []Item, colour console.Colour) {
 		for _, t := range all[:min(len(all), maxShown)] {
-			out.Notef("  %s %s/%s: %s", out.PaintErr(colour, what), t.Namespace, t.Name, t.Why)
+			out.Notef("  %s %s/%s: %s", out.PaintErr(colour, title), t.Namespace, t.Name, t.Why)
 		}
-		if more := len(all) - maxShown; more > 0 {
-			out.Notef("  … and %d more; -o json lists all", more)
+		if hidden := len(all) - maxShown; hidden > 0 {
+			out.Notef("  … and %d more; -o json lists all", hidden)
 		}
 	}
 	list("skipped", r.Skipped, console.Yellow)

@@ -134,9 +134,9 @@ func (d dateObserver) RoundTrip(r *http.Request) (*http.Response, error) {
 func (d dateObserver) WrappedRoundTripper() http.RoundTripper { return d.next }
 
 type skew struct {
-	mu    sync.Mutex
-	known bool
-	by    time.Duration
+	mu     sync.Mutex
+	known  bool
+	offset time.Duration
 }
 
 // observe compares a date with the middle of the request. A date is truncated to seconds: the middle of
@@ -148,15 +148,15 @@ func (s *skew) observe(date string, began, ended time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.by = true, serverTime.Add(500*time.Millisecond).Sub(began.Add(ended.Sub(began)/2))
+	s.known, s.offset = true, serverTime.Add(500*time.Millisecond).Sub(began.Add(ended.Sub(began)/2))
 }
 
 // Skew returns how far the API server's clock is ahead of this machine's, to about a second. It is known
 // after the first answer.
-func (c *Cluster) Skew() (by time.Duration, known bool) {
+func (c *Cluster) Skew() (skew time.Duration, known bool) {
 	c.skew.mu.Lock()
 	defer c.skew.mu.Unlock()
-	return c.skew.by, c.skew.known
+	return c.skew.offset, c.skew.known
 }
 
 // notableSkew is the difference from which Now corrects the clock of this machine.
@@ -165,8 +165,8 @@ const notableSkew = 2 * time.Second
 // Now returns the time of the cluster.
 func (c *Cluster) Now() time.Time {
 	now := c.clock.Now()
-	if by, known := c.Skew(); known && by.Abs() > notableSkew {
-		return now.Add(by)
+	if skew, known := c.Skew(); known && skew.Abs() > notableSkew {
+		return now.Add(skew)
 	}
 	return now
 }

@@ -48,7 +48,7 @@ func Transient(err error) bool {
 
 // Explain turns the error of a request into one that says what failed and what to do, with an exit code.
 // what is the action, as in "list instances".
-func Explain(what string, err error) error {
+func Explain(action string, err error) error {
 	var known *console.Error
 	if err == nil || errors.As(err, &known) {
 		return err
@@ -61,22 +61,22 @@ func Explain(what string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return console.Errorf(console.ExitInterrupted, "interrupted")
 	case errors.Is(err, context.DeadlineExceeded):
-		return console.Errorf(console.ExitTimeout, "%s: timed out", what)
+		return console.Errorf(console.ExitTimeout, "%s: timed out", action)
 	case clientcmd.IsEmptyConfig(err):
 		return console.Errorf(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or use --kubeconfig")
 	case apierrors.IsUnauthorized(err):
-		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", what)
+		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", action)
 	case apierrors.IsForbidden(err):
-		return fail(console.ExitForbidden, "%s: %s. %s", what, text, Remedy(text))
+		return fail(console.ExitForbidden, "%s: %s. %s", action, text, Remedy(text))
 	case NotServed(err):
 		return fail(console.ExitNotFound, "%s: this cluster does not serve %s: install the operator, "+
-			"or choose another cluster with --context", what, group)
+			"or choose another cluster with --context", action, group)
 	case apierrors.IsNotFound(err):
-		return fail(console.ExitNotFound, "%s: %s", what, text)
+		return fail(console.ExitNotFound, "%s: %s", action, text)
 	case Transient(err):
-		return fail(console.ExitUnreachable, "%s: the API server cannot be reached: %s", what, text)
+		return fail(console.ExitUnreachable, "%s: the API server cannot be reached: %s", action, text)
 	default:
-		return fail(console.ExitFailed, "%s: %s", what, text)
+		return fail(console.ExitFailed, "%s: %s", action, text)
 	}
 }
 
@@ -111,11 +111,11 @@ func Remedy(text string) string {
 		return "The roles for players and authors do not grant this: ask the administrator for the right that the message names; " + more
 	}
 	verb, resource, apiGroup, namespace := found[1], found[2], found[3], found[4]
-	where, scope := "-A", "ClusterRoleBinding"
+	option, scope := "-A", "ClusterRoleBinding"
 	if namespace != "" {
-		where, scope = "-n "+namespace, "RoleBinding in this namespace"
+		option, scope = "-n "+namespace, "RoleBinding in this namespace"
 	}
-	check := fmt.Sprintf("; afterwards, kubectl auth can-i %s %s %s must say yes. ", verb, strings.TrimSuffix(resource+"."+apiGroup, "."), where) + more
+	check := fmt.Sprintf("; afterwards, kubectl auth can-i %s %s %s must say yes. ", verb, strings.TrimSuffix(resource+"."+apiGroup, "."), option) + more
 	role := ""
 	if apiGroup == bergv1.GroupVersion.Group {
 		role = RoleFor(verb, resource)

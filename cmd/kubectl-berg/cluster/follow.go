@@ -26,7 +26,7 @@ type Follower struct {
 	// ends Follow by returning true or an error.
 	Changed func(Change) (done bool, err error)
 	// Begun is called after Changed was called for all existing instances. Optional.
-	Begun func() (done bool, err error)
+	Synced func() (done bool, err error)
 	// Lost is called with an error when the connection is lost, and with nil when it is back. Optional.
 	Lost func(err error)
 	// Timeout limits the time until the first connection; default firstTimeout.
@@ -112,8 +112,8 @@ func reportList(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all [
 			return done, err
 		}
 	}
-	if first && f.Begun != nil {
-		return f.Begun()
+	if first && f.Synced != nil {
+		return f.Synced()
 	}
 	return false, nil
 }

@@ -61,7 +61,7 @@ func TestFollowWithoutConnectionAtStart(t *testing.T) {
 			err := c.Follow(ctx, Follower{
 				Timeout: tc.timeout,
 				Changed: func(Change) (bool, error) { reported++; return false, nil },
-				Begun:   func() (bool, error) { return true, nil },
+				Synced:  func() (bool, error) { return true, nil },
 			})
 			if got := console.Code(Explain("follow", err)); got != tc.code {
 				t.Errorf("exit code %d, want %d: %v", got, tc.code, err)

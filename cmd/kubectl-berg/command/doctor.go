@@ -30,7 +30,7 @@ changes nothing, and skips what you may not read. Exit code 4: a problem was fou
 				return err
 			}
 			o.Namespace, o.Plugin = to.Namespace, r.version
-			survey, err := doctor.Look(cmd.Context(), to, o)
+			survey, err := doctor.Inspect(cmd.Context(), to, o)
 			if err != nil {
 				return err
 			}

@@ -41,20 +41,20 @@ before you drain a node.`,
 			if ended != bergv1.TerminationAdmin && ended != bergv1.TerminationUserRequest {
 				return console.Errorf(console.ExitUsage, "--reason %s: must be %s or %s", reason, bergv1.TerminationAdmin, bergv1.TerminationUserRequest)
 			}
-			to, found, at, err := r.liveAt(ctx, &s, after)
+			to, found, end, err := r.liveAt(ctx, &s, after)
 			if err != nil {
 				return err
 			}
-			if !at.IsZero() {
-				r.Notef("end at the latest: %s", at.Local().Format(dateWithZone))
+			if !end.IsZero() {
+				r.Notef("end at the latest: %s", end.Local().Format(dateWithZone))
 			}
 			if m.dryRun {
-				return r.showDryRun("end", nil, namesOf(found))
+				return r.showDryRun("end", nil, qualifiedNames(found))
 			}
 			if len(found) > 0 && len(s.names) == 0 && !m.yes {
 				question := fmt.Sprintf("End %d instances now?", len(found))
 				if after != "" {
-					question = fmt.Sprintf("End %d instances at %s or earlier?", len(found), at.Local().Format(dateWithZone))
+					question = fmt.Sprintf("End %d instances at %s or earlier?", len(found), end.Local().Format(dateWithZone))
 				}
 				if err := r.Confirm(question); err != nil {
 					return err
@@ -63,13 +63,13 @@ before you drain a node.`,
 			report, err := bulk.Run(ctx, to, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
 				Verb: "end", Pace: m.pace, Timeout: m.timeout,
 				Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
-					if at.IsZero() {
+					if end.IsZero() {
 						return endNow(ctx, to, i, ended)
 					}
-					return endAt(ctx, to, i, at)
+					return endAt(ctx, to, i, end)
 				},
 			})
-			if err == nil && wait && at.IsZero() && len(report.Failed) == 0 {
+			if err == nil && wait && end.IsZero() && len(report.Failed) == 0 {
 				err = r.waitGone(ctx, to, &s, found, m.timeout)
 			}
 			return bulk.Show(r.Console, report, "ended", "Repeat the command to end the rest.", err)
@@ -90,17 +90,17 @@ func endNow(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance
 }
 
 // endAt shortens the timeout of an instance that would expire later.
-func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, at time.Time) (bulk.Outcome, error) {
+func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, end time.Time) (bulk.Outcome, error) {
 	if i.Status.StartedAt == nil {
 		return bulk.Skip("not started, so it has no expiry: end it without --after"), nil
 	}
 	if isFrozen(i) {
 		return bulk.Skip("frozen: unfreeze it first, or end it without --after"), nil
 	}
-	if i.Status.ExpiresAt != nil && !i.Status.ExpiresAt.After(at) {
+	if i.Status.ExpiresAt != nil && !i.Status.ExpiresAt.After(end) {
 		return bulk.Already, nil
 	}
-	left := max(time.Second, at.Sub(i.Status.StartedAt.Time).Truncate(time.Second))
+	left := max(time.Second, end.Sub(i.Status.StartedAt.Time).Truncate(time.Second))
 	if i.Spec.Timeout == timeoutText(left) {
 		return bulk.Already, nil
 	}
@@ -133,7 +133,7 @@ func (r *root) waitGone(ctx context.Context, c *cluster.Cluster, s *selection, a
 			seen[change.Instance.UID] = true
 			return change.Gone && gone(change.Instance.UID), nil
 		},
-		Begun: func() (bool, error) {
+		Synced: func() (bool, error) {
 			for uid := range left {
 				if !seen[uid] {
 					gone(uid)

@@ -71,7 +71,7 @@ func TestFreezeDryRunListsChallenges(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "still", Annotations: frozen}},
 	}
 	instances := []*bergv1.ChallengeInstance{running("alice")}
-	if err := r.showDryRun("freeze", namesOf(changing(challenges, true)), namesOf(changing(instances, true))); err != nil {
+	if err := r.showDryRun("freeze", qualifiedNames(changing(challenges, true)), qualifiedNames(changing(instances, true))); err != nil {
 		t.Fatal(err)
 	}
 	const want = "would freeze Challenge berg/guestbook\nwould freeze instance berg/alice\n1 Challenges and 1 instances; nothing was done\n"

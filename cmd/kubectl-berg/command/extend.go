@@ -46,13 +46,13 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			var by time.Duration
+			var extension time.Duration
 			var err error
 			if until == "" {
 				if len(args) == 0 {
 					return console.Errorf(console.ExitUsage, "TIME is missing, as in: kubectl berg extend 30m --all")
 				}
-				if by, err = parseLifetime(args[0]); err != nil {
+				if extension, err = parseLifetime(args[0]); err != nil {
 					return err
 				}
 				args = args[1:]
@@ -60,15 +60,15 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 			if err := s.check(args, true); err != nil {
 				return err
 			}
-			to, found, at, err := r.liveAt(ctx, &s, until)
+			to, found, end, err := r.liveAt(ctx, &s, until)
 			if err != nil {
 				return err
 			}
-			if !at.IsZero() { // the hour may be that of tomorrow, and the clock that of another zone
-				r.Notef("new expiry: %s", at.Local().Format(dateWithZone))
+			if !end.IsZero() { // the hour may be that of tomorrow, and the clock that of another zone
+				r.Notef("new expiry: %s", end.Local().Format(dateWithZone))
 			}
 			if m.dryRun {
-				return r.showDryRun("extend", nil, namesOf(found))
+				return r.showDryRun("extend", nil, qualifiedNames(found))
 			}
 			if id == "" {
 				id = utilrand.String(8)
@@ -76,11 +76,11 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 			report, err := bulk.Run(ctx, to, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
 				Verb: "extend", Pace: m.pace, Timeout: m.timeout,
 				Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
-					return extendOne(ctx, to, i, by, at, id)
+					return extendOne(ctx, to, i, extension, end, id)
 				},
 			})
 			hint := fmt.Sprintf("Repeat the command with --id %s: it extends the rest, and no instance twice.", id)
-			if !at.IsZero() {
+			if !end.IsZero() {
 				hint = "Repeat the command to extend the rest."
 			} else {
 				report.ID = id
@@ -98,23 +98,23 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 
 // extendOne extends one instance. It is safe to repeat: it writes the ID together with the timeout, and
 // the write fails if the instance has changed since.
-func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, by time.Duration, until time.Time, id string) (bulk.Outcome, error) {
+func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, extension time.Duration, until time.Time, id string) (bulk.Outcome, error) {
 	if until.IsZero() && i.Annotations[annotationExtended] == id {
 		return bulk.Already, nil
 	}
-	has, known := lifetimeOf(i)
+	lifetime, known := instanceLifetime(i)
 	switch {
 	case !known:
 		return bulk.Skip("not started: its timeout does not run yet"), nil
 	case !until.IsZero() && isFrozen(i):
 		return bulk.Skip("frozen, so it does not expire: unfreeze it first"), nil
 	case !until.IsZero():
-		by = until.Sub(i.Status.StartedAt.Time).Truncate(time.Second) - has
-		if by < time.Second {
+		extension = until.Sub(i.Status.StartedAt.Time).Truncate(time.Second) - lifetime
+		if extension < time.Second {
 			return bulk.Already, nil
 		}
 	}
-	change := map[string]any{"spec": map[string]any{"timeout": timeoutText(has + by)}}
+	change := map[string]any{"spec": map[string]any{"timeout": timeoutText(lifetime + extension)}}
 	if until.IsZero() {
 		change["metadata"] = map[string]any{"annotations": map[string]any{annotationExtended: id}}
 	}

@@ -83,16 +83,16 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m bulkOptions, verb 
 		if err != nil {
 			return err
 		}
-		return r.showDryRun(verb, namesOf(changing(challenges, freeze)), namesOf(changing(live(found), freeze)))
+		return r.showDryRun(verb, qualifiedNames(changing(challenges, freeze)), qualifiedNames(changing(live(found), freeze)))
 	}
-	at := c.Now().UTC().Truncate(time.Second)
+	now := c.Now().UTC().Truncate(time.Second)
 	var report frozenReport
 	// Challenges first: then no new instance can start after the instances were listed, and an
 	// instance that waited for the end of the freeze starts with its full time.
 	report.Challenges, err = bulk.Run(ctx, c, r.Console, challenges, bulk.Action[*bergv1.Challenge]{
 		Verb: verb + " challenges", Pace: m.pace, Timeout: m.timeout,
 		Do: func(ctx context.Context, o *bergv1.Challenge) (bulk.Outcome, error) {
-			return freezeChallenge(ctx, c, o, at, freeze)
+			return freezeChallenge(ctx, c, o, now, freeze)
 		},
 	})
 	if err == nil {
@@ -101,7 +101,7 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m bulkOptions, verb 
 			report.Instances, err = bulk.Run(ctx, c, r.Console, live(found), bulk.Action[*bergv1.ChallengeInstance]{
 				Verb: verb + " instances", Pace: m.pace, Timeout: m.timeout,
 				Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
-					return freezeInstance(ctx, c, i, at, freeze)
+					return freezeInstance(ctx, c, i, now, freeze)
 				},
 			})
 		}
@@ -132,13 +132,13 @@ func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 	return bulk.Error(report.Challenges, hint, nil)
 }
 
-func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, at time.Time, freeze bool) (bulk.Outcome, error) {
+func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, now time.Time, freeze bool) (bulk.Outcome, error) {
 	if isFrozen(o) == freeze {
 		return bulk.Already, nil
 	}
 	var value any
 	if freeze {
-		value = at.Format(time.RFC3339)
+		value = now.Format(time.RFC3339)
 	}
 	return bulk.Outcome{}, annotate(ctx, c, o.DeepCopy(), value)
 }
@@ -151,22 +151,22 @@ func annotate(ctx context.Context, c *cluster.Cluster, o client.Object, value an
 }
 
 // freezeInstance stops the clock of an instance, or restarts it with the time that was left.
-func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, at time.Time, freeze bool) (bulk.Outcome, error) {
+func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, now time.Time, freeze bool) (bulk.Outcome, error) {
 	since := i.Annotations[bergv1.AnnotationFrozen]
 	switch {
 	case (since != "") == freeze:
 		return bulk.Already, nil
 	case freeze:
-		return bulk.Outcome{}, annotate(ctx, c, i.DeepCopy(), at.Format(time.RFC3339))
+		return bulk.Outcome{}, annotate(ctx, c, i.DeepCopy(), now.Format(time.RFC3339))
 	}
 	change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationFrozen: nil}}}
 	from, err := time.Parse(time.RFC3339, since)
-	if has, known := lifetimeOf(i); known && err == nil {
+	if lifetime, known := instanceLifetime(i); known && err == nil {
 		if i.Status.StartedAt.After(from) {
 			from = i.Status.StartedAt.Time
 		}
-		if stopped := at.Sub(from).Truncate(time.Second); stopped > 0 {
-			change["spec"] = map[string]any{"timeout": timeoutText(has + stopped)}
+		if stopped := now.Sub(from).Truncate(time.Second); stopped > 0 {
+			change["spec"] = map[string]any{"timeout": timeoutText(lifetime + stopped)}
 		}
 	}
 	// With its resourceVersion: the timeout may have changed since it was read.

@@ -58,7 +58,7 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
 }
 
 func (r *root) runImport(path string, o importOptions) error {
-	settings, err := rulesOf(o.settings)
+	settings, err := parseRuleSettings(o.settings)
 	if err != nil {
 		return err
 	}

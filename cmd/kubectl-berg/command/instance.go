@@ -69,8 +69,8 @@ func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
 
 func isFrozen(o client.Object) bool { return o.GetAnnotations()[bergv1.AnnotationFrozen] != "" }
 
-// lifetimeOf returns the time from the start of an instance to its expiry. It is known after the start.
-func lifetimeOf(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
+// instanceLifetime returns the time from the start of an instance to its expiry. It is known after the start.
+func instanceLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
 	if i.Status.StartedAt == nil {
 		return 0, false
 	}

@@ -56,7 +56,7 @@ type lintResult struct {
 }
 
 func (r *root) lintFiles(o lintOptions) error {
-	settings, err := rulesOf(o.settings)
+	settings, err := parseRuleSettings(o.settings)
 	if err != nil {
 		return err
 	}
@@ -108,16 +108,16 @@ func (r *root) writeFindings(findings []lint.Finding) {
 		if f.Severity == lint.Warning {
 			colour = console.Yellow
 		}
-		where := f.Field
-		if where != "" {
-			where += ": "
+		position := f.Field
+		if position != "" {
+			position += ": "
 		}
-		r.Printf("%s:%d:%d: %s: %s%s\n", f.File, f.Line, f.Column, r.Paint(colour, string(f.Severity)), where, console.OneLine(f.Message))
+		r.Printf("%s:%d:%d: %s: %s%s\n", f.File, f.Line, f.Column, r.Paint(colour, string(f.Severity)), position, console.OneLine(f.Message))
 	}
 }
 
-// rulesOf reads the settings that decide what a Challenge may be; the others are ignored.
-func rulesOf(given []string) (rules.Settings, error) {
+// parseRuleSettings reads the settings that decide what a Challenge may be; the others are ignored.
+func parseRuleSettings(given []string) (rules.Settings, error) {
 	values := map[string]string{
 		"CHALLENGE_ALLOWED_CAPABILITIES": doctor.Defaults["CHALLENGE_ALLOWED_CAPABILITIES"],
 		"CHALLENGE_START_DEADLINE":       doctor.Defaults["CHALLENGE_START_DEADLINE"],

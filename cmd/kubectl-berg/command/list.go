@@ -39,17 +39,17 @@ type Row struct {
 	Services    []bergv1.ServiceEndpoint `json:"services,omitempty"`
 }
 
-func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
+func newRow(i *bergv1.ChallengeInstance, now time.Time) Row {
 	created := i.CreationTimestamp
 	row := Row{
 		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource],
-		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: why.ProblemOf(i), Cause: i.Status.Cause,
+		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: why.ProblemReason(i), Cause: i.Status.Cause,
 		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
 		Frozen: isFrozen(i), InNamespace: i.Status.Namespace, Services: i.Status.Services,
 		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
 	}
-	if at := i.Status.ExpiresAt; at != nil && !row.Frozen {
-		left := int64(at.Sub(now) / time.Second)
+	if expiry := i.Status.ExpiresAt; expiry != nil && !row.Frozen {
+		left := int64(expiry.Sub(now) / time.Second)
 		row.SecondsLeft = &left
 	}
 	return row
@@ -95,8 +95,8 @@ func compareKnown[T any](a, b *T, compare func(a, b T) int) int {
 }
 
 // sortRows sorts rows by a key of sortKeys, or by the namespace if it is empty, and then by namespace and name.
-func sortRows(rows []Row, by string) {
-	compare := sortKeys[by]
+func sortRows(rows []Row, column string) {
+	compare := sortKeys[column]
 	slices.SortFunc(rows, func(a, b Row) int {
 		first := 0
 		if compare != nil {
@@ -109,7 +109,7 @@ func sortRows(rows []Row, by string) {
 func (r *root) list() *cobra.Command {
 	var s selection
 	var watch, problems bool
-	var by string
+	var column string
 	c := &cobra.Command{
 		Use: "list [NAME...]", Aliases: []string{"ls", "get"},
 		Short: "List instances with their addresses, time left and problems",
@@ -122,8 +122,8 @@ func (r *root) list() *cobra.Command {
 			if err := s.check(args, false); err != nil {
 				return err
 			}
-			if by != "" && sortKeys[by] == nil {
-				return console.Errorf(console.ExitUsage, "--sort-by %s: must be one of %s", by, sortNames())
+			if column != "" && sortKeys[column] == nil {
+				return console.Errorf(console.ExitUsage, "--sort-by %s: must be one of %s", column, sortNames())
 			}
 			to, err := r.open()
 			if err != nil {
@@ -138,11 +138,11 @@ func (r *root) list() *cobra.Command {
 			}
 			rows := []Row{}
 			for _, i := range found {
-				if row := rowOf(i, to.Now()); !problems || row.Problem != "" {
+				if row := newRow(i, to.Now()); !problems || row.Problem != "" {
 					rows = append(rows, row)
 				}
 			}
-			sortRows(rows, by)
+			sortRows(rows, column)
 			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row Row) (string, []console.Cell) {
 				return row.Name, r.cells(row, s.allNamespaces)
 			})
@@ -151,7 +151,7 @@ func (r *root) list() *cobra.Command {
 	s.add(c, r, false)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "keep watching and show every change")
 	c.Flags().BoolVar(&problems, "problems", false, "only instances with a problem")
-	c.Flags().StringVar(&by, "sort-by", "", "sort by "+sortNames()+" (default: by namespace and name)")
+	c.Flags().StringVar(&column, "sort-by", "", "sort by "+sortNames()+" (default: by namespace and name)")
 	c.MarkFlagsMutuallyExclusive("watch", "sort-by") // a watch shows instances as they change
 	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(slices.Sorted(maps.Keys(sortKeys)), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -233,7 +233,7 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 		Changed: func(change cluster.Change) (bool, error) {
 			i := change.Instance
 			id := string(i.UID)
-			row := rowOf(i, to.Now())
+			row := newRow(i, to.Now())
 			wanted := s.matches(i, onNode) && (!problems || row.Problem != "")
 			if !wanted && !shown[id] {
 				return false, nil

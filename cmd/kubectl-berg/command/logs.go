@@ -87,7 +87,7 @@ func (r *root) logs() *cobra.Command {
 
 func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	var all corev1.PodList
-	if err := c.List(ctx, &all, client.InNamespace(why.NamespaceOf(i)), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod}); err != nil {
+	if err := c.List(ctx, &all, client.InNamespace(why.InstanceNamespace(i)), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod}); err != nil {
 		return nil, cluster.Explain("list the pods of "+i.Name, err)
 	}
 	pods := slices.DeleteFunc(all.Items, func(p corev1.Pod) bool { return !ofInstance(p, i) })
@@ -357,7 +357,7 @@ func (l *logReader) followSource(ctx context.Context, s *source) error {
 // maxLine is how many bytes of a line are written. A container may write a line without an end.
 const maxLine = 64 << 10
 
-const cutMark = " ... (the rest of the line is left out)"
+const truncatedSuffix = " ... (the rest of the line is left out)"
 
 // readLine returns the next line with its line feed. Of one that does not fit into the buffer it returns the beginning, and reads
 // over the rest.
@@ -370,7 +370,7 @@ func readLine(lines *bufio.Reader) (string, error) {
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = lines.ReadSlice('\n')
 	}
-	return strings.ToValidUTF8(text, "") + cutMark + "\n", err
+	return strings.ToValidUTF8(text, "") + truncatedSuffix + "\n", err
 }
 
 // errBroken is the error of a stream that ended before its container.
@@ -411,22 +411,22 @@ func (l *logReader) isNew(s *source, text string, skip *int) (line string, isNew
 	if !l.options.follow {
 		return text, true
 	}
-	stamp, rest, _ := strings.Cut(text, " ")
-	at, err := time.Parse(time.RFC3339Nano, stamp)
+	timestamp, rest, _ := strings.Cut(text, " ")
+	written, err := time.Parse(time.RFC3339Nano, timestamp)
 	if err != nil {
 		return text, true // a message of the kubelet
 	}
 	switch {
-	case at.Before(s.last):
+	case written.Before(s.last):
 		return "", false
-	case at.Equal(s.last):
+	case written.Equal(s.last):
 		s.same++
 		if *skip > 0 {
 			*skip--
 			return "", false
 		}
 	default:
-		s.last, s.same, *skip = at, 1, 0
+		s.last, s.same, *skip = written, 1, 0
 	}
 	if l.options.times {
 		return text, true

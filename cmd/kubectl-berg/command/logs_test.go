@@ -200,9 +200,9 @@ func TestLinesAreBounded(t *testing.T) {
 	}{
 		"short":           {"a\nb\n", []string{"a\n", "b\n", ""}, io.EOF},
 		"without an end":  {"a\nb", []string{"a\n", "b"}, io.EOF},
-		"long":            {long + "\nb\n", []string{long[:maxLine] + cutMark + "\n", "b\n", ""}, io.EOF},
-		"long, no end":    {long, []string{long[:maxLine] + cutMark + "\n"}, io.EOF},
-		"a cut character": {strings.Repeat("x", maxLine-1) + "\u00e4\n", []string{strings.Repeat("x", maxLine-1) + cutMark + "\n", ""}, io.EOF},
+		"long":            {long + "\nb\n", []string{long[:maxLine] + truncatedSuffix + "\n", "b\n", ""}, io.EOF},
+		"long, no end":    {long, []string{long[:maxLine] + truncatedSuffix + "\n"}, io.EOF},
+		"a cut character": {strings.Repeat("x", maxLine-1) + "\u00e4\n", []string{strings.Repeat("x", maxLine-1) + truncatedSuffix + "\n", ""}, io.EOF},
 	} {
 		lines := bufio.NewReaderSize(strings.NewReader(tc.stream), maxLine)
 		for i, want := range tc.want {

@@ -63,8 +63,8 @@ func (r *root) showDryRun(verb string, challenges, instances []string) error {
 	return nil
 }
 
-// namesOf returns the names of objects with their namespaces.
-func namesOf[T client.Object](all []T) []string {
+// qualifiedNames returns the names of objects with their namespaces.
+func qualifiedNames[T client.Object](all []T) []string {
 	names := []string{}
 	for _, o := range all {
 		names = append(names, o.GetNamespace()+"/"+o.GetName())
@@ -123,17 +123,17 @@ func patchLatest(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIns
 
 // liveAt returns the live instances of a selection, and the point in time that a text names, on the clock of the API server;
 // zero for an empty text. A wrong text is refused before any request.
-func (r *root) liveAt(ctx context.Context, s *selection, text string) (to *cluster.Cluster, found []*bergv1.ChallengeInstance, at time.Time, err error) {
+func (r *root) liveAt(ctx context.Context, s *selection, text string) (to *cluster.Cluster, found []*bergv1.ChallengeInstance, moment time.Time, err error) {
 	if err = checkTime(text, r.clock.Now()); err != nil {
-		return nil, nil, at, err
+		return nil, nil, moment, err
 	}
 	if to, err = r.open(); err != nil {
-		return nil, nil, at, err
+		return nil, nil, moment, err
 	}
 	if found, err = s.find(ctx, to); err == nil && text != "" {
-		at, err = pointInTime(text, to.Now())
+		moment, err = pointInTime(text, to.Now())
 	}
-	return to, live(found), at, err
+	return to, live(found), moment, err
 }
 
 // checkTime validates an optional point in time before anything is asked or sent. Its meaning depends
@@ -159,14 +159,14 @@ func pointInTime(text string, now time.Time) (time.Time, error) {
 	}
 	if t, err := time.Parse("15:04", text); err == nil {
 		local := now.Local()
-		at := time.Date(local.Year(), local.Month(), local.Day(), t.Hour(), t.Minute(), 0, 0, time.Local)
-		if !at.After(now) {
-			at = at.AddDate(0, 0, 1)
+		moment := time.Date(local.Year(), local.Month(), local.Day(), t.Hour(), t.Minute(), 0, 0, time.Local)
+		if !moment.After(now) {
+			moment = moment.AddDate(0, 0, 1)
 		}
-		if at.Sub(now) > pastTime {
-			return time.Time{}, console.Errorf(console.ExitUsage, "%s is over for today. For tomorrow, write the date: %s", text, at.Format(time.RFC3339))
+		if moment.Sub(now) > pastTime {
+			return time.Time{}, console.Errorf(console.ExitUsage, "%s is over for today. For tomorrow, write the date: %s", text, moment.Format(time.RFC3339))
 		}
-		return at, nil
+		return moment, nil
 	}
 	return time.Time{}, console.Errorf(console.ExitUsage, "%q: must be a duration such as 30m, a time of day such as 23:30, or a future time such as 2030-01-31T18:00:00Z", text)
 }

@@ -83,8 +83,8 @@ CPUs and 64 GiB if nodes cannot be read.`,
 	return c
 }
 
-// playingOf reads 60% or 300.
-func playingOf(text string, players int) (int, error) {
+// parsePlaying reads 60% or 300.
+func parsePlaying(text string, players int) (int, error) {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(share, 64)
 		if err != nil || percent <= 0 || percent > 100 {
@@ -106,11 +106,11 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if o.start <= 0 || o.duration <= 0 || o.lifetime < 0 {
 		return console.Errorf(console.ExitUsage, "--start, --duration and --lifetime must be positive")
 	}
-	active, err := playingOf(o.playing, o.players)
+	active, err := parsePlaying(o.playing, o.players)
 	if err != nil {
 		return err
 	}
-	weights, err := weightsOf(o.weights)
+	weights, err := parseWeights(o.weights)
 	if err != nil {
 		return err
 	}
@@ -118,18 +118,18 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	settings, defaultLifetime, err := settingsOf(known.survey, o.settings)
+	settings, defaultLifetime, err := planSettings(known.survey, o.settings)
 	if err != nil {
 		return err
 	}
 	if o.lifetime == 0 {
 		o.lifetime = defaultLifetime
 	}
-	shapes, err := r.shapesOf(known.challenges, settings, weights)
+	shapes, err := r.challengeShapes(known.challenges, settings, weights)
 	if err != nil {
 		return err
 	}
-	node, err := nodeOf(o, known.nodes, known.overhead)
+	node, err := planNode(o, known.nodes, known.overhead)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if err != nil {
 		return console.Errorf(console.ExitUsage, "--etcd %s: %w", o.etcd, err)
 	}
-	result, err := plan.Of(shapes,
+	result, err := plan.Calculate(shapes,
 		plan.Event{Players: o.players, Active: active, Start: o.start, Lifetime: o.lifetime, Duration: o.duration},
 		node,
 		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(known.nodes), Instances: settings.MaxInstances})
@@ -188,15 +188,15 @@ func (r *root) readPlanned(ctx context.Context, o planOptions) (known planned, e
 	if len(known.challenges) == 0 {
 		return known, console.Errorf(console.ExitNotFound, "namespace %s has no Challenge: choose another namespace with -n, or files with -f", c.Namespace)
 	}
-	if known.survey, err = doctor.SettingsOf(ctx, c, o.operatorNamespace); err != nil {
+	if known.survey, err = doctor.ReadSettings(ctx, c, o.operatorNamespace); err != nil {
 		return known, err
 	}
-	known.nodes, known.overhead = nodesOf(ctx, c)
+	known.nodes, known.overhead = schedulableNodes(ctx, c)
 	return known, nil
 }
 
-// shapesOf returns what an instance of each Challenge needs, with the weights of those that have one. The others have weight 1.
-func (r *root) shapesOf(challenges []bergv1.Challenge, settings plan.Settings, weights map[string]float64) (shapes []plan.Shape, err error) {
+// challengeShapes returns what an instance of each Challenge needs, with the weights of those that have one. The others have weight 1.
+func (r *root) challengeShapes(challenges []bergv1.Challenge, settings plan.Settings, weights map[string]float64) (shapes []plan.Shape, err error) {
 	for i := range challenges {
 		if len(challenges[i].Spec.Containers) == 0 {
 			r.Notef("%s Challenge %s has no containers: skipped", r.PaintErr(console.Yellow, "warning:"), challenges[i].Name)
@@ -207,7 +207,7 @@ func (r *root) shapesOf(challenges []bergv1.Challenge, settings plan.Settings, w
 			weight = 1
 		}
 		delete(weights, challenges[i].Name)
-		shape, err := plan.ShapeOf(&challenges[i], settings, weight)
+		shape, err := plan.NewShape(&challenges[i], settings, weight)
 		if err != nil {
 			return nil, console.Errorf(console.ExitUsage, "%w", err)
 		}
@@ -219,7 +219,7 @@ func (r *root) shapesOf(challenges []bergv1.Challenge, settings plan.Settings, w
 	return shapes, nil
 }
 
-func weightsOf(texts []string) (map[string]float64, error) {
+func parseWeights(texts []string) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
@@ -232,8 +232,8 @@ func weightsOf(texts []string) (map[string]float64, error) {
 	return out, nil
 }
 
-// settingsOf reads settings from the command line, then from the operator's Deployment, then defaults.
-func settingsOf(s doctor.Survey, given []string) (plan.Settings, time.Duration, error) {
+// planSettings reads settings from the command line, then from the operator's Deployment, then defaults.
+func planSettings(s doctor.Survey, given []string) (plan.Settings, time.Duration, error) {
 	own := map[string]string{}
 	for _, text := range given {
 		name, value, ok := strings.Cut(text, "=")
@@ -279,9 +279,9 @@ func settingsOf(s doctor.Survey, given []string) (plan.Settings, time.Duration, 
 	return out, timeout, nil
 }
 
-// nodesOf returns the schedulable nodes of the cluster, and how many other pods each runs. It returns
+// schedulableNodes returns the schedulable nodes of the cluster, and how many other pods each runs. It returns
 // none if the user may not read them.
-func nodesOf(ctx context.Context, c *cluster.Cluster) (nodes []corev1.Node, overhead int) {
+func schedulableNodes(ctx context.Context, c *cluster.Cluster) (nodes []corev1.Node, overhead int) {
 	var list corev1.NodeList
 	if c.List(ctx, &list) != nil {
 		return nil, 0
@@ -291,22 +291,22 @@ func nodesOf(ctx context.Context, c *cluster.Cluster) (nodes []corev1.Node, over
 	if c.List(ctx, &pods) != nil || len(nodes) == 0 {
 		return nodes, 0
 	}
-	others := 0
+	virtual := 0
 	for _, p := range pods.Items {
 		if p.Labels[bergv1.LabelComponent] != bergv1.ComponentPod && p.Spec.NodeName != "" && p.Status.Phase == corev1.PodRunning {
-			others++
+			virtual++
 		}
 	}
-	return nodes, (others + len(nodes) - 1) / len(nodes)
+	return nodes, (virtual + len(nodes) - 1) / len(nodes)
 }
 
-func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error) {
+func planNode(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error) {
 	out := plan.Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"), Pods: 110, Overhead: overhead, Price: o.price}
 	if len(nodes) > 0 {
 		smallest := slices.MinFunc(nodes, func(a, b corev1.Node) int { return a.Status.Allocatable.Cpu().Cmp(*b.Status.Allocatable.Cpu()) })
-		has := smallest.Status.Allocatable
-		out.CPU, out.Memory, out.Pods = *has.Cpu(), *has.Memory(), int(has.Pods().Value())
-		out.Disk = *has.StorageEphemeral()
+		allocatable := smallest.Status.Allocatable
+		out.CPU, out.Memory, out.Pods = *allocatable.Cpu(), *allocatable.Memory(), int(allocatable.Pods().Value())
+		out.Disk = *allocatable.StorageEphemeral()
 	}
 	for flag, given := range map[string]struct {
 		text string
@@ -333,7 +333,7 @@ func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error)
 // readChallenges reads the Challenges in files and folders, and skips other kinds. It shows what lint finds in them, and
 // reports whether that has an error.
 func (r *root) readChallenges(files, given []string) (all []bergv1.Challenge, failed bool, err error) {
-	settings, err := rulesOf(given)
+	settings, err := parseRuleSettings(given)
 	if err != nil {
 		return nil, false, err
 	}
@@ -369,8 +369,8 @@ func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
 		return problemError(true)
 	}
 	var needs, limits [][]console.Cell
-	row := func(what, amount, note string) {
-		needs = append(needs, []console.Cell{{Text: what}, {Text: amount, Colour: console.Bold}, {Text: note, Colour: console.Faint}})
+	row := func(label, amount, note string) {
+		needs = append(needs, []console.Cell{{Text: label}, {Text: amount, Colour: console.Bold}, {Text: note, Colour: console.Faint}})
 	}
 	row("instances", strconv.Itoa(p.Instances), fmt.Sprintf("for %d players and %d Challenges", o.players, len(p.Shapes)))
 	row("pods", strconv.Itoa(p.Pods), "")

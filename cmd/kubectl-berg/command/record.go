@@ -217,16 +217,16 @@ func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere
 	rows := []RecordRow{}
 	for i := range all {
 		m := &all[i]
-		of, name, ok := strings.Cut(m.Annotations[bergv1.AnnotationInstance], "/")
-		if !ok || !everywhere && of != namespace {
+		instanceNamespace, name, ok := strings.Cut(m.Annotations[bergv1.AnnotationInstance], "/")
+		if !ok || !everywhere && instanceNamespace != namespace {
 			continue
 		}
 		row := RecordRow{
-			Namespace: of, Instance: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], Owner: m.Labels[bergv1.LabelOwnerID], Source: m.Labels[bergv1.LabelSource],
+			Namespace: instanceNamespace, Instance: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], Owner: m.Labels[bergv1.LabelOwnerID], Source: m.Labels[bergv1.LabelSource],
 			Record: m.Name, Written: m.CreationTimestamp,
 		}
-		if at, err := time.Parse(time.RFC3339, m.Annotations[bergv1.AnnotationDeleteAt]); err == nil {
-			row.DeleteAt = &metav1.Time{Time: at}
+		if deletion, err := time.Parse(time.RFC3339, m.Annotations[bergv1.AnnotationDeleteAt]); err == nil {
+			row.DeleteAt = &metav1.Time{Time: deletion}
 		}
 		rows = append(rows, row)
 	}

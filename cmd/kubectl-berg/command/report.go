@@ -74,18 +74,18 @@ func (r *root) writeReport(ctx context.Context, o reportOptions, oneNamespace bo
 		return err
 	}
 	o.Namespace, o.Plugin, o.Offline, o.NoSecrets, o.Whole, o.OneNamespace = to.Namespace, r.version, true, true, true, oneNamespace
-	survey, err := doctor.Look(ctx, to, o.Options)
+	survey, err := doctor.Inspect(ctx, to, o.Options)
 	if err != nil {
 		return err
 	}
 	var settings *plan.Settings
-	if found, _, err := settingsOf(survey, nil); err == nil {
+	if found, _, err := planSettings(survey, nil); err == nil {
 		settings = &found
 	}
 	records, _ := survey.Setting("RECORD_NAMESPACE")
 	g := gatherer{Cluster: to, survey: survey, since: o.since}
 	events := g.events(ctx)
-	bundle := report.Of(survey, overview.Of(survey, settings, cmp.Or(o.Records, records)), events)
+	bundle := report.New(survey, overview.New(survey, settings, cmp.Or(o.Records, records)), events)
 	bundle.Logs = g.logs(ctx)
 	bundle.Missing = append(bundle.Missing, g.missing...)
 	if err := ctx.Err(); err != nil {
@@ -150,12 +150,12 @@ type gatherer struct {
 	missing []string
 }
 
-func (g *gatherer) lacks(what string, err error) {
+func (g *gatherer) lacks(kind string, err error) {
 	if apierrors.IsForbidden(err) {
-		g.missing = append(g.missing, "you may not read "+what)
+		g.missing = append(g.missing, "you may not read "+kind)
 		return
 	}
-	g.missing = append(g.missing, fmt.Sprintf("%s: %s", what, console.OneLine(err.Error())))
+	g.missing = append(g.missing, fmt.Sprintf("%s: %s", kind, console.OneLine(err.Error())))
 }
 
 // maxEventsRead limits how many events are read.
@@ -176,11 +176,11 @@ func (g *gatherer) events(ctx context.Context) []corev1.Event {
 		namespaces = append(namespaces, d.Namespace)
 	}
 	for _, namespace := range namespaces {
-		some, err := g.eventsIn(ctx, client.InNamespace(namespace))
+		found, err := g.eventsIn(ctx, client.InNamespace(namespace))
 		if err != nil {
 			g.lacks("events in namespace "+namespace, err)
 		}
-		all = append(all, some...)
+		all = append(all, found...)
 	}
 	return all
 }
@@ -245,21 +245,21 @@ func (g *gatherer) logs(ctx context.Context) (all []report.Log) {
 }
 
 // lastBytes reads a stream to its end, and returns its last whole lines. It keeps at most about twice so many bytes.
-func lastBytes(stream io.ReadCloser, most int) (string, error) {
+func lastBytes(stream io.ReadCloser, limit int) (string, error) {
 	defer func() { _ = stream.Close() }()
 	var kept []byte
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := stream.Read(buffer)
 		kept = append(kept, buffer[:n]...)
-		if len(kept) > 2*most {
-			kept = append(kept[:0], report.Tail(string(kept), most)...)
+		if len(kept) > 2*limit {
+			kept = append(kept[:0], report.Tail(string(kept), limit)...)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return report.Tail(string(kept), most), nil
+			return report.Tail(string(kept), limit), nil
 		case err != nil:
-			return report.Tail(string(kept), most), err
+			return report.Tail(string(kept), limit), err
 		}
 	}
 }

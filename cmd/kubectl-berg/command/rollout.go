@@ -125,7 +125,7 @@ func (r *root) previewAll(ctx context.Context, c *cluster.Cluster, challenge str
 	groups, restarting = []*previewGroup{}, map[types.UID]bool{}
 	bySummary := map[string]*previewGroup{}
 	for _, i := range instances {
-		p, err := r.previewOf(ctx, c, i, challenge, challenges)
+		p, err := r.previewRollout(ctx, c, i, challenge, challenges)
 		if err != nil {
 			return nil, 0, nil, err
 		}
@@ -174,9 +174,9 @@ func isInProgress(i *bergv1.ChallengeInstance) bool {
 	return asked != "" && asked != i.Status.ObservedRollout
 }
 
-func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, name string, known map[types.NamespacedName]*bergv1.Challenge) (preview.Preview, error) {
-	at := key(cmp.Or(i.Spec.ChallengeRef.Namespace, i.Namespace), name)
-	challenge := known[at]
+func (r *root) previewRollout(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, name string, known map[types.NamespacedName]*bergv1.Challenge) (preview.Preview, error) {
+	reference := key(cmp.Or(i.Spec.ChallengeRef.Namespace, i.Namespace), name)
+	challenge := known[reference]
 	if challenge == nil {
 		found, err := findChallenge(ctx, c, i.Spec.ChallengeRef.Namespace, name)
 		if err != nil {
@@ -185,9 +185,9 @@ func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.Chal
 		if found == nil {
 			return preview.Preview{}, console.Errorf(console.ExitForbidden, "you may not read the Challenge %s, which the preview needs", name)
 		}
-		challenge, known[at] = found, found
+		challenge, known[reference] = found, found
 	}
-	p, err := preview.Of(i, challenge)
+	p, err := preview.Compare(i, challenge)
 	if err != nil {
 		return p, console.Errorf(console.ExitFailed, "instance %s/%s: %w", i.Namespace, i.Name, err)
 	}
@@ -229,8 +229,8 @@ type pacer struct {
 	id      string
 	now     func() time.Time
 
-	mu    sync.Mutex
-	begun map[types.UID]*progress
+	mu      sync.Mutex
+	started map[types.UID]*progress
 	// superseded are instances that another rollout took over before this one was complete.
 	superseded []bulk.Item
 	// watching reports that changes are received, failed why they no longer are. disconnected is the time
@@ -244,8 +244,8 @@ type pacer struct {
 func (p *pacer) begin(uid types.UID, restarts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun[uid] == nil {
-		p.begun[uid] = &progress{restarts: restarts, unhealthySince: p.now()}
+	if p.started[uid] == nil {
+		p.started[uid] = &progress{restarts: restarts, unhealthySince: p.now()}
 	}
 }
 
@@ -253,7 +253,7 @@ func (p *pacer) begin(uid types.UID, restarts bool) {
 func (p *pacer) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.begun, uid)
+	delete(p.started, uid)
 }
 
 // ready is called when changes are received.
@@ -282,7 +282,7 @@ func (p *pacer) setConnection(err error) {
 	case err != nil && p.disconnected.IsZero():
 		p.disconnected = p.now()
 	case err == nil && !p.disconnected.IsZero():
-		for _, seen := range p.begun {
+		for _, seen := range p.started {
 			seen.unhealthySince = seen.unhealthySince.Add(p.now().Sub(p.disconnected))
 		}
 		p.disconnected = time.Time{}
@@ -295,7 +295,7 @@ func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.notify()
-	seen := p.begun[i.UID]
+	seen := p.started[i.UID]
 	if seen == nil {
 		return
 	}
@@ -305,10 +305,10 @@ func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	seen.annotated = seen.annotated || asked == p.id
 	switch {
 	case gone || i.DeletionTimestamp != nil || i.Spec.TerminationReason != "":
-		delete(p.begun, i.UID)
+		delete(p.started, i.UID)
 		return
 	case seen.annotated && asked != p.id:
-		delete(p.begun, i.UID)
+		delete(p.started, i.UID)
 		if !done {
 			p.superseded = append(p.superseded, bulk.Item{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine("superseded by another rollout: " + asked)})
 		}
@@ -337,7 +337,7 @@ func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 		}
 		return ""
 	}
-	problem := why.ProblemOf(i)
+	problem := why.ProblemReason(i)
 	if seen.healthy || problem == bergv1.ReasonPodsNotReady || problem == bergv1.ReasonStarting {
 		return ""
 	}
@@ -356,7 +356,7 @@ type counts struct {
 	// pending are not healthy yet, busy those of them that have time left. broken are those that will
 	// not become healthy or have timed out, with the reason of one of them.
 	pending, busy, broken int
-	why                   string
+	reason                string
 }
 
 func (p *pacer) count() counts {
@@ -367,7 +367,7 @@ func (p *pacer) count() counts {
 		now = p.disconnected
 	}
 	var t counts
-	for _, seen := range p.begun {
+	for _, seen := range p.started {
 		if seen.isDone(now) {
 			continue
 		}
@@ -378,11 +378,11 @@ func (p *pacer) count() counts {
 		}
 		switch {
 		case seen.broken != "":
-			t.broken, t.why = t.broken+1, seen.broken
+			t.broken, t.reason = t.broken+1, seen.broken
 		case timedOut:
 			t.broken++
-			if t.why == "" {
-				t.why = "not healthy within " + console.Duration(p.options.readyTimeout)
+			if t.reason == "" {
+				t.reason = "not healthy within " + console.Duration(p.options.readyTimeout)
 			}
 		}
 	}
@@ -398,7 +398,7 @@ func (p *pacer) waitForSlot(ctx context.Context) error {
 		case err != nil:
 			return err
 		case t.broken >= p.options.stopAfter:
-			return console.Errorf(console.ExitProblem, "stopped: %d instances are unhealthy after the rollout (%s). For details: kubectl berg why --all", t.broken, t.why)
+			return console.Errorf(console.ExitProblem, "stopped: %d instances are unhealthy after the rollout (%s). For details: kubectl berg why --all", t.broken, t.reason)
 		case watching && t.busy < p.options.maxUnavailable:
 			return nil
 		}
@@ -419,7 +419,7 @@ func (p *pacer) waitForAll(ctx context.Context) error {
 		case t.pending == 0:
 			return nil
 		case t.broken == t.pending:
-			return console.Errorf(console.ExitProblem, "%d instances are unhealthy after the rollout (%s). For details: kubectl berg why --all", t.broken, t.why)
+			return console.Errorf(console.ExitProblem, "%d instances are unhealthy after the rollout (%s). For details: kubectl berg why --all", t.broken, t.reason)
 		case err != nil:
 			return err
 		case p.now().After(deadline):
@@ -454,7 +454,7 @@ func (p *pacer) wait(ctx context.Context) error {
 func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Item, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,
-		begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
+		started: map[types.UID]*progress{}, change: make(chan struct{}, 1),
 	}
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -464,7 +464,7 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 				p.observe(change.Instance, change.Gone)
 				return false, nil
 			},
-			Begun: p.ready, Lost: p.setConnection, Timeout: o.timeout,
+			Synced: p.ready, Lost: p.setConnection, Timeout: o.timeout,
 		}, s.options(c)...)
 		if watching.Err() == nil {
 			p.fail(cluster.Explain("follow the instances", err))

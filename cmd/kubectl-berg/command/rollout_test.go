@@ -90,7 +90,7 @@ func pacing(names ...string) (p *pacer, now *time.Time) {
 	*now = noon
 	p = &pacer{
 		options: rolloutOptions{maxUnavailable: 1, stopAfter: 1, readyTimeout: allowed, bulkOptions: bulkOptions{timeout: allowed}}, id: ours,
-		now: func() time.Time { return *now }, begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
+		now: func() time.Time { return *now }, started: map[types.UID]*progress{}, change: make(chan struct{}, 1),
 	}
 	for _, name := range names {
 		p.begin(types.UID(name), true)
@@ -111,17 +111,17 @@ func TestRolloutProgressOfAnInstance(t *testing.T) {
 		superseded bool
 	}{
 		"no change yet":        {nil, time.Second, counts{pending: 1, busy: 1}, false},
-		"no change in time":    {nil, allowed, counts{pending: 1, broken: 1, why: "not healthy within 1m00s"}, false},
+		"no change in time":    {nil, allowed, counts{pending: 1, broken: 1, reason: "not healthy within 1m00s"}, false},
 		"healthy":              {[]seen{see(0, adopted(ours))}, minReadyTime, counts{}, false},
 		"healthy only just":    {[]seen{see(0, adopted(ours))}, minReadyTime - time.Second, counts{pending: 1, busy: 1}, false},
 		"not ready yet":        {[]seen{see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, time.Second, counts{pending: 1, busy: 1}, false},
-		"never ready":          {[]seen{see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, allowed, counts{pending: 1, broken: 1, why: "not healthy within 1m00s"}, false},
-		"broken":               {[]seen{see(0, adopted(ours), unhealthy("CrashLoopBackOff"))}, time.Second, counts{pending: 1, busy: 1, broken: 1, why: "CrashLoopBackOff"}, false},
+		"never ready":          {[]seen{see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, allowed, counts{pending: 1, broken: 1, reason: "not healthy within 1m00s"}, false},
+		"broken":               {[]seen{see(0, adopted(ours), unhealthy("CrashLoopBackOff"))}, time.Second, counts{pending: 1, busy: 1, broken: 1, reason: "CrashLoopBackOff"}, false},
 		"broken, then healthy": {[]seen{see(0, adopted(ours), unhealthy("CrashLoopBackOff")), see(time.Second, adopted(ours))}, minReadyTime + time.Second, counts{}, false},
-		"became invalid":       {[]seen{see(0, rolloutRequested(ours), outdatedFor(bergv1.ReasonInvalidChallenge))}, time.Second, counts{pending: 1, busy: 1, broken: 1, why: bergv1.ReasonInvalidChallenge}, false},
+		"became invalid":       {[]seen{see(0, rolloutRequested(ours), outdatedFor(bergv1.ReasonInvalidChallenge))}, time.Second, counts{pending: 1, busy: 1, broken: 1, reason: bergv1.ReasonInvalidChallenge}, false},
 		"healthy and unhealthy in turn": {[]seen{
 			see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady)), see(20*time.Second, adopted(ours)), see(22*time.Second, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady)),
-		}, allowed, counts{pending: 1, broken: 1, why: "not healthy within 1m00s"}, false},
+		}, allowed, counts{pending: 1, broken: 1, reason: "not healthy within 1m00s"}, false},
 		"unhealthy after completion": {[]seen{see(0, adopted(ours)), see(30*time.Second, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, allowed, counts{pending: 1, busy: 1}, false},
 		"superseded":                 {[]seen{see(0, rolloutRequested(ours), outdatedFor(bergv1.ReasonChallengeChanged)), see(time.Second, rolloutRequested(theirs), outdatedFor(bergv1.ReasonChallengeChanged))}, time.Second, counts{}, true},
 		"not annotated yet":          {[]seen{see(0, rolloutRequested(theirs), outdatedFor(bergv1.ReasonChallengeChanged))}, time.Second, counts{pending: 1, busy: 1}, false},

@@ -102,7 +102,7 @@ func (s *selection) matches(i *bergv1.ChallengeInstance, onNode map[string]bool)
 		(s.owner == "" || i.Spec.OwnerID == s.owner) &&
 		(s.source == "" || i.Labels[bergv1.LabelSource] == s.source) &&
 		(len(s.phases) == 0 || slices.ContainsFunc(s.phases, func(p string) bool { return strings.EqualFold(p, string(i.Status.Phase)) })) &&
-		(s.node == "" || onNode[why.NamespaceOf(i)])
+		(s.node == "" || onNode[why.InstanceNamespace(i)])
 }
 
 // find reads the selected instances. A name that does not exist is an error.
@@ -148,9 +148,9 @@ func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.Cha
 // mistyped returns an error if nothing is selected because a namespace or a Challenge does not exist. What the user may not
 // read may exist.
 func (s *selection) mistyped(ctx context.Context, c *cluster.Cluster) error {
-	exists := func(kind metav1.TypeMeta, at client.ObjectKey) bool {
+	exists := func(kind metav1.TypeMeta, reference client.ObjectKey) bool {
 		object := &metav1.PartialObjectMetadata{TypeMeta: kind}
-		return !apierrors.IsNotFound(c.Get(ctx, at, object))
+		return !apierrors.IsNotFound(c.Get(ctx, reference, object))
 	}
 	if !s.allNamespaces && !exists(metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, client.ObjectKey{Name: c.Namespace}) {
 		return console.Errorf(console.ExitNotFound, "namespace %s does not exist", c.Namespace)

@@ -38,13 +38,13 @@ found.`,
 				return err
 			}
 			var settings *plan.Settings
-			if found, _, err := settingsOf(survey, nil); err == nil {
+			if found, _, err := planSettings(survey, nil); err == nil {
 				settings = &found
 			} else {
 				r.Notef("%s without the headroom: a setting of the operator is not valid: %s", r.PaintErr(console.Yellow, "warning:"), console.OneLine(err.Error()))
 			}
 			records, _ := survey.Setting("RECORD_NAMESPACE")
-			sum := overview.Of(survey, settings, cmp.Or(o.Records, records))
+			sum := overview.New(survey, settings, cmp.Or(o.Records, records))
 			lines := sum.Lines()
 			if r.Format == console.JSON {
 				if err := r.WriteJSON(sum); err != nil {

@@ -81,7 +81,7 @@ connection, the instance expires after --timeout.`,
 
 // newInstance returns the instance to create.
 func (r *root) newInstance(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (*bergv1.ChallengeInstance, error) {
-	namespace, short := challengeOf(name)
+	namespace, short := splitChallenge(name)
 	challenge, err := findChallenge(ctx, c, namespace, short)
 	if err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (r *root) newInstance(ctx context.Context, c *cluster.Cluster, name string,
 	return i, nil
 }
 
-// challengeOf reads NAME or NAMESPACE/NAME. The namespace is "" if there is none.
-func challengeOf(text string) (namespace, name string) {
+// splitChallenge reads NAME or NAMESPACE/NAME. The namespace is "" if there is none.
+func splitChallenge(text string) (namespace, name string) {
 	text = trimmedChallenge(text)
 	if namespace, name, qualified := strings.Cut(text, "/"); qualified {
 		return namespace, name
@@ -155,11 +155,11 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 		return nil, cluster.Explain("look for Challenge "+name, err)
 	}
 	var found []*bergv1.Challenge
-	var places []string
+	var candidates []string
 	for i := range all.Items {
 		if all.Items[i].Name == name {
 			found = append(found, &all.Items[i])
-			places = append(places, all.Items[i].Namespace+"/"+name)
+			candidates = append(candidates, all.Items[i].Namespace+"/"+name)
 		}
 	}
 	switch len(found) {
@@ -168,7 +168,7 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 	case 1:
 		return found[0], nil
 	default:
-		return nil, console.Errorf(console.ExitUsage, "several Challenges have this name. Choose one of: %s", strings.Join(places, ", "))
+		return nil, console.Errorf(console.ExitUsage, "several Challenges have this name. Choose one of: %s", strings.Join(candidates, ", "))
 	}
 }
 
@@ -342,14 +342,14 @@ func (t *trial) start(ctx context.Context) error {
 }
 
 // failed shows the reason, and returns the error.
-func (t *trial) failed(ctx context.Context, code int, what string) error {
+func (t *trial) failed(ctx context.Context, code int, message string) error {
 	t.status("")
 	f := why.Explain(readView(ctx, t.cluster, t.instance))
 	t.emit(tryEvent{Event: "failed", Phase: t.instance.Status.Phase, Finding: &f})
 	if t.Format != console.JSON {
 		t.writeFinding(f, "")
 	}
-	return console.Errorf(code, "%s", what)
+	return console.Errorf(code, "%s", message)
 }
 
 // milestones shows the steps that are done and were not shown.
@@ -409,7 +409,7 @@ func (t *trial) stay(ctx context.Context) error {
 			}
 			return true, console.Errorf(console.ExitProblem, "the instance was deleted")
 		}
-		if p := why.ProblemOf(t.instance); p != t.problem {
+		if p := why.ProblemReason(t.instance); p != t.problem {
 			t.problem = p
 			f := why.Explain(readView(ctx, t.cluster, t.instance))
 			t.emit(tryEvent{Event: "changed", Phase: t.instance.Status.Phase, Finding: &f})
@@ -417,10 +417,10 @@ func (t *trial) stay(ctx context.Context) error {
 				t.writeFinding(f, "")
 			}
 		}
-		if at := t.expiryText(); at != t.expires {
-			t.expires = at
+		if expiry := t.expiryText(); expiry != t.expires {
+			t.expires = expiry
 			if t.Format != console.JSON {
-				t.Printf("It now expires%s.\n", at)
+				t.Printf("It now expires%s.\n", expiry)
 			}
 		}
 		return false, nil
@@ -432,17 +432,17 @@ func (t *trial) stay(ctx context.Context) error {
 }
 
 func (t *trial) expiryText() string {
-	if at := t.instance.Status.ExpiresAt; at != nil {
-		return " at " + at.Local().Format("15:04:05")
+	if expiry := t.instance.Status.ExpiresAt; expiry != nil {
+		return " at " + expiry.Local().Format("15:04:05")
 	}
 	return ""
 }
 
 // follow reports changes of the instance. begun, which may be nil, is called after the first list.
-func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error), begun func() (bool, error)) error {
+func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error), synced func() (bool, error)) error {
 	uid := t.instance.UID
 	return t.cluster.Follow(ctx, cluster.Follower{
-		Begun: begun,
+		Synced: synced,
 		Changed: func(change cluster.Change) (bool, error) {
 			if change.Instance.UID != uid {
 				return false, nil

@@ -22,7 +22,7 @@ func TestChallengeNameForms(t *testing.T) {
 		"challenges.berg.norelect.ch/guestbook": {"", "guestbook"},
 		"challenge/berg/guestbook":              {"berg", "guestbook"},
 	} {
-		if namespace, name := challengeOf(text); namespace != want[0] || name != want[1] {
+		if namespace, name := splitChallenge(text); namespace != want[0] || name != want[1] {
 			t.Errorf("%s: %q and %q, want %q", text, namespace, name, want)
 		}
 	}

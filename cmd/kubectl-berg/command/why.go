@@ -76,10 +76,10 @@ func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstan
 	if i.Status.InstanceID == "" {
 		return v // it has no objects yet
 	}
-	namespace := why.NamespaceOf(i)
-	readable := func(what string, err error) bool {
+	namespace := why.InstanceNamespace(i)
+	readable := func(kind string, err error) bool {
 		if apierrors.IsForbidden(err) {
-			v.Unreadable = append(v.Unreadable, what+" in "+namespace)
+			v.Unreadable = append(v.Unreadable, kind+" in "+namespace)
 		}
 		return err == nil
 	}
@@ -223,8 +223,8 @@ func (r *root) showFindings(findings []why.Finding, total int) error {
 	}
 	for _, g := range groups {
 		names := strings.Join(g.Names[:min(len(g.Names), namesShown)], ", ")
-		if more := len(g.Names) - namesShown; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
+		if hidden := len(g.Names) - namesShown; hidden > 0 {
+			names += fmt.Sprintf(" and %d more", hidden)
 		}
 		if len(g.Names) > 1 {
 			g.First.Evidence = g.First.Evidence[:min(1, len(g.First.Evidence))]

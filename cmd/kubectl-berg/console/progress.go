@@ -70,27 +70,27 @@ func (p *Progress) draw(now bool) {
 	if !p.console.ErrTerminal {
 		interval = reportInterval
 	}
-	at := p.clock.Now()
-	if !now && at.Sub(p.written) < interval {
+	drawn := p.clock.Now()
+	if !now && drawn.Sub(p.written) < interval {
 		return
 	}
-	p.written = at
+	p.written = drawn
 	if !p.console.ErrTerminal {
-		p.console.Notef("%s", p.line(at))
+		p.console.Notef("%s", p.line(drawn))
 		return
 	}
-	p.console.ShowStatus(p.line(at))
+	p.console.ShowStatus(p.line(drawn))
 	p.drawn = true
 }
 
-func (p *Progress) line(at time.Time) string {
+func (p *Progress) line(now time.Time) string {
 	text := fmt.Sprintf("%s: %d of %d", p.verb, p.done, p.total)
 	if p.console.ErrTerminal && p.total > 0 {
 		filled := barWidth * p.done / p.total
 		text = fmt.Sprintf("%s %s%s %d/%d", p.verb, strings.Repeat("━", filled), strings.Repeat("─", barWidth-filled), p.done, p.total)
 	}
 	if p.done > 0 && p.done < p.total {
-		if left := at.Sub(p.started) / time.Duration(p.done) * time.Duration(p.total-p.done); left > time.Second {
+		if left := now.Sub(p.started) / time.Duration(p.done) * time.Duration(p.total-p.done); left > time.Second {
 			text += fmt.Sprintf(", %s left", Duration(left))
 		}
 	}

@@ -33,7 +33,7 @@ const (
 	wrongSkew = time.Minute
 )
 
-func clockOf(s Survey) []Result {
+func clockSkew(s Survey) []Result {
 	if !s.SkewKnown {
 		return result("clock", Unknown, "the API server sends no date", "")
 	}
@@ -71,7 +71,7 @@ func rights(s Survey) []Result {
 	if message := s.Unreadable["rights"]; message != "" {
 		return result("your permissions", Unknown, message, "")
 	}
-	var missing, roles, others []string
+	var missing, roles, optional []string
 	for _, r := range s.Rights {
 		if r.Allowed {
 			continue
@@ -80,7 +80,7 @@ func rights(s Survey) []Result {
 		if role := cluster.RoleFor(r.Verb, r.Resource); role != "" {
 			roles = append(roles, role)
 		} else {
-			others = append(others, r.Verb+" "+r.Resource)
+			optional = append(optional, r.Verb+" "+r.Resource)
 		}
 	}
 	if len(missing) == 0 {
@@ -91,8 +91,8 @@ func rights(s Survey) []Result {
 		slices.Sort(roles)
 		advice = append(advice, "Ask the administrator for a binding to "+strings.Join(slices.Compact(roles), ", ")+".")
 	}
-	if len(others) > 0 {
-		advice = append(advice, "The roles for players and authors do not grant this: ask the administrator for the right to "+strings.Join(others, ", ")+" in the namespaces of instances.")
+	if len(optional) > 0 {
+		advice = append(advice, "The roles for players and authors do not grant this: ask the administrator for the right to "+strings.Join(optional, ", ")+" in the namespaces of instances.")
 	}
 	return result("your permissions", Warning, "you may not: "+strings.Join(missing, "; "), strings.Join(advice, " "))
 }

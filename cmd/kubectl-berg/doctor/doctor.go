@@ -141,8 +141,8 @@ func result(check string, level Level, text, do string) []Result {
 const askAdministrator = "Ask an administrator to run kubectl berg doctor, or for permission to read it."
 
 // hidden reports what could not be read.
-func (s Survey) hidden(check, what string) ([]Result, bool) {
-	if message := s.Unreadable[what]; message != "" {
+func (s Survey) hidden(check, kind string) ([]Result, bool) {
+	if message := s.Unreadable[kind]; message != "" {
 		return result(check, Unknown, message, askAdministrator), true
 	}
 	return nil, false

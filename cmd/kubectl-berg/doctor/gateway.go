@@ -35,8 +35,8 @@ func routed(s Survey) (http, tls bool) {
 }
 
 // needed is the level of what only some Challenges use.
-func needed(by bool) Level {
-	if by {
+func needed(required bool) Level {
+	if required {
 		return Problem
 	}
 	return Warning
@@ -47,10 +47,10 @@ func gatewayAPI(s Survey) []Result {
 	http, tls := routed(s)
 	var missing []string
 	level := Warning
-	for resource, by := range map[string]bool{"httproutes": http, "tlsroutes": tls} {
+	for resource, required := range map[string]bool{"httproutes": http, "tlsroutes": tls} {
 		if !slices.Contains(api.Resources, resource) {
 			missing = append(missing, resource)
-			if by {
+			if required {
 				level = Problem
 			}
 		}

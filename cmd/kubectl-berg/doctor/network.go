@@ -106,8 +106,8 @@ const isolationCondition corev1.PodConditionType = "berg.norelect.ch/IsolationVe
 const maxVerificationAge = 3 * time.Hour
 
 func isolation(s Survey) []Result {
-	for _, what := range []string{"operator", "operator pods"} {
-		if results, hidden := s.hidden("isolation test", what); hidden {
+	for _, component := range []string{"operator", "operator pods"} {
+		if results, hidden := s.hidden("isolation test", component); hidden {
 			return results
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// Look reads what the user may read. It fails only if the API server cannot be reached.
-func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
+// Inspect reads what the user may read. It fails only if the API server cannot be reached.
+func Inspect(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	s := &surveyor{Cluster: c, options: o}
 	s.Survey = Survey{Plugin: o.Plugin, APIs: map[string]Served{}, Unreadable: map[string]string{}}
 	d, err := discovery.NewDiscoveryClientForConfig(c.Config)
@@ -133,15 +133,15 @@ func (s *surveyor) nodes(ctx context.Context) {
 
 // reserve adds what a pod requests to what is reserved on its node.
 func (s *surveyor) reserve(p *corev1.Pod) {
-	of := s.Reserved[p.Spec.NodeName]
-	if of == nil {
-		of = corev1.ResourceList{}
-		s.Reserved[p.Spec.NodeName] = of
+	taken := s.Reserved[p.Spec.NodeName]
+	if taken == nil {
+		taken = corev1.ResourceList{}
+		s.Reserved[p.Spec.NodeName] = taken
 	}
 	for name, amount := range resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true}) {
-		sum := of[name]
+		sum := taken[name]
 		sum.Add(amount)
-		of[name] = sum
+		taken[name] = sum
 	}
 }
 

@@ -44,7 +44,7 @@ type surveyor struct {
 }
 
 // readable records the error of a read, and reports whether there is none.
-func (s *surveyor) readable(what, noun string, err error) (ok bool) {
+func (s *surveyor) readable(kind, noun string, err error) (ok bool) {
 	if err == nil {
 		return true
 	}
@@ -52,10 +52,10 @@ func (s *surveyor) readable(what, noun string, err error) (ok bool) {
 	defer s.mu.Unlock()
 	switch {
 	case apierrors.IsForbidden(err):
-		s.Unreadable[what] = "you may not read " + noun
+		s.Unreadable[kind] = "you may not read " + noun
 	case apierrors.IsNotFound(err):
 	default:
-		s.Unreadable[what] = fmt.Sprintf("cannot read %s: %v", noun, err)
+		s.Unreadable[kind] = fmt.Sprintf("cannot read %s: %v", noun, err)
 	}
 	return false
 }
@@ -69,8 +69,8 @@ func (s *surveyor) set(do func()) {
 // operatorLabels are the labels of the Deployment and the pods of the operator.
 var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "berg-operator", "control-plane": "controller-manager"}
 
-// SettingsOf reads the operator's settings for other commands.
-func SettingsOf(ctx context.Context, c *cluster.Cluster, operatorNamespace string) (Survey, error) {
+// ReadSettings reads the operator's settings for other commands.
+func ReadSettings(ctx context.Context, c *cluster.Cluster, operatorNamespace string) (Survey, error) {
 	s := &surveyor{Cluster: c, options: Options{OperatorNamespace: operatorNamespace}}
 	s.Survey = Survey{Unreadable: map[string]string{}}
 	err := s.findOperator(ctx)

@@ -30,8 +30,8 @@ var (
 )
 
 // compose imports a compose file, with those that override it.
-func (out *Result) compose(file string, more []string, content []byte, o Options) error {
-	root, err := nodeOf(content)
+func (out *Result) compose(file string, extraFiles []string, content []byte, o Options) error {
+	root, err := parseYAML(content)
 	if err != nil {
 		return fmt.Errorf("%s: must be YAML: %s", file, lint.MessageOfYAML(err))
 	}
@@ -46,7 +46,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 		root = &yamlv3.Node{Kind: yamlv3.MappingNode, Content: []*yamlv3.Node{{Kind: yamlv3.ScalarNode, Value: "services"}, root}}
 	}
 	folder := filepath.Dir(file)
-	name := wordsOf(yamlnode.Child(root, "name"))
+	name := sourceText(yamlnode.Child(root, "name"))
 	if strings.Contains(name, "$") || name == "" {
 		name = folderName(file)
 	}
@@ -64,7 +64,7 @@ func (out *Result) compose(file string, more []string, content []byte, o Options
 		}
 	}
 	details := types.ConfigDetails{WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: file, Content: content}}, Environment: types.Mapping{}}
-	for _, path := range more {
+	for _, path := range extraFiles {
 		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path})
 	}
 	project, err := l.load(details)
@@ -220,7 +220,7 @@ func (l *composeLoader) dropEmptyPorts(services *yamlv3.Node) (dropped bool) {
 			continue
 		}
 		ports.Content = slices.DeleteFunc(ports.Content, func(item *yamlv3.Node) bool {
-			text := wordsOf(item)
+			text := sourceText(item)
 			if !strings.Contains(text, "$") || yamlnode.Target(item).Kind != yamlv3.ScalarNode {
 				return false
 			}

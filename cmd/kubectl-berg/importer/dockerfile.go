@@ -429,7 +429,7 @@ func (i image) ports() []port {
 		return []port{{number: 8080}}
 	}
 	for _, base := range i.bases {
-		if p := portOf(base); p != 0 {
+		if p := imagePort(base); p != 0 {
 			return []port{{number: p}}
 		}
 	}

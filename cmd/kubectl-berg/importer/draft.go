@@ -81,8 +81,8 @@ func (d *draft) note(s *service, key, text, message string) Note {
 		return n
 	}
 	n.Line = s.node.Line
-	if at := yamlnode.Child(s.node, key); at != nil {
-		n.Line = at.Line
+	if keyNode := yamlnode.Child(s.node, key); keyNode != nil {
+		n.Line = keyNode.Line
 	}
 	return n
 }
@@ -103,14 +103,14 @@ var genericFolders = []string{
 
 // folderName names a Challenge after the folder of a file.
 func folderName(file string) string {
-	at, err := filepath.Abs(filepath.Dir(file))
+	cleaned, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
 		return ""
 	}
-	for slices.Contains(genericFolders, strings.ToLower(filepath.Base(at))) && len(filepath.Dir(at)) > 1 {
-		at = filepath.Dir(at)
+	for slices.Contains(genericFolders, strings.ToLower(filepath.Base(cleaned))) && len(filepath.Dir(cleaned)) > 1 {
+		cleaned = filepath.Dir(cleaned)
 	}
-	return filepath.Base(at)
+	return filepath.Base(cleaned)
 }
 
 var notDNS = regexp.MustCompile(`[^a-z0-9]+`)
@@ -185,7 +185,7 @@ func (d *draft) validProbe(s *service, key string, p *corev1.Probe) *corev1.Prob
 		trial.ReadinessProbe, trial.LivenessProbe = nil, p
 	}
 	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
-		d.lost(s, key, wordsOf(yamlnode.Child(s.node, key)), errs[0].Detail)
+		d.lost(s, key, sourceText(yamlnode.Child(s.node, key)), errs[0].Detail)
 		return nil
 	}
 	return p
@@ -292,8 +292,8 @@ var portsOfImages = map[string]int32{
 	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
 }
 
-// portOf is the port on which an image listens, 0 if nothing is known.
-func portOf(reference string) int32 {
+// imagePort is the port on which an image listens, 0 if nothing is known.
+func imagePort(reference string) int32 {
 	name, _, _ := strings.Cut(reference, "@")
 	base := path.Base(name)
 	base, tag, _ := strings.Cut(base, ":")
@@ -350,7 +350,7 @@ func (d *draft) choosePorts() {
 		published, exposed := s.published, s.exposed
 		if len(published) == 0 && len(exposed) == 0 {
 			exposed = s.image.ports()
-			if number := portOf(s.named); len(exposed) == 0 && number != 0 {
+			if number := imagePort(s.named); len(exposed) == 0 && number != 0 {
 				exposed = []port{{number: number}}
 			}
 		}
@@ -360,7 +360,7 @@ func (d *draft) choosePorts() {
 			published, exposed, public = exposed, nil, true
 			d.chosen(s, "ports", "", "players reach it, since no service publishes a port")
 		} else if !public && len(published) > 0 {
-			d.chosen(s, "ports", wordsOf(yamlnode.Child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
+			d.chosen(s, "ports", sourceText(yamlnode.Child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
 		}
 		var made []bergv1.Port
 		var tooMany []int32
@@ -377,7 +377,7 @@ func (d *draft) choosePorts() {
 				return
 			}
 			made = append(made, bergv1.Port{Port: p.number, Protocol: transport})
-			made[len(made)-1].Type, made[len(made)-1].AppProtocol = s.typeOf(p, players)
+			made[len(made)-1].Type, made[len(made)-1].AppProtocol = s.portType(p, players)
 			if made[len(made)-1].OnNodePort() {
 				nodePorts++
 			}
@@ -408,8 +408,8 @@ func (d *draft) choosePorts() {
 	}
 }
 
-// typeOf says how players reach a port, and what it speaks.
-func (s *service) typeOf(p port, players bool) (bergv1.PortType, string) {
+// portType says how players reach a port, and what it speaks.
+func (s *service) portType(p port, players bool) (bergv1.PortType, string) {
 	protocol := ""
 	switch {
 	case !p.udp && slices.Contains(tlsNumbers, p.number):
@@ -443,8 +443,8 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 		}
 		variable := rules.EndpointVariable(name)
 		taken := slices.ContainsFunc(d.services, func(other *service) bool {
-			_, has := other.container.Environment[variable]
-			return has || slices.ContainsFunc(other.container.Ports, func(p bergv1.Port) bool { return rules.EndpointVariable(p.Name) == variable })
+			_, used := other.container.Environment[variable]
+			return used || slices.ContainsFunc(other.container.Ports, func(p bergv1.Port) bool { return rules.EndpointVariable(p.Name) == variable })
 		})
 		if !taken {
 			made[i].Name = name

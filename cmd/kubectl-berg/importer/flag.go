@@ -41,8 +41,8 @@ func flagVariable(environment map[string]string) string {
 		flagName.MatchString,
 		func(name string) bool { return wholeFlag.MatchString(environment[name]) },
 	} {
-		if at := slices.IndexFunc(names, isFlag); at >= 0 {
-			return names[at]
+		if index := slices.IndexFunc(names, isFlag); index >= 0 {
+			return names[index]
 		}
 	}
 	return ""
@@ -107,8 +107,8 @@ const maxDepth = 3
 
 // flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
 func flagsBelow(folder string) (out []string) {
-	err := filepath.WalkDir(folder, func(at string, entry fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(folder, at)
+	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(folder, file)
 		switch {
 		case err != nil || relErr != nil || rel == ".":
 			return nil //nolint:nilerr // what cannot be read has no flag
@@ -129,31 +129,31 @@ func flagsBelow(folder string) (out []string) {
 
 // flagAt puts the flag of the instance in place of a file of the image. source is where the author has it.
 func (d *draft) flagAt(s *service, file copied, source, how string) {
-	at := path.Clean(file.to)
+	target := path.Clean(file.to)
 	if content, err := os.ReadFile(source); err == nil && len(content) < 4096 {
 		d.flag(strings.TrimSpace(string(content)))
 	}
 	if s.container.DynamicFlag != nil {
-		if f := s.container.DynamicFlag.Content; f == nil || f.Path != at {
-			d.lost(s, "flag", at, "a container gets the flag in one way: this file keeps what the image has")
+		if f := s.container.DynamicFlag.Content; f == nil || f.Path != target {
+			d.lost(s, "flag", target, "a container gets the flag in one way: this file keeps what the image has")
 		}
 		return
 	}
-	content := bergv1.FlagFile{Path: at}
+	content := bergv1.FlagFile{Path: target}
 	readers := d.readers(s, &content, file.owned)
 	trial := s.container
 	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", &bergv1.DynamicFlag{Content: &content}
 	for _, err := range rules.Validate([]bergv1.Container{trial}, d.options.Allowed) {
 		if strings.Contains(err.Field, "dynamicFlag") {
-			d.lost(s, "flag", at, "no flag can be put there: "+err.Detail)
+			d.lost(s, "flag", target, "no flag can be put there: "+err.Detail)
 			return
 		}
 	}
 	s.container.DynamicFlag = trial.DynamicFlag
-	if script := s.image.changesAtStart(at); script != "" {
-		d.lost(s, "flag", at, script+" changes the file when the container starts, and the flag of an instance is read-only: let it copy the flag instead (docs/berg/challenge.md#flags)")
+	if script := s.image.changesAtStart(target); script != "" {
+		d.lost(s, "flag", target, script+" changes the file when the container starts, and the flag of an instance is read-only: let it copy the flag instead (docs/berg/challenge.md#flags)")
 	}
-	d.chosen(s, "dynamicFlag", at, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by "+readers)
+	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by "+readers)
 }
 
 // changesAtStart returns the script with which the image starts, if it moves or removes a file or changes its mode; "" otherwise.
@@ -175,25 +175,25 @@ const (
 
 // readers gives the file of a flag the readers that the image gives it, and names them. The owner of a flag is always
 // root: what another user alone reads all can read, and the author is told how to change that.
-func (d *draft) readers(s *service, file *bergv1.FlagFile, by owned) string {
+func (d *draft) readers(s *service, file *bergv1.FlagFile, owner owned) string {
 	isRoot := func(name string) bool { return slices.Contains([]string{"", "root", "0"}, name) }
-	if by.mode == 0 || by.mode&othersRead != 0 {
+	if owner.mode == 0 || owner.mode&othersRead != 0 {
 		return "all users"
 	}
-	by.group = cmp.Or(s.image.groups[by.group], by.group)
-	hasGroup := by.mode&groupReads != 0 && !isRoot(by.group)
-	switch number, err := strconv.ParseInt(by.group, 10, 64); {
+	owner.group = cmp.Or(s.image.groups[owner.group], owner.group)
+	hasGroup := owner.mode&groupReads != 0 && !isRoot(owner.group)
+	switch number, err := strconv.ParseInt(owner.group, 10, 64); {
 	case hasGroup && err == nil:
 		file.Group = &number
-		return "root and group " + by.group
+		return "root and group " + owner.group
 	case hasGroup:
-		d.lost(s, "flag", file.Path, "group "+by.group+": write its number in /etc/group of the image as dynamicFlag.content.group, so that its members alone can read the flag")
+		d.lost(s, "flag", file.Path, "group "+owner.group+": write its number in /etc/group of the image as dynamicFlag.content.group, so that its members alone can read the flag")
 		return "all users"
-	case !isRoot(by.user):
-		d.lost(s, "flag", file.Path, "user "+by.user+" alone can read it in the image, but the flag of an instance belongs to root: let a group read it, by USER or by a setgid program, and write the group's number as dynamicFlag.content.group")
+	case !isRoot(owner.user):
+		d.lost(s, "flag", file.Path, "user "+owner.user+" alone can read it in the image, but the flag of an instance belongs to root: let a group read it, by USER or by a setgid program, and write the group's number as dynamicFlag.content.group")
 		return "all users"
 	}
-	file.Mode = ptr.To(by.mode)
+	file.Mode = ptr.To(owner.mode)
 	return "root"
 }
 

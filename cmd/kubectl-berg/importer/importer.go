@@ -65,19 +65,19 @@ func (out *Result) folder(path string, o Options) error {
 		return out.here(file, o)
 	}
 	var challenges, dockerfiles []string
-	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && at != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
+		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
 			return fs.SkipDir
-		case entry.IsDir() && at != path:
-			if file := challengeFile(at); file != "" {
+		case entry.IsDir() && file != path:
+			if file := challengeFile(file); file != "" {
 				challenges = append(challenges, file)
 				return fs.SkipDir
 			}
 		case !entry.IsDir() && isDockerfile(entry.Name()):
-			dockerfiles = append(dockerfiles, at)
+			dockerfiles = append(dockerfiles, file)
 		}
 		return nil
 	})
@@ -151,15 +151,15 @@ func (out *Result) here(file string, o Options) error {
 	if !slices.Contains(composeFiles, filepath.Base(file)) {
 		return out.file(file, content, o)
 	}
-	var more []string
+	var extraFiles []string
 	for _, name := range overrides {
 		override := filepath.Join(filepath.Dir(file), name)
 		if _, err := os.Stat(override); err == nil {
-			more = append(more, override)
+			extraFiles = append(extraFiles, override)
 			break
 		}
 	}
-	return out.compose(file, more, content, o)
+	return out.compose(file, extraFiles, content, o)
 }
 
 // dockerfileName is that of a Dockerfile, perhaps with what it builds, as in Dockerfile.web and web.Dockerfile.

@@ -46,7 +46,7 @@ var kctfFields = []string{"deployed", "image", "network", "powDifficultySeconds"
 // kctf imports a challenge of kCTF, whose image is built in the folder challenge.
 func (out *Result) kctf(file string, content []byte, o Options) error {
 	var k kctfChallenge
-	root, err := nodeOf(content)
+	root, err := parseYAML(content)
 	if err == nil {
 		err = yaml.Unmarshal(content, &k)
 	}
@@ -57,10 +57,10 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 	spec := yamlnode.Child(root, "spec")
 	s := &service{name: d.challenge.Name, node: spec}
 	for _, name := range []string{"challenge/Dockerfile", "Dockerfile"} {
-		at := filepath.Join(filepath.Dir(file), filepath.FromSlash(name))
-		if _, err := os.Stat(at); err == nil && s.build == nil {
-			s.build = &Build{Context: filepath.Dir(at)}
-			s.image = readDockerfile(at, filepath.Dir(at), "", nil)
+		file := filepath.Join(filepath.Dir(file), filepath.FromSlash(name))
+		if _, err := os.Stat(file); err == nil && s.build == nil {
+			s.build = &Build{Context: filepath.Dir(file)}
+			s.image = readDockerfile(file, filepath.Dir(file), "", nil)
 		}
 	}
 	if s.build == nil {
@@ -91,7 +91,7 @@ func (d *draft) otherFields(s *service, node *yamlv3.Node, known []string) {
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if key := node.Content[i].Value; !slices.Contains(known, key) {
-			n := d.note(s, key, wordsOf(node.Content[i+1]), "a Challenge has no such field")
+			n := d.note(s, key, sourceText(node.Content[i+1]), "a Challenge has no such field")
 			n.Line = node.Content[i].Line
 			d.result.Lost = append(d.result.Lost, n)
 		}

@@ -62,11 +62,11 @@ func oneOrMore[T any](data []byte, into *[]T) error {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 		return json.Unmarshal(data, into)
 	}
-	var one T
-	if err := json.Unmarshal(data, &one); err != nil {
+	var single T
+	if err := json.Unmarshal(data, &single); err != nil {
 		return err
 	}
-	*into = []T{one}
+	*into = []T{single}
 	return nil
 }
 
@@ -108,13 +108,13 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 	d.challenge.Spec.DisplayName = k.Spec.Name
 	if k.Spec.Timeout > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: lineOf(yamlnode.Child(spec, "timeout")), Key: "timeout", Text: wordsOf(yamlnode.Child(spec, "timeout")),
+			File: file, Line: nodeLine(yamlnode.Child(spec, "timeout")), Key: "timeout", Text: sourceText(yamlnode.Child(spec, "timeout")),
 			Message: "a time is part of each instance: set spec.timeout of the ChallengeInstance, or CHALLENGE_INSTANCE_TIMEOUT",
 		})
 	}
 	if len(k.Spec.Middlewares) > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: lineOf(yamlnode.Child(spec, "middlewares")), Key: "middlewares", Text: wordsOf(yamlnode.Child(spec, "middlewares")),
+			File: file, Line: nodeLine(yamlnode.Child(spec, "middlewares")), Key: "middlewares", Text: sourceText(yamlnode.Child(spec, "middlewares")),
 			Message: "the Gateway has no middlewares for one challenge",
 		})
 	}
@@ -135,14 +135,14 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 			s.container = d.kloddContainer(s, c, yamlnode.Item(yamlnode.Child(yamlnode.Child(node, "spec"), "containers"), j))
 			if j == 0 {
 				for _, p := range pod.Ports {
-					at := port{number: p.Port, udp: p.Protocol == "UDP"}
+					target := port{number: p.Port, udp: p.Protocol == "UDP"}
 					e := slices.IndexFunc(k.Spec.Expose, func(e expose) bool { return e.Pod == pod.Name && e.Port == p.Port })
 					if e < 0 {
-						s.exposed = append(s.exposed, at)
+						s.exposed = append(s.exposed, target)
 						continue
 					}
-					at.http, at.tcp = k.Spec.Expose[e].Kind == "http", k.Spec.Expose[e].Kind == "tcp"
-					s.published = append(s.published, at)
+					target.http, target.tcp = k.Spec.Expose[e].Kind == "http", k.Spec.Expose[e].Kind == "tcp"
+					s.published = append(s.published, target)
 				}
 			}
 			d.services = append(d.services, s)
@@ -152,7 +152,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 	d.finish()
 }
 
-func lineOf(node *yamlv3.Node) int {
+func nodeLine(node *yamlv3.Node) int {
 	if node == nil {
 		return 0
 	}
@@ -184,7 +184,7 @@ func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node
 		}
 		out.Environment[e.Name] = bergv1.StringValue(e.Value)
 	}
-	out.ResourceRequests, out.ResourceLimits = amountsOf(c.Resources.Requests), amountsOf(c.Resources.Limits)
+	out.ResourceRequests, out.ResourceLimits = convertResources(c.Resources.Requests), convertResources(c.Resources.Limits)
 	if len(c.VolumeMounts) > 0 {
 		d.lost(s, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
 	}
@@ -205,8 +205,8 @@ func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node
 	return out
 }
 
-// amountsOf are the amounts that a Challenge knows, nil if there are none.
-func amountsOf(list corev1.ResourceList) *bergv1.Resources {
+// convertResources are the amounts that a Challenge knows, nil if there are none.
+func convertResources(list corev1.ResourceList) *bergv1.Resources {
 	var r bergv1.Resources
 	if q, ok := list[corev1.ResourceCPU]; ok {
 		a := bergv1.Amount(q.String())

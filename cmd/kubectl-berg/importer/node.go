@@ -8,8 +8,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
-// nodeOf reads a file for the places and words in it; nil if it is empty.
-func nodeOf(content []byte) (*yamlv3.Node, error) {
+// parseYAML reads a file for the places and words in it; nil if it is empty.
+func parseYAML(content []byte) (*yamlv3.Node, error) {
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(content, &root); err != nil || len(root.Content) == 0 {
 		return nil, err
@@ -17,8 +17,8 @@ func nodeOf(content []byte) (*yamlv3.Node, error) {
 	return root.Content[0], nil
 }
 
-// wordsOf returns the words of the author, in one line.
-func wordsOf(node *yamlv3.Node) string {
+// sourceText returns the words of the author, in one line.
+func sourceText(node *yamlv3.Node) string {
 	if node = yamlnode.Target(node); node == nil {
 		return ""
 	}

@@ -28,8 +28,8 @@ type check struct {
 func healthcheck(text string) (c check) {
 	for strings.HasPrefix(text, "--") {
 		word, rest := text, ""
-		if at := strings.IndexFunc(text, unicode.IsSpace); at > 0 {
-			word, rest = text[:at], strings.TrimSpace(text[at:])
+		if index := strings.IndexFunc(text, unicode.IsSpace); index > 0 {
+			word, rest = text[:index], strings.TrimSpace(text[index:])
 		}
 		option, value, _ := strings.Cut(word, "=")
 		switch option {
@@ -74,7 +74,7 @@ func (c check) probe(listens func(port int32) bool) *corev1.Probe {
 		command = []string{"sh", "-c", words[0]}
 		words = simpleWords(words[0])
 	}
-	handler := requestOf(words, listens)
+	handler := parseProbeCommand(words, listens)
 	if handler == nil {
 		handler = &corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: literal(command)}}
 	}
@@ -127,8 +127,8 @@ func simpleWords(line string) []string {
 	return out
 }
 
-// requestOf is the probe of a command that asks the container itself, nil for every other one.
-func requestOf(words []string, listens func(int32) bool) *corev1.ProbeHandler {
+// parseProbeCommand is the probe of a command that asks the container itself, nil for every other one.
+func parseProbeCommand(words []string, listens func(int32) bool) *corev1.ProbeHandler {
 	if len(words) < 2 {
 		return nil
 	}
@@ -197,8 +197,8 @@ func isShortOptions(word string) bool {
 	return len(word) > 2 && word[0] == '-' && word[1] != '-' && strings.Trim(strings.TrimSuffix(word[1:], "o"), "fsSkL") == ""
 }
 
-// webCallOf reads the arguments of curl or wget. It returns false where one of them says more than a probe can.
-func webCallOf(name string, args []string) (webCall, bool) {
+// parseWebCall reads the arguments of curl or wget. It returns false where one of them says more than a probe can.
+func parseWebCall(name string, args []string) (webCall, bool) {
 	call := webCall{fails: name == "wget"}
 	for i := 0; i < len(args); i++ {
 		word := args[i]
@@ -236,7 +236,7 @@ func webCallOf(name string, args []string) (webCall, bool) {
 
 // httpRequest is the probe that does the same as a program that makes a request, nil if there is none.
 func httpRequest(name string, args []string, listens func(int32) bool) *corev1.ProbeHandler {
-	call, understood := webCallOf(name, args)
+	call, understood := parseWebCall(name, args)
 	target := call.target
 	if !understood || !call.fails || target == "" { // without -f, curl accepts every answer
 		return nil

@@ -20,7 +20,7 @@ import (
 
 // isRCDS reports whether a file is a challenge of rCTF that rcds deploys: it has containers, and is no object of Kubernetes.
 func isRCDS(content []byte) bool {
-	root, err := nodeOf(content)
+	root, err := parseYAML(content)
 	if err != nil || yamlnode.Child(root, "apiVersion") != nil || yamlnode.Child(root, "services") != nil {
 		return false
 	}
@@ -101,7 +101,7 @@ var (
 // rcds imports a challenge of rCTF.
 func (out *Result) rcds(file string, content []byte, o Options) error {
 	var c rcdsChallenge
-	root, err := nodeOf(content)
+	root, err := parseYAML(content)
 	if err == nil {
 		err = yaml.Unmarshal(content, &c)
 	}
@@ -150,7 +150,7 @@ func (d *draft) rcdsContainer(name string, node *yamlv3.Node, c rcdsChallenge, f
 		}
 		s.container.Environment[key] = bergv1.StringValue(text)
 	}
-	s.container.ResourceRequests, s.container.ResourceLimits = amountsOf(from.Resources.Requests), amountsOf(from.Resources.Limits)
+	s.container.ResourceRequests, s.container.ResourceLimits = convertResources(from.Resources.Requests), convertResources(from.Resources.Limits)
 	d.validAmounts(s)
 	d.challenge.Spec.AllowOutboundTraffic = d.challenge.Spec.AllowOutboundTraffic || from.Egress
 	for _, e := range c.Expose[name] {

@@ -78,22 +78,22 @@ var silent = []string{
 func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLoader) {
 	names := slices.Sorted(maps.Keys(project.Services))
 	// Containers are in the order of the author.
-	place := map[string]int{}
+	position := map[string]int{}
 	if nodes != nil {
 		for i := 0; i+1 < len(nodes.Content); i += 2 {
-			place[nodes.Content[i].Value] = i
+			position[nodes.Content[i].Value] = i
 		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return place[a] - place[b] })
+	slices.SortStableFunc(names, func(a, b string) int { return position[a] - position[b] })
 	starts := func(c types.ServiceConfig) bool {
 		return len(c.Profiles) == 0 || slices.ContainsFunc(c.Profiles, func(p string) bool { return slices.Contains(d.options.Profiles, p) })
 	}
-	some := slices.ContainsFunc(names, func(name string) bool { return starts(project.Services[name]) })
+	started := slices.ContainsFunc(names, func(name string) bool { return starts(project.Services[name]) })
 	for _, name := range names {
 		c := project.Services[name]
 		s := &service{name: name, node: yamlnode.Child(nodes, name)}
 		switch {
-		case some && !starts(c):
+		case started && !starts(c):
 			d.lost(s, "profiles", strings.Join(c.Profiles, ", "), "docker compose up does not start it: import it with --profile "+c.Profiles[0])
 			continue
 		case c.GetScale() == 0:
@@ -179,7 +179,7 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 func (d *draft) validWords(s *service, key string, words *[]string, trial bergv1.Container) {
 	trial.Hostname, trial.Image = "a", "a"
 	if errs := rules.Validate([]bergv1.Container{trial}, rules.Allowed{}); len(errs) > 0 {
-		d.lost(s, key, wordsOf(yamlnode.Child(s.node, key)), errs[0].Detail)
+		d.lost(s, key, sourceText(yamlnode.Child(s.node, key)), errs[0].Detail)
 		*words = nil
 	}
 }
@@ -200,9 +200,9 @@ func meansNested(option string) bool {
 }
 
 // serviceKeys are those of a service in a compose file.
-var serviceKeys = keysOf(reflect.TypeFor[types.ServiceConfig]())
+var serviceKeys = yamlKeys(reflect.TypeFor[types.ServiceConfig]())
 
-func keysOf(t reflect.Type) (all []string) {
+func yamlKeys(t reflect.Type) (all []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		all = append(all, name)
@@ -218,7 +218,7 @@ func (d *draft) misspelt(s *service) {
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if key := node.Content[i].Value; !slices.Contains(serviceKeys, key) && !strings.HasPrefix(key, "x-") {
-			d.lost(s, key, wordsOf(node.Content[i+1]), "is no key of a compose file, and docker compose refuses it: correct its spelling")
+			d.lost(s, key, sourceText(node.Content[i+1]), "is no key of a compose file, and docker compose refuses it: correct its spelling")
 		}
 	}
 }
@@ -238,7 +238,7 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 		if keys[key] == nil || slices.Contains(silent, key) {
 			continue
 		}
-		text := wordsOf(yamlnode.Child(s.node, key))
+		text := sourceText(yamlnode.Child(s.node, key))
 		if key == "security_opt" && d.options.Allowed.NestedSandbox && s.isJail() {
 			options := slices.DeleteFunc(slices.Clone(c.SecurityOpt), meansNested)
 			if len(options) == 0 {
@@ -260,7 +260,7 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 		d.lost(s, "deploy", fmt.Sprintf("replicas: %d", n), "a container runs once in each instance")
 	}
 	if len(c.DependsOn) > 0 {
-		d.lost(s, "depends_on", wordsOf(yamlnode.Child(s.node, "depends_on")), reasons["depends_on"])
+		d.lost(s, "depends_on", sourceText(yamlnode.Child(s.node, "depends_on")), reasons["depends_on"])
 	}
 	if c.Restart == "no" || c.Restart == "on-failure" {
 		d.lost(s, "restart", c.Restart, reasons["restart"])
@@ -335,14 +335,14 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 }
 
 // shorten names a path as the author would, from the current folder.
-func shorten(folder, at string) string {
+func shorten(folder, path string) string {
 	base, err := filepath.Abs(folder)
-	if err != nil || !filepath.IsAbs(at) {
-		return at
+	if err != nil || !filepath.IsAbs(path) {
+		return path
 	}
-	rel, err := filepath.Rel(base, at)
+	rel, err := filepath.Rel(base, path)
 	if err != nil {
-		return at
+		return path
 	}
 	return filepath.Join(folder, rel)
 }
@@ -377,9 +377,9 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 	}
 	trial := bergv1.Container{Hostname: "a", Image: "a", Environment: s.container.Environment}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		one := trial
-		one.Environment = map[string]bergv1.EnvironmentValue{name: trial.Environment[name]}
-		if len(rules.Validate([]bergv1.Container{one}, rules.Allowed{})) > 0 {
+		candidate := trial
+		candidate.Environment = map[string]bergv1.EnvironmentValue{name: trial.Environment[name]}
+		if len(rules.Validate([]bergv1.Container{candidate}, rules.Allowed{})) > 0 {
 			delete(s.container.Environment, name)
 			d.lost(s, "environment", name, "is no variable of a container")
 		}
@@ -421,7 +421,7 @@ func (d *draft) resources(s *service, c types.ServiceConfig) {
 			r.CPU = &a
 		}
 		if memory > 0 {
-			a := bytesOf(memory)
+			a := byteAmount(memory)
 			r.Memory = &a
 		}
 	}
@@ -447,7 +447,7 @@ func (d *draft) resources(s *service, c types.ServiceConfig) {
 		s.container.ResourceRequests = &requests
 	}
 	if c.ShmSize > 0 {
-		s.container.SharedMemory = ptr.To(bytesOf(int64(c.ShmSize)))
+		s.container.SharedMemory = ptr.To(byteAmount(int64(c.ShmSize)))
 	}
 	d.validAmounts(s)
 	lower := func(key string, request **bergv1.Amount, limit *bergv1.Amount) {
@@ -500,7 +500,7 @@ func (d *draft) validAmounts(s *service) {
 	each("sharedMemory", &s.container.SharedMemory)
 }
 
-func bytesOf(n int64) bergv1.Amount {
+func byteAmount(n int64) bergv1.Amount {
 	switch {
 	case n%(1<<30) == 0:
 		return bergv1.Amount(fmt.Sprintf("%dGi", n>>30))
@@ -548,7 +548,7 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 	for i, v := range c.Volumes {
 		text := v.Source + ":" + v.Target
 		if list != nil && len(list.Content) == len(c.Volumes) {
-			text = wordsOf(list.Content[i])
+			text = sourceText(list.Content[i])
 		}
 		switch {
 		case v.Source == "/var/run/docker.sock":

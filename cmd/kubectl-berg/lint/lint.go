@@ -112,7 +112,7 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 		return
 	}
 	top := root.Content[0]
-	if list := yamlnode.Child(top, "items"); list != nil && strings.HasSuffix(textOf(yamlnode.Child(top, "kind")), "List") {
+	if list := yamlnode.Child(top, "items"); list != nil && strings.HasSuffix(scalarText(yamlnode.Child(top, "kind")), "List") {
 		for i := range yamlnode.Target(list).Content { // as kubectl get -o yaml writes them
 			each := yamlnode.Item(list, i)
 			if text, err := yamlv3.Marshal(each); err == nil {
@@ -132,7 +132,7 @@ const (
 
 // challenge checks one object, whose text has all that it refers to.
 func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings rules.Settings) {
-	kind, apiVersion := textOf(yamlnode.Child(top, "kind")), textOf(yamlnode.Child(top, "apiVersion"))
+	kind, apiVersion := scalarText(yamlnode.Child(top, "kind")), scalarText(yamlnode.Child(top, "apiVersion"))
 	apiGroup, _, _ := strings.Cut(apiVersion, "/")
 	misspelt := apiVersion == "" || strings.HasPrefix(apiVersion, group) || distance(strings.ToLower(apiGroup), group) <= maxTypos
 	kindMisspelt := kind == "" || strings.EqualFold(kind, challengeKind)
@@ -140,7 +140,7 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 		return
 	}
 	out.Found++
-	c := checker{result: out, file: s.Name, before: d.before, top: top, challenge: textOf(yamlnode.Child(yamlnode.Child(top, "metadata"), "name"))}
+	c := checker{result: out, file: s.Name, before: d.before, top: top, challenge: scalarText(yamlnode.Child(yamlnode.Child(top, "metadata"), "name"))}
 	if apiVersion != bergv1.GroupVersion.String() {
 		c.add(Error, "apiVersion", fmt.Sprintf("must be %s", bergv1.GroupVersion))
 	}
@@ -227,31 +227,31 @@ func (c *checker) errors(errs field.ErrorList) {
 	}
 }
 
-func (c *checker) add(severity Severity, at, message string) {
-	c.addAt(severity, at, message, nodeAt(c.top, at))
+func (c *checker) add(severity Severity, path, message string) {
+	c.addAt(severity, path, message, nodeAt(c.top, path))
 }
 
-func (c *checker) addAt(severity Severity, at, message string, node *yamlv3.Node) {
+func (c *checker) addAt(severity Severity, path, message string, node *yamlv3.Node) {
 	if c.reported == nil {
 		c.reported = map[string]bool{}
 	}
-	if at != "" && c.reported[at] {
+	if path != "" && c.reported[path] {
 		return
 	}
-	c.reported[at] = severity == Error
+	c.reported[path] = severity == Error
 	c.failed = c.failed || severity == Error
 	c.result.Findings = append(c.result.Findings, Finding{
 		File: c.file, Line: c.before + max(1, node.Line), Column: max(1, node.Column), Severity: severity,
-		Rule: ruleOf(at), Challenge: c.challenge, Field: at, Message: message,
+		Rule: ruleName(path), Challenge: c.challenge, Field: path, Message: message,
 	})
 }
 
 var brackets = regexp.MustCompile(`\[[^\]]*\]`)
 
-// ruleOf names the rule of a finding by its field.
-func ruleOf(at string) string {
-	at = strings.TrimPrefix(brackets.ReplaceAllString(at, ""), "spec.")
-	return cmp.Or(at, "challenge")
+// ruleName names the rule of a finding by its field.
+func ruleName(path string) string {
+	path = strings.TrimPrefix(brackets.ReplaceAllString(path, ""), "spec.")
+	return cmp.Or(path, "challenge")
 }
 
 // noJSON finds what YAML has and the API server does not: a key without a name, and numbers that are none.
@@ -279,7 +279,7 @@ func (c *checker) duplicates(node *yamlv3.Node) {
 		first := map[string]int{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
-			name := keyOf(key)
+			name := keyName(key)
 			if line, twice := first[name]; twice && name != "<<" {
 				c.addAt(Error, "", fmt.Sprintf("%s is written twice, first in line %d: remove one", name, c.before+line), key)
 			}

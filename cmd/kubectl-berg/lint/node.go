@@ -9,7 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
-func textOf(node *yamlv3.Node) string {
+func scalarText(node *yamlv3.Node) string {
 	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.ScalarNode {
 		return ""
 	}

@@ -32,9 +32,9 @@ func (c *checker) types(value any) {
 	c.walk("", reflect.TypeFor[bergv1.Challenge](), value, c.top)
 }
 
-func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) {
+func (c *checker) walk(path string, t reflect.Type, value any, node *yamlv3.Node) {
 	if t == environmentValue {
-		c.environment(at, value, node)
+		c.environment(path, value, node)
 		return
 	}
 	if value == nil {
@@ -43,17 +43,17 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if c.empty(at, value, node) {
+	if c.empty(path, value, node) {
 		return
 	}
 	switch t {
 	case amountType, intOrString:
 		switch value := value.(type) {
 		case json.Number:
-			c.whole(at, value, node)
+			c.whole(path, value, node)
 		case string: // rules read it
 		default:
-			c.wrong(at, "must be a number, or one with a unit", value, node)
+			c.wrong(path, "must be a number, or one with a unit", value, node)
 		}
 		return
 	case timeType:
@@ -65,50 +65,50 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 	case reflect.Struct:
 		object, ok := value.(map[string]any)
 		if !ok {
-			c.wrong(at, "must be an object", value, node)
+			c.wrong(path, "must be an object", value, node)
 			return
 		}
-		known := fieldsOf(t)
+		known := jsonFields(t)
 		for _, name := range slices.Sorted(maps.Keys(object)) {
 			to, isField := known[name]
 			if !isField {
-				c.addAt(Error, join(at, name), unknownField(at, name, known), orNode(yamlnode.Child(node, name), node))
+				c.addAt(Error, join(path, name), unknownField(path, name, known), orNode(yamlnode.Child(node, name), node))
 				continue
 			}
-			c.walk(join(at, name), to, object[name], orNode(yamlnode.Child(node, name), node))
+			c.walk(join(path, name), to, object[name], orNode(yamlnode.Child(node, name), node))
 		}
 	case reflect.Map:
 		object, ok := value.(map[string]any)
 		if !ok {
-			c.wrong(at, "must be an object of names and values", value, node)
+			c.wrong(path, "must be an object of names and values", value, node)
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(object)) {
-			c.converted(at, name, node)
-			c.walk(at+"["+name+"]", t.Elem(), object[name], orNode(yamlnode.Child(node, name), node))
+			c.converted(path, name, node)
+			c.walk(path+"["+name+"]", t.Elem(), object[name], orNode(yamlnode.Child(node, name), node))
 		}
 	case reflect.Slice:
 		list, ok := value.([]any)
 		if !ok {
-			c.wrong(at, "must be a list: begin each item with a dash", value, node)
+			c.wrong(path, "must be a list: begin each item with a dash", value, node)
 			return
 		}
 		for i, each := range list {
-			c.walk(fmt.Sprintf("%s[%d]", at, i), t.Elem(), each, orNode(yamlnode.Item(node, i), node))
+			c.walk(fmt.Sprintf("%s[%d]", path, i), t.Elem(), each, orNode(yamlnode.Item(node, i), node))
 		}
 	case reflect.String:
 		if _, ok := value.(string); !ok {
-			c.wrong(at, "must be a string", value, node)
+			c.wrong(path, "must be a string", value, node)
 		}
 	case reflect.Bool:
 		if _, ok := value.(bool); !ok {
-			c.wrong(at, "must be true or false", value, node)
+			c.wrong(path, "must be true or false", value, node)
 		}
 	case reflect.Int32, reflect.Int64, reflect.Int:
-		c.integer(at, value, node)
+		c.integer(path, value, node)
 	case reflect.Float64:
 		if _, ok := value.(json.Number); !ok {
-			c.wrong(at, "must be a number", value, node)
+			c.wrong(path, "must be a number", value, node)
 		}
 	}
 }
@@ -117,11 +117,11 @@ func (c *checker) walk(at string, t reflect.Type, value any, node *yamlv3.Node) 
 var notEmpty = regexp.MustCompile(`\.ports\[\d+\]\.(protocol|type)$|\.(imagePullPolicy|sandbox|dynamicFlagMode|hideUntil|maxInstances)$`)
 
 // empty adds a field that must not be written without a value.
-func (c *checker) empty(at string, value any, node *yamlv3.Node) bool {
-	if !notEmpty.MatchString(at) || value != "" && value != json.Number("0") {
+func (c *checker) empty(path string, value any, node *yamlv3.Node) bool {
+	if !notEmpty.MatchString(path) || value != "" && value != json.Number("0") {
 		return false
 	}
-	c.addAt(Error, at, "must not be empty: remove it for the default", node)
+	c.addAt(Error, path, "must not be empty: remove it for the default", node)
 	return true
 }
 
@@ -129,18 +129,18 @@ func (c *checker) empty(at string, value any, node *yamlv3.Node) bool {
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$`)
 
 // whole adds a number that is not whole, where the API server takes whole numbers and texts.
-func (c *checker) whole(at string, number json.Number, node *yamlv3.Node) {
+func (c *checker) whole(path string, number json.Number, node *yamlv3.Node) {
 	if _, err := number.Int64(); err != nil {
-		c.addAt(Error, at, fmt.Sprintf("must be a whole number or a text, and %s without quotes is neither in YAML: write \"%s\"", textOf(node), textOf(node)), node)
+		c.addAt(Error, path, fmt.Sprintf("must be a whole number or a text, and %s without quotes is neither in YAML: write \"%s\"", scalarText(node), scalarText(node)), node)
 		return
 	}
-	c.spelled(at, number, node)
+	c.spelled(path, number, node)
 }
 
 // spelled adds a number that YAML reads in another way than people do, such as 010.
-func (c *checker) spelled(at string, number json.Number, node *yamlv3.Node) {
-	if written := textOf(node); !plainNumber.MatchString(written) {
-		c.addAt(Error, at, fmt.Sprintf("%s means %s in YAML: write %s", written, number, decimal(written, number)), node)
+func (c *checker) spelled(path string, number json.Number, node *yamlv3.Node) {
+	if written := scalarText(node); !plainNumber.MatchString(written) {
+		c.addAt(Error, path, fmt.Sprintf("%s means %s in YAML: write %s", written, number, decimal(written, number)), node)
 	}
 }
 
@@ -153,30 +153,30 @@ func decimal(written string, number json.Number) string {
 	return cmp.Or(strings.TrimLeft(digits, "0"), "0")
 }
 
-func (c *checker) integer(at string, value any, node *yamlv3.Node) {
+func (c *checker) integer(path string, value any, node *yamlv3.Node) {
 	number, ok := value.(json.Number)
-	if text, isText := value.(string); isText && strings.HasSuffix(at, "Seconds") && strings.Trim(text, "0123456789") != "" {
-		c.addAt(Error, at, fmt.Sprintf("must be a whole number of seconds without a unit, not %q", text), node)
+	if text, isText := value.(string); isText && strings.HasSuffix(path, "Seconds") && strings.Trim(text, "0123456789") != "" {
+		c.addAt(Error, path, fmt.Sprintf("must be a whole number of seconds without a unit, not %q", text), node)
 		return
 	}
 	if !ok {
-		c.wrong(at, "must be a whole number", value, node)
+		c.wrong(path, "must be a whole number", value, node)
 		return
 	}
 	n, err := number.Int64()
-	written := textOf(node)
-	switch isMode := strings.HasSuffix(at, ".mode"); {
+	written := scalarText(node)
+	switch isMode := strings.HasSuffix(path, ".mode"); {
 	case err != nil || n != int64(int32(n)):
 		message := "must be a whole number within 32 bits, not " + written
 		if written != number.String() {
 			message = fmt.Sprintf("must be a whole number within 32 bits: YAML makes %s of %s", number, written)
 		}
-		c.addAt(Error, at, message, node)
+		c.addAt(Error, path, message, node)
 	case isMode && noOctal.MatchString(written):
-		c.addAt(Error, at, written+" is no octal number, whose digits are 0 to 7: YAML makes "+number.String()+" of it", node)
+		c.addAt(Error, path, written+" is no octal number, whose digits are 0 to 7: YAML makes "+number.String()+" of it", node)
 	case written == "", written == number.String(), isMode: // rules read a mode
 	default:
-		c.addAt(Error, at, fmt.Sprintf("%s means %s in YAML: write %s", written, number, decimal(written, number)), node)
+		c.addAt(Error, path, fmt.Sprintf("%s means %s in YAML: write %s", written, number, decimal(written, number)), node)
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *checker) integer(at string, value any, node *yamlv3.Node) {
 var noOctal = regexp.MustCompile(`^0[0-9]*[89]`)
 
 // environment compares what the author wrote with what the program gets.
-func (c *checker) environment(at string, value any, node *yamlv3.Node) {
+func (c *checker) environment(path string, value any, node *yamlv3.Node) {
 	node = yamlnode.Target(node)
 	var got string
 	switch value := value.(type) {
@@ -195,8 +195,8 @@ func (c *checker) environment(at string, value any, node *yamlv3.Node) {
 	case bool:
 		got = fmt.Sprint(value)
 	case nil:
-		if written := textOf(node); written != "" {
-			c.addAt(Error, at, fmt.Sprintf("%s without quotes is no value in YAML, and the program gets an empty one: write \"\" for it, or \"%s\" for the text", written, written), node)
+		if written := scalarText(node); written != "" {
+			c.addAt(Error, path, fmt.Sprintf("%s without quotes is no value in YAML, and the program gets an empty one: write \"\" for it, or \"%s\" for the text", written, written), node)
 		}
 		return
 	default:
@@ -209,7 +209,7 @@ func (c *checker) environment(at string, value any, node *yamlv3.Node) {
 	if strings.EqualFold(node.Value, got) {
 		severity = Warning
 	}
-	c.addAt(severity, at, fmt.Sprintf("%s without quotes is %s in YAML, and the program gets %s: write \"%s\"", node.Value, nameOf(value), got, node.Value), node)
+	c.addAt(severity, path, fmt.Sprintf("%s without quotes is %s in YAML, and the program gets %s: write \"%s\"", node.Value, jsonTypeName(value), got, node.Value), node)
 }
 
 // stored returns a number as the API server stores it: it rounds a whole one that needs more than 64 bits with a sign.
@@ -232,19 +232,19 @@ func stored(number json.Number) string {
 }
 
 // converted adds the key of a map that YAML has made something else of, such as N, which becomes false.
-func (c *checker) converted(at, name string, node *yamlv3.Node) {
+func (c *checker) converted(path, name string, node *yamlv3.Node) {
 	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		if key := node.Content[i]; key.Value != name && keyOf(key) == name {
-			c.addAt(Error, at, fmt.Sprintf("%s without quotes becomes the name %s in YAML: write \"%s\"", key.Value, name, key.Value), key)
+		if key := node.Content[i]; key.Value != name && keyName(key) == name {
+			c.addAt(Error, path, fmt.Sprintf("%s without quotes becomes the name %s in YAML: write \"%s\"", key.Value, name, key.Value), key)
 		}
 	}
 }
 
-// keyOf returns the name that YAML makes of a key.
-func keyOf(key *yamlv3.Node) string {
+// keyName returns the name that YAML makes of a key.
+func keyName(key *yamlv3.Node) string {
 	var as map[string]any
 	if key.Kind != yamlv3.ScalarNode || key.Style != 0 || key.Value == "<<" || yaml.Unmarshal([]byte(key.Value+":"), &as) != nil {
 		return key.Value
@@ -256,14 +256,14 @@ func keyOf(key *yamlv3.Node) string {
 }
 
 // wrong adds a value of the wrong type in the spelling of the author.
-func (c *checker) wrong(at, want string, value any, node *yamlv3.Node) {
-	written := textOf(node)
+func (c *checker) wrong(path, want string, value any, node *yamlv3.Node) {
+	written := scalarText(node)
 	switch value.(type) {
 	case map[string]any, []any:
-		c.addAt(Error, at, fmt.Sprintf("%s, not %s", want, nameOf(value)), node)
+		c.addAt(Error, path, fmt.Sprintf("%s, not %s", want, jsonTypeName(value)), node)
 		return
 	}
-	message := fmt.Sprintf("%s: %s is %s in YAML", want, cmp.Or(written, `""`), nameOf(value))
+	message := fmt.Sprintf("%s: %s is %s in YAML", want, cmp.Or(written, `""`), jsonTypeName(value))
 	var plain any
 	_ = yaml.Unmarshal([]byte(written), &plain) // what cannot be read is a text
 	_, isNumber := plain.(float64)
@@ -275,10 +275,10 @@ func (c *checker) wrong(at, want string, value any, node *yamlv3.Node) {
 	case isNumber && strings.Contains(want, "number"), isBool && strings.Contains(want, "true or false"):
 		message += ". Remove the quotes"
 	}
-	c.addAt(Error, at, message, node)
+	c.addAt(Error, path, message, node)
 }
 
-func nameOf(value any) string {
+func jsonTypeName(value any) string {
 	switch value.(type) {
 	case map[string]any:
 		return "an object"
@@ -293,8 +293,8 @@ func nameOf(value any) string {
 	}
 }
 
-// fieldsOf returns the types of a struct's fields by their name in JSON.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
+// jsonFields returns the types of a struct's fields by their name in JSON.
+func jsonFields(t reflect.Type) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -302,7 +302,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		switch {
 		case name == "-":
 		case strings.Contains(options, "inline"), name == "" && f.Anonymous:
-			maps.Copy(all, fieldsOf(f.Type))
+			maps.Copy(all, jsonFields(f.Type))
 		case name != "":
 			all[name] = f.Type
 		}
@@ -310,11 +310,11 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
-func join(at, name string) string {
-	if at == "" {
+func join(path, name string) string {
+	if path == "" {
 		return name
 	}
-	return at + "." + name
+	return path + "." + name
 }
 
 func orNode(node, other *yamlv3.Node) *yamlv3.Node {

@@ -13,7 +13,7 @@ import (
 
 // unknownField says what the author of a field that does not exist probably meant: one here that begins or ends alike, the
 // same one in another place, or one here with other letters.
-func unknownField(at, name string, known map[string]reflect.Type) string {
+func unknownField(path, name string, known map[string]reflect.Type) string {
 	clean := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	names := slices.Sorted(maps.Keys(known))
 	b := clean(name)
@@ -26,7 +26,7 @@ func unknownField(at, name string, known map[string]reflect.Type) string {
 	if advice := otherSystems[b]; advice != "" {
 		return "is no field: " + advice
 	}
-	if elsewhere := places[name]; len(elsewhere) > 0 && len(elsewhere) <= maxPlaces && !slices.Contains(elsewhere, brackets.ReplaceAllString(at, "[]")) {
+	if elsewhere := fieldParents[name]; len(elsewhere) > 0 && len(elsewhere) <= maxParents && !slices.Contains(elsewhere, brackets.ReplaceAllString(path, "[]")) {
 		return "is no field here: it belongs to " + strings.Join(elsewhere, " or ") + ". Indent it there"
 	}
 	for _, candidate := range names {
@@ -62,36 +62,36 @@ var otherSystems = map[string]string{
 }
 
 // maxPlaces is how many places of a field are named.
-const maxPlaces = 2
+const maxParents = 2
 
 // places are the objects that have a field of a name.
-var places = placesOf("", reflect.TypeFor[bergv1.Challenge](), map[string][]string{})
+var fieldParents = collectParents("", reflect.TypeFor[bergv1.Challenge](), map[string][]string{})
 
 // metadataFields are those that authors write.
 var metadataFields = []string{"name", "namespace", "labels", "annotations"}
 
-func placesOf(at string, t reflect.Type, all map[string][]string) map[string][]string {
+func collectParents(path string, t reflect.Type, all map[string][]string) map[string][]string {
 	switch {
 	case t.Kind() == reflect.Pointer:
-		return placesOf(at, t.Elem(), all)
+		return collectParents(path, t.Elem(), all)
 	case t.Kind() == reflect.Slice:
-		return placesOf(at+"[]", t.Elem(), all)
+		return collectParents(path+"[]", t.Elem(), all)
 	case t.Kind() != reflect.Struct || t == environmentValue || t == intOrString || t == timeType:
 		return all
 	}
-	fields := fieldsOf(t)
+	fields := jsonFields(t)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		inMetadata := t == reflect.TypeFor[metav1.ObjectMeta]()
 		if name == "status" || inMetadata && !slices.Contains(metadataFields, name) {
 			continue
 		}
-		place := at
-		if place == "" {
-			place = "the top of the Challenge"
+		parent := path
+		if parent == "" {
+			parent = "the top of the Challenge"
 		}
-		all[name] = append(all[name], place)
+		all[name] = append(all[name], parent)
 		if !inMetadata {
-			placesOf(join(at, name), fields[name], all)
+			collectParents(join(path, name), fields[name], all)
 		}
 	}
 	return all

@@ -63,8 +63,8 @@ func (o Overview) Lines() []doctor.Result {
 
 // amount is a number with what it counts.
 type amount struct {
-	n    int
-	what string
+	n     int
+	label string
 }
 
 // join joins amounts, without zeros but the first.
@@ -72,7 +72,7 @@ func join(all ...amount) string {
 	var parts []string
 	for i, a := range all {
 		if a.n > 0 || i == 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", a.n, a.what))
+			parts = append(parts, fmt.Sprintf("%d %s", a.n, a.label))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -93,9 +93,9 @@ func (o Overview) instanceLine() doctor.Result {
 	if i.Namespaces == 1 {
 		text = fmt.Sprintf("%d: %s", i.Total, strings.Join(phases, ", "))
 	}
-	for _, more := range []amount{{i.EndSoon, "end within 15 minutes"}, {i.Frozen, "are frozen"}, {i.Outdated, "run an earlier version"}} {
-		if more.n > 0 {
-			text += fmt.Sprintf("; %d %s", more.n, more.what)
+	for _, extra := range []amount{{i.EndSoon, "end within 15 minutes"}, {i.Frozen, "are frozen"}, {i.Outdated, "run an earlier version"}} {
+		if extra.n > 0 {
+			text += fmt.Sprintf("; %d %s", extra.n, extra.label)
 		}
 	}
 	return doctor.Result{Check: "instances", Level: doctor.OK, Text: text}
@@ -104,18 +104,18 @@ func (o Overview) instanceLine() doctor.Result {
 func (o Overview) problemLines() (lines []doctor.Result) {
 	for n, p := range o.Problems {
 		if n == problemsShown {
-			more := 0
+			hidden := 0
 			for _, rest := range o.Problems[n:] {
-				more += len(rest.Instances)
+				hidden += len(rest.Instances)
 			}
 			return append(lines, doctor.Result{
 				Check: "more", Level: doctor.Problem,
-				Text: fmt.Sprintf("%d instances with %d other problems", more, len(o.Problems)-n), Do: "List them: kubectl berg why --all -A",
+				Text: fmt.Sprintf("%d instances with %d other problems", hidden, len(o.Problems)-n), Do: "List them: kubectl berg why --all -A",
 			})
 		}
 		names := strings.Join(p.Instances[:min(len(p.Instances), namesShown)], ", ")
-		if more := len(p.Instances) - namesShown; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
+		if hidden := len(p.Instances) - namesShown; hidden > 0 {
+			names += fmt.Sprintf(" and %d more", hidden)
 		}
 		check := string(p.Cause)
 		if check == "" {

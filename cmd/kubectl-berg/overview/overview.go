@@ -159,7 +159,7 @@ type Records struct {
 
 // Of sums up a survey of doctor.Event. records is the namespace of the records; settings are the operator's, nil if they
 // are not valid.
-func Of(s doctor.Survey, settings *plan.Settings, records string) Overview {
+func New(s doctor.Survey, settings *plan.Settings, records string) Overview {
 	o := Overview{At: metav1.NewTime(s.Now), Operator: doctor.Operator(s), Problems: []Problem{}}
 	o.countInstances(s)
 	if s.Unreadable["nodes"] == "" && s.Unreadable["pods"] == "" {
@@ -178,10 +178,10 @@ func Of(s doctor.Survey, settings *plan.Settings, records string) Overview {
 		o.Checks = checks(s)
 	}
 	if s.Records != nil {
-		o.Records = recordsOf(s, records)
+		o.Records = countRecords(s, records)
 	}
-	for _, what := range []string{"instances", "nodes", "pods", "services", "challenges", "checks", "records"} {
-		if message := s.Unreadable[what]; message != "" {
+	for _, kind := range []string{"instances", "nodes", "pods", "services", "challenges", "checks", "records"} {
+		if message := s.Unreadable[kind]; message != "" {
 			o.Unreadable = append(o.Unreadable, message)
 		}
 	}
@@ -213,7 +213,7 @@ func (o *Overview) countInstances(s doctor.Survey) {
 		if queued := o.Queue.count(i, s.Now, limits); queued || why.Healthy(i) {
 			continue
 		}
-		findings = append(findings, why.Explain(why.View{Instance: i, Now: s.Now, Pods: pods[why.NamespaceOf(i)]}))
+		findings = append(findings, why.Explain(why.View{Instance: i, Now: s.Now, Pods: pods[why.InstanceNamespace(i)]}))
 	}
 	o.Instances.Namespaces = len(namespaces)
 	for message, count := range limits {
@@ -272,10 +272,10 @@ func capacity(s doctor.Survey) *Capacity {
 			continue
 		}
 		c.Ready++
-		has, taken := n.Status.Allocatable, s.Reserved[n.Name]
-		c.Pods.add(float64(s.PodsOnNodes[n.Name]), float64(has.Pods().Value()))
-		c.CPU.add(taken.Cpu().AsApproximateFloat64(), has.Cpu().AsApproximateFloat64())
-		c.Memory.add(taken.Memory().AsApproximateFloat64(), has.Memory().AsApproximateFloat64())
+		allocatable, taken := n.Status.Allocatable, s.Reserved[n.Name]
+		c.Pods.add(float64(s.PodsOnNodes[n.Name]), float64(allocatable.Pods().Value()))
+		c.CPU.add(taken.Cpu().AsApproximateFloat64(), allocatable.Cpu().AsApproximateFloat64())
+		c.Memory.add(taken.Memory().AsApproximateFloat64(), allocatable.Memory().AsApproximateFloat64())
 	}
 	return c
 }
@@ -290,7 +290,7 @@ func headroom(s doctor.Survey, settings plan.Settings, o Overview) []Headroom {
 	var nodes []plan.Free
 	for _, n := range s.Nodes {
 		if usable(n) {
-			nodes = append(nodes, plan.FreeOf(n.Status.Allocatable, s.Reserved[n.Name], s.PodsOnNodes[n.Name]))
+			nodes = append(nodes, plan.NewFree(n.Status.Allocatable, s.Reserved[n.Name], s.PodsOnNodes[n.Name]))
 		}
 	}
 	started, ofChallenge := 0, map[string]int{}
@@ -304,15 +304,15 @@ func headroom(s doctor.Survey, settings plan.Settings, o Overview) []Headroom {
 	var all []Headroom
 	for n := range s.Challenges {
 		c := &s.Challenges[n]
-		shape, err := plan.ShapeOf(c, settings, 1)
+		shape, err := plan.NewShape(c, settings, 1)
 		if err != nil || len(c.Spec.Containers) == 0 || c.Annotations[bergv1.AnnotationFrozen] != "" {
 			continue // no instance of it can start
 		}
-		one := Headroom{Namespace: c.Namespace, Challenge: c.Name}
-		one.Instances, one.By = plan.Headroom(shape, nodes, maxHeadroom)
-		limit := func(by string, left int) {
-			if left < one.Instances {
-				one.Instances, one.By = max(0, left), by
+		result := Headroom{Namespace: c.Namespace, Challenge: c.Name}
+		result.Instances, result.By = plan.Headroom(shape, nodes, maxHeadroom)
+		limit := func(constraint string, left int) {
+			if left < result.Instances {
+				result.Instances, result.By = max(0, left), constraint
 			}
 		}
 		if shape.NodePorts > 0 && o.NodePorts != nil {
@@ -324,7 +324,7 @@ func headroom(s doctor.Survey, settings plan.Settings, o Overview) []Headroom {
 		if settings.MaxInstances > 0 {
 			limit("CHALLENGE_MAX_INSTANCES", settings.MaxInstances-started)
 		}
-		all = append(all, one)
+		all = append(all, result)
 	}
 	slices.SortStableFunc(all, func(a, b Headroom) int {
 		return cmp.Or(a.Instances-b.Instances, strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Challenge, b.Challenge))
@@ -385,11 +385,11 @@ func checks(s doctor.Survey) *Checks {
 	return all
 }
 
-func recordsOf(s doctor.Survey, namespace string) *Records {
+func countRecords(s doctor.Survey, namespace string) *Records {
 	all := &Records{Enabled: set(s, "RECORD_RETENTION"), Namespace: namespace, Total: len(s.Records)}
 	for n := range s.Records {
-		if at := &s.Records[n].CreationTimestamp; all.Latest == nil || all.Latest.Before(at) {
-			all.Latest = at
+		if created := &s.Records[n].CreationTimestamp; all.Latest == nil || all.Latest.Before(created) {
+			all.Latest = created
 		}
 	}
 	return all

@@ -189,7 +189,7 @@ func TestScreens(t *testing.T) {
 			return s
 		}(),
 	} {
-		o := Of(s, &settings, "berg-records")
+		o := New(s, &settings, "berg-records")
 		var text strings.Builder
 		for _, l := range o.Lines() {
 			fmt.Fprintf(&text, "%-8s %s: %s\n", l.Level, l.Check, l.Text)
@@ -222,7 +222,7 @@ func TestScreens(t *testing.T) {
 
 // What the settings of an operator do not allow to calculate is left out.
 func TestInvalidSettings(t *testing.T) {
-	if o := Of(busy(), nil, ""); o.Capacity == nil || o.Capacity.Headroom != nil {
+	if o := New(busy(), nil, ""); o.Capacity == nil || o.Capacity.Headroom != nil {
 		t.Errorf("%+v", o.Capacity)
 	}
 }

@@ -49,8 +49,8 @@ type snapshot struct {
 	Containers           []sealed.Container `json:"containers"`
 }
 
-// Of compares the Challenge with the snapshot that an instance runs.
-func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
+// Compare compares the Challenge with the snapshot that an instance runs.
+func Compare(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 	var started snapshot
 	if raw := i.Status.ChallengeSnapshot; raw != nil {
 		if err := json.Unmarshal(raw.Raw, &started); err != nil {
@@ -149,9 +149,9 @@ func difference(before, after []string) string {
 // differences are the changes of a container that restart its pod. private are those of what the snapshot may hide. They do
 // not contain values of variables, which may be secret.
 func differences(was, now bergv1.Container, private []string) (out []string) {
-	add := func(what string, a, b any) {
+	add := func(label string, a, b any) {
 		if !sealed.Same(a, b) {
-			out = append(out, what)
+			out = append(out, label)
 		}
 	}
 	if was.Image != now.Image {

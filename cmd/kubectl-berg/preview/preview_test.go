@@ -46,7 +46,7 @@ func TestSummaryOfARollout(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(tc.after), &c.Spec); err != nil {
 			t.Fatal(err)
 		}
-		p, err := Of(i, c)
+		p, err := Compare(i, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestSummaryOfWhatIsNotShown(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(tc.challenge), &c.Spec); err != nil {
 			t.Fatal(err)
 		}
-		p, err := Of(i, c)
+		p, err := Compare(i, c)
 		if got := p.Summary(); err != nil || got != tc.want {
 			t.Errorf("%s:\n got %s, error %v\nwant %s", name, got, err, tc.want)
 		}
@@ -97,7 +97,7 @@ func TestSummaryOfWhatChangedOutsideTheChallenge(t *testing.T) {
 	} {
 		i := &bergv1.ChallengeInstance{}
 		i.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionUpToDate, Reason: reason}}
-		p, err := Of(i, &bergv1.Challenge{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{{Hostname: "web"}}}})
+		p, err := Compare(i, &bergv1.Challenge{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{{Hostname: "web"}}}})
 		if got := p.Summary(); err != nil || got != want {
 			t.Errorf("%s: %s, error %v", reason, got, err)
 		}

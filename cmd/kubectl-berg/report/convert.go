@@ -19,19 +19,19 @@ import (
 )
 
 // Of takes from a survey what a report may contain.
-func Of(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
+func New(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
 	b := Bundle{
 		At: s.Now.UTC(), Plugin: s.Plugin, Server: s.Server, Checks: doctor.Check(s), Overview: shortened(sum),
-		Operator: operatorOf(s), Settings: settingsOf(s), Missing: slices.Clone(sum.Unreadable),
+		Operator: convertOperator(s), Settings: convertSettings(s), Missing: slices.Clone(sum.Unreadable),
 	}
 	for i := range s.Nodes {
-		b.Nodes = append(b.Nodes, nodeOf(&s.Nodes[i], s))
+		b.Nodes = append(b.Nodes, convertNode(&s.Nodes[i], s))
 	}
 	for i := range s.Challenges {
-		b.Challenges = append(b.Challenges, challengeOf(&s.Challenges[i]))
+		b.Challenges = append(b.Challenges, convertChallenge(&s.Challenges[i]))
 	}
 	for i := range s.Checks {
-		b.Solvers = append(b.Solvers, solverOf(&s.Checks[i]))
+		b.Solvers = append(b.Solvers, convertSolver(&s.Checks[i]))
 	}
 	broken := b.addInstances(s)
 	b.addPods(s, broken)
@@ -71,7 +71,7 @@ func (b *Bundle) addInstances(s doctor.Survey) map[string]bool {
 	for i := range s.Instances {
 		all = append(all, &s.Instances[i])
 		if !why.Healthy(&s.Instances[i]) {
-			broken[why.NamespaceOf(&s.Instances[i])] = true
+			broken[why.InstanceNamespace(&s.Instances[i])] = true
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *bergv1.ChallengeInstance) int {
@@ -79,7 +79,7 @@ func (b *Bundle) addInstances(s doctor.Survey) map[string]bool {
 	})
 	b.left("instances", len(all), MaxInstances)
 	for _, i := range all[:min(len(all), MaxInstances)] {
-		b.Instances = append(b.Instances, instanceOf(i))
+		b.Instances = append(b.Instances, convertInstance(i))
 	}
 	return broken
 }
@@ -94,7 +94,7 @@ func boolOrder(later bool) int {
 // addPods adds the pods of the operator, and those of instances with a problem.
 func (b *Bundle) addPods(s doctor.Survey, broken map[string]bool) {
 	for i := range s.Pods {
-		b.Pods = append(b.Pods, podOf(&s.Pods[i]))
+		b.Pods = append(b.Pods, convertPod(&s.Pods[i]))
 	}
 	var pods []*corev1.Pod
 	for i := range s.InstancePods {
@@ -104,7 +104,7 @@ func (b *Bundle) addPods(s doctor.Survey, broken map[string]bool) {
 	}
 	b.left("pods of instances with a problem", len(pods), MaxPods)
 	for _, p := range pods[:min(len(pods), MaxPods)] {
-		b.Pods = append(b.Pods, podOf(p))
+		b.Pods = append(b.Pods, convertPod(p))
 	}
 }
 
@@ -115,7 +115,7 @@ func (b *Bundle) addEvents(s doctor.Survey, events []corev1.Event) {
 		wanted[s.Deployment.Namespace] = true
 	}
 	for i := range s.Instances {
-		wanted[s.Instances[i].Namespace], wanted[why.NamespaceOf(&s.Instances[i])] = true, true
+		wanted[s.Instances[i].Namespace], wanted[why.InstanceNamespace(&s.Instances[i])] = true, true
 	}
 	for i := range s.Challenges {
 		wanted[s.Challenges[i].Namespace] = true
@@ -127,14 +127,14 @@ func (b *Bundle) addEvents(s doctor.Survey, events []corev1.Event) {
 		if !wanted[e.Namespace] && !wanted[about.Namespace] && about.Kind != "Node" && !strings.HasSuffix(strings.SplitN(about.APIVersion, "/", 2)[0], "berg.norelect.ch") {
 			continue
 		}
-		all = append(all, eventOf(e))
+		all = append(all, convertEvent(e))
 	}
 	slices.SortStableFunc(all, func(a, b Event) int { return b.Last.Compare(a.Last.Time) })
 	b.left("events", len(all), MaxEvents)
 	b.Events = all[:min(len(all), MaxEvents)]
 }
 
-func operatorOf(s doctor.Survey) *Operator {
+func convertOperator(s doctor.Survey) *Operator {
 	d := s.Deployment
 	if d == nil {
 		return nil
@@ -160,36 +160,36 @@ func deploymentConditions(d *appsv1.Deployment) (all []Condition) {
 	return all
 }
 
-func since(at metav1.Time) *metav1.Time {
-	if at.IsZero() {
+func since(moment metav1.Time) *metav1.Time {
+	if moment.IsZero() {
 		return nil
 	}
-	return &at
+	return &moment
 }
 
 // secretNames are in the names of settings whose values are not shown.
 var secretNames = regexp.MustCompile(`PASSWORD|TOKEN|USERNAME|CREDENTIAL|ARGS|PRIVATE`)
 
-// settingsOf lists the variables of the operator's container. Values are shown only of its own settings, because a variable such
+// convertSettings lists the variables of the operator's container. Values are shown only of its own settings, because a variable such
 // as HTTP_PROXY may hold a password.
-func settingsOf(s doctor.Survey) []Setting {
+func convertSettings(s doctor.Survey) []Setting {
 	if s.Deployment == nil || len(s.Deployment.Spec.Template.Spec.Containers) == 0 {
 		return nil
 	}
 	byName := map[string]Setting{}
 	show := func(name, value string) {
-		one := Setting{Name: name}
+		setting := Setting{Name: name}
 		switch {
 		case !slices.Contains(doctor.KnownSettings, name):
-			one.Hidden = "not a setting of the operator"
+			setting.Hidden = "not a setting of the operator"
 		case secretNames.MatchString(name) && !strings.HasSuffix(name, "_FILE") && value != "":
-			one.Hidden = "may be a secret"
+			setting.Hidden = "may be a secret"
 		case Secrets(value) != value:
-			one.Hidden = "looks like a secret"
+			setting.Hidden = "looks like a secret"
 		default:
-			one.Value = value
+			setting.Value = value
 		}
-		byName[name] = one
+		byName[name] = setting
 	}
 	for name, value := range s.Sources {
 		show(name, value)
@@ -202,18 +202,18 @@ func settingsOf(s doctor.Survey) []Setting {
 		show(e.Name, e.Value)
 	}
 	var all []Setting
-	for _, one := range byName {
-		all = append(all, one)
+	for _, setting := range byName {
+		all = append(all, setting)
 	}
 	slices.SortFunc(all, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-func nodeOf(n *corev1.Node, s doctor.Survey) Node {
-	has, taken, info := n.Status.Allocatable, s.Reserved[n.Name], n.Status.NodeInfo
+func convertNode(n *corev1.Node, s doctor.Survey) Node {
+	allocatable, taken, info := n.Status.Allocatable, s.Reserved[n.Name], n.Status.NodeInfo
 	out := Node{
 		Name: n.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion, OS: info.OSImage, Arch: info.Architecture, Cordoned: n.Spec.Unschedulable,
-		CPU: has.Cpu().String(), Memory: has.Memory().String(), Pods: has.Pods().String(),
+		CPU: allocatable.Cpu().String(), Memory: allocatable.Memory().String(), Pods: allocatable.Pods().String(),
 		PodsInUse: s.PodsOnNodes[n.Name], CPUInUse: taken.Cpu().String(), MemInUse: taken.Memory().String(),
 	}
 	for _, t := range n.Spec.Taints {
@@ -225,7 +225,7 @@ func nodeOf(n *corev1.Node, s doctor.Survey) Node {
 	return out
 }
 
-func podOf(p *corev1.Pod) Pod {
+func convertPod(p *corev1.Pod) Pod {
 	out := Pod{
 		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Phase: string(p.Status.Phase), Reason: p.Status.Reason, Message: p.Status.Message,
 		Created: p.CreationTimestamp, Deleted: p.DeletionTimestamp != nil,
@@ -234,16 +234,16 @@ func podOf(p *corev1.Pod) Pod {
 		out.Conditions = append(out.Conditions, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, since(c.LastTransitionTime)})
 	}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		one := Container{Name: c.Name, Image: c.Image, ImageID: c.ImageID, Ready: c.Ready, Restarts: c.RestartCount, State: stateOf(c.State)}
-		if last := stateOf(c.LastTerminationState); last.State != "" {
-			one.Last = &last
+		result := Container{Name: c.Name, Image: c.Image, ImageID: c.ImageID, Ready: c.Ready, Restarts: c.RestartCount, State: convertState(c.State)}
+		if last := convertState(c.LastTerminationState); last.State != "" {
+			result.Last = &last
 		}
-		out.Containers = append(out.Containers, one)
+		out.Containers = append(out.Containers, result)
 	}
 	return out
 }
 
-func stateOf(s corev1.ContainerState) State {
+func convertState(s corev1.ContainerState) State {
 	switch {
 	case s.Waiting != nil:
 		return State{State: "Waiting", Reason: s.Waiting.Reason, Message: s.Waiting.Message}
@@ -256,28 +256,28 @@ func stateOf(s corev1.ContainerState) State {
 	}
 }
 
-func conditionsOf(all []metav1.Condition) (out []Condition) {
+func convertConditions(all []metav1.Condition) (out []Condition) {
 	for _, c := range all {
 		out = append(out, Condition{c.Type, string(c.Status), c.Reason, c.Message, since(c.LastTransitionTime)})
 	}
 	return out
 }
 
-func challengeOf(c *bergv1.Challenge) Challenge {
+func convertChallenge(c *bergv1.Challenge) Challenge {
 	out := Challenge{
 		Namespace: c.Namespace, Name: c.Name, Generation: c.Generation, Created: c.CreationTimestamp, Frozen: c.Annotations[bergv1.AnnotationFrozen] != "",
 		MaxInstances: c.Spec.MaxInstances, Outbound: c.Spec.AllowOutboundTraffic, HideUntil: c.Spec.HideUntil, Prepull: c.Spec.Prepull,
-		Conditions: conditionsOf(c.Status.Conditions),
+		Conditions: convertConditions(c.Status.Conditions),
 	}
-	for _, one := range c.Spec.Containers {
+	for _, declared := range c.Spec.Containers {
 		container := ChallengeContainer{
-			Hostname: one.Hostname, Image: one.Image, Probe: one.ReadinessProbe != nil, Requests: amountsOf(one.ResourceRequests), Limits: amountsOf(one.ResourceLimits),
-			Capabilities: one.AdditionalCapabilities, Sandbox: string(one.Sandbox), RuntimeClass: one.RuntimeClassName,
+			Hostname: declared.Hostname, Image: declared.Image, Probe: declared.ReadinessProbe != nil, Requests: formatResources(declared.ResourceRequests), Limits: formatResources(declared.ResourceLimits),
+			Capabilities: declared.AdditionalCapabilities, Sandbox: string(declared.Sandbox), RuntimeClass: declared.RuntimeClassName,
 		}
-		for _, p := range one.Ports {
+		for _, p := range declared.Ports {
 			container.Ports = append(container.Ports, fmt.Sprintf("%s %d/%s %s", cmp.Or(p.Name, "-"), p.Port, cmp.Or(string(p.Protocol), "tcp"), cmp.Or(string(p.Type), "internalPort")))
 		}
-		if f := one.DynamicFlag; f != nil {
+		if f := declared.DynamicFlag; f != nil {
 			switch {
 			case f.Env != nil:
 				container.Flag = "env"
@@ -292,7 +292,7 @@ func challengeOf(c *bergv1.Challenge) Challenge {
 	return out
 }
 
-func amountsOf(r *bergv1.Resources) string {
+func formatResources(r *bergv1.Resources) string {
 	var parts []string
 	if r != nil && r.CPU != nil {
 		parts = append(parts, "cpu "+string(*r.CPU))
@@ -303,20 +303,20 @@ func amountsOf(r *bergv1.Resources) string {
 	return strings.Join(parts, ", ")
 }
 
-func instanceOf(i *bergv1.ChallengeInstance) Instance {
+func convertInstance(i *bergv1.ChallengeInstance) Instance {
 	return Instance{
 		Namespace: i.Namespace, Name: i.Name, UID: string(i.UID), Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID, Generation: i.Generation,
 		Observed: i.Status.ObservedGeneration, Created: i.CreationTimestamp, Deleted: i.DeletionTimestamp, Finalizers: i.Finalizers, Timeout: i.Spec.Timeout,
 		TerminationReason: string(i.Spec.TerminationReason), Phase: string(i.Status.Phase), Cause: string(i.Status.Cause), InNamespace: i.Status.Namespace,
 		Started: i.Status.StartedAt, ReadyAt: i.Status.ReadyAt, Expires: i.Status.ExpiresAt, Addresses: len(i.Status.Services),
-		Frozen: i.Annotations[bergv1.AnnotationFrozen] != "", Start: why.FormatStages(why.Stages(i)), Conditions: conditionsOf(i.Status.Conditions),
+		Frozen: i.Annotations[bergv1.AnnotationFrozen] != "", Start: why.FormatStages(why.Stages(i)), Conditions: convertConditions(i.Status.Conditions),
 	}
 }
 
-func solverOf(c *bergv1.ChallengeCheck) Solver {
+func convertSolver(c *bergv1.ChallengeCheck) Solver {
 	out := Solver{
 		Namespace: c.Namespace, Name: c.Name, Challenge: c.Spec.ChallengeRef.Name, Image: c.Spec.Solver.Image, Every: c.Spec.Schedule.Every,
-		Suspended: c.Spec.Suspend, Next: c.Status.NextRunAt, Conditions: conditionsOf(c.Status.Conditions),
+		Suspended: c.Spec.Suspend, Next: c.Status.NextRunAt, Conditions: convertConditions(c.Status.Conditions),
 	}
 	for _, r := range c.Status.History {
 		out.Results = append(out.Results, fmt.Sprintf("%s %s", r.StartedAt.UTC().Format(time.RFC3339), r.Result))
@@ -324,7 +324,7 @@ func solverOf(c *bergv1.ChallengeCheck) Solver {
 	return out
 }
 
-func eventOf(e *corev1.Event) Event {
+func convertEvent(e *corev1.Event) Event {
 	about := e.InvolvedObject
 	out := Event{
 		Last: e.LastTimestamp, Count: max(1, e.Count), Type: e.Type, Reason: e.Reason, Message: e.Message, From: cmp.Or(e.ReportingController, e.Source.Component),
@@ -333,9 +333,9 @@ func eventOf(e *corev1.Event) Event {
 	if e.Series != nil {
 		out.Count, out.Last = max(out.Count, e.Series.Count), metav1.NewTime(e.Series.LastObservedTime.Time)
 	}
-	for _, at := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
+	for _, candidate := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
 		if out.Last.IsZero() {
-			out.Last = metav1.NewTime(at)
+			out.Last = metav1.NewTime(candidate)
 		}
 	}
 	return out

@@ -10,7 +10,7 @@ import (
 )
 
 // SecretMark stands for a text that looked like a secret.
-const SecretMark = "<secret>"
+const SecretPlaceholder = "<secret>"
 
 // Redactor removes flags and secrets from texts.
 type Redactor struct {
@@ -76,7 +76,7 @@ func (r *Redactor) Text(text string) string {
 const maxMessage = 32 << 10
 
 // looksSecret are the shapes of secrets. What the groups match stays.
-var looksSecret = []*regexp.Regexp{
+var secretPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`()-----BEGIN [A-Z0-9 ]+-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)`),
 	regexp.MustCompile(`()eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?`),
 	regexp.MustCompile(`([a-z][a-z0-9+.-]*://)[^/\s:@"']*:[^/\s@"']+(@)`),
@@ -86,8 +86,8 @@ var looksSecret = []*regexp.Regexp{
 
 // Secrets removes what looks like a secret.
 func Secrets(text string) string {
-	for _, shape := range looksSecret {
-		text = shape.ReplaceAllString(text, "${1}"+SecretMark+"${2}")
+	for _, shape := range secretPatterns {
+		text = shape.ReplaceAllString(text, "${1}"+SecretPlaceholder+"${2}")
 	}
 	return text
 }

@@ -138,7 +138,7 @@ func contents(t *testing.T, files []File) string {
 // not be able to hold a flag or a secret.
 func TestFieldsOfAReport(t *testing.T) {
 	s, events := everything()
-	bundle := Of(s, overview.Of(s, nil, "records"), events)
+	bundle := New(s, overview.New(s, nil, "records"), events)
 	files, err := bundle.Files(NewRedactor(nil, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestNoQuotedFlagIsInAReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle := Of(s, overview.Of(s, nil, "records"), events)
+	bundle := New(s, overview.New(s, nil, "records"), events)
 	bundle.Logs = []Log{{Pod: "operator", Container: "manager", Text: strings.Join(texts, "\n") + "\n" + string(quoted)}}
 	bundle.Missing = append(bundle.Missing, texts...)
 	files, err := bundle.Files(NewRedactor(s.Challenges, s.Instances))
@@ -272,7 +272,7 @@ func TestAReportIsBounded(t *testing.T) {
 		events = append(events, corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "berg"}, Message: long, LastTimestamp: metav1.NewTime(noon.Add(-time.Duration(n) * time.Second))})
 		s.Challenges = append(s.Challenges, bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: fmt.Sprint(n, long)}})
 	}
-	bundle := Of(s, overview.Of(s, nil, ""), events)
+	bundle := New(s, overview.New(s, nil, ""), events)
 	for n := range 9 {
 		bundle.Logs = append(bundle.Logs, Log{Pod: fmt.Sprint("pod-", n), Container: "manager", Text: strings.Repeat("a line of a log\n", 200_000)})
 	}
@@ -309,10 +309,10 @@ func TestALogBeginsWithAWholeLine(t *testing.T) {
 
 func TestWhatLooksLikeASecretIsRemoved(t *testing.T) {
 	for text, want := range map[string]string{
-		"bearer token: abcd1234":               "bearer token: " + SecretMark,
-		`{"password":"abcd1234","user":"x"}`:   `{"password":"` + SecretMark + `","user":"x"}`,
-		`{\"password\":\"abcd1234\"}`:          `{\"password\":\"` + SecretMark + `\"}`,
-		"postgres://berg:abcd@db/berg":         "postgres://" + SecretMark + "@db/berg",
+		"bearer token: abcd1234":               "bearer token: " + SecretPlaceholder,
+		`{"password":"abcd1234","user":"x"}`:   `{"password":"` + SecretPlaceholder + `","user":"x"}`,
+		`{\"password\":\"abcd1234\"}`:          `{\"password\":\"` + SecretPlaceholder + `\"}`,
+		"postgres://berg:abcd@db/berg":         "postgres://" + SecretPlaceholder + "@db/berg",
 		"PULL_SECRET_NAME=regcred":             "PULL_SECRET_NAME=regcred",
 		"ghcr.io/example/web:1@sha256:0123abc": "ghcr.io/example/web:1@sha256:0123abc",
 		"Secret berg/regcred not found":        "Secret berg/regcred not found",

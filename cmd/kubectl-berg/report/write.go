@@ -25,7 +25,7 @@ type File struct {
 func (b Bundle) Files(r *Redactor) ([]File, error) {
 	missing := b.Missing
 	files := []File{}
-	for _, one := range []struct {
+	for _, part := range []struct {
 		name  string
 		value any
 	}{
@@ -40,19 +40,19 @@ func (b Bundle) Files(r *Redactor) ([]File, error) {
 		{"checks.json", b.Solvers},
 		{"events.json", b.Events},
 	} {
-		kept, lost, total := fitting(one.value)
+		kept, lost, total := fitting(part.value)
 		if lost > 0 {
-			missing = append(missing, fmt.Sprintf("%s: %d of %d are left out, because it is too large", one.name, lost, total))
+			missing = append(missing, fmt.Sprintf("%s: %d of %d are left out, because it is too large", part.name, lost, total))
 		}
 		text, err := r.json(kept)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{Name: one.name, text: text})
+		files = append(files, File{Name: part.name, text: text})
 	}
 	logs := b.Logs[:min(len(b.Logs), MaxLogs)]
-	if more := len(b.Logs) - len(logs); more > 0 {
-		missing = append(missing, fmt.Sprintf("%d logs are left out", more))
+	if omitted := len(b.Logs) - len(logs); omitted > 0 {
+		missing = append(missing, fmt.Sprintf("%d logs are left out", omitted))
 	}
 	texts := make([]File, len(logs))
 	var group sync.WaitGroup
@@ -97,11 +97,11 @@ func fitting(value any) (kept any, lost, total int) {
 const marginBytes = 64 << 10
 
 // Tail returns the last whole lines of a text. A line of which the beginning is cut off could hold a part of a flag.
-func Tail(text string, most int) string {
-	if len(text) <= most {
+func Tail(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	_, rest, _ := strings.Cut(text[len(text)-most:], "\n")
+	_, rest, _ := strings.Cut(text[len(text)-limit:], "\n")
 	return rest
 }
 
@@ -176,11 +176,11 @@ logs/            the ends of the operator's logs
 }
 
 // Write writes files as a compressed archive, in a folder of this name.
-func Write(to io.Writer, folder string, at time.Time, files []File) error {
+func Write(to io.Writer, folder string, moment time.Time, files []File) error {
 	compressed := gzip.NewWriter(to)
 	archive := tar.NewWriter(compressed)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(folder, f.Name), Mode: 0o600, Size: int64(len(f.text)), ModTime: at.Truncate(time.Second)}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(folder, f.Name), Mode: 0o600, Size: int64(len(f.text)), ModTime: moment.Truncate(time.Second)}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

@@ -35,11 +35,11 @@ func withoutImage(message, image string) string {
 
 // withoutTag splits a name at its tag. The colon of a registry's port comes before a slash.
 func withoutTag(name string) (repository, tag string) {
-	at := strings.LastIndexByte(name, ':')
-	if at < 0 || strings.Contains(name[at:], "/") {
+	colon := strings.LastIndexByte(name, ':')
+	if colon < 0 || strings.Contains(name[colon:], "/") {
 		return name, ""
 	}
-	return name[:at], name[at+1:]
+	return name[:colon], name[colon+1:]
 }
 
 // pullFailure explains the answer of a registry, in lower case and without the image.
@@ -165,7 +165,7 @@ var meanings = map[int32]meaning{
 	},
 }
 
-func meaningOf(t *corev1.ContainerStateTerminated) meaning {
+func exitMeaning(t *corev1.ContainerStateTerminated) meaning {
 	if t.Reason == "Unknown" || t.Reason == "ContainerStatusUnknown" {
 		return meaning{"its node was restarted, or does not know how it ended", "If this continues, look at the node: kubectl get nodes"}
 	}

@@ -86,8 +86,8 @@ func (f *Finding) addCondition(c *metav1.Condition) {
 	}
 }
 
-// NamespaceOf returns the namespace of the objects of an instance.
-func NamespaceOf(i *bergv1.ChallengeInstance) string {
+// InstanceNamespace returns the namespace of the objects of an instance.
+func InstanceNamespace(i *bergv1.ChallengeInstance) string {
 	if i.Status.Namespace != "" {
 		return i.Status.Namespace
 	}

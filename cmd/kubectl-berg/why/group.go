@@ -9,7 +9,7 @@ import (
 
 // Healthy reports whether the status alone shows that there is no problem, as for most of thousands.
 func Healthy(i *bergv1.ChallengeInstance) bool {
-	return i.Status.Phase == bergv1.PhaseRunning && ProblemOf(i) == "" && i.DeletionTimestamp == nil
+	return i.Status.Phase == bergv1.PhaseRunning && ProblemReason(i) == "" && i.DeletionTimestamp == nil
 }
 
 // Group is a number of instances with the same problem.

@@ -28,13 +28,13 @@ const (
 func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) bool {
 	f.addCondition(c)
 	i := v.Instance
-	name := containerOf(c.Message)
+	name := parseContainer(c.Message)
 	subject := "A container"
 	if name != "" {
 		subject = "Container " + name
 	}
 	if CannotPull(reason) {
-		image := v.imageOf(name)
+		image := v.containerImage(name)
 		text, do := pullFailure(withoutImage(v.newestEvent(f, "Failed", "pull")+" "+c.Message, image), v.thanTheNode(name))
 		return f.set(Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, spaced(image), text), do)
 	}
@@ -96,7 +96,7 @@ var containerPattern = regexp.MustCompile(`(?:^|\. )Container ([a-z][-a-z0-9]*):
 // reasonPattern finds the reason of Kubernetes in a message of the operator.
 var reasonPattern = regexp.MustCompile(`Container [a-z][-a-z0-9]*: (?:[^ :]+, which admission added to the pod: )?([A-Z][A-Za-z0-9]+)(?::|$)`)
 
-func containerOf(message string) string {
+func parseContainer(message string) string {
 	m := containerPattern.FindStringSubmatch(message)
 	if m == nil {
 		return ""
@@ -133,8 +133,8 @@ func logsCommand(i *bergv1.ChallengeInstance, container string) string {
 	return command
 }
 
-// imageOf is the image of a container, or of one that was added to its pod and cannot be pulled; "" if it is not known.
-func (v View) imageOf(container string) string {
+// containerImage is the image of a container, or of one that was added to its pod and cannot be pulled; "" if it is not known.
+func (v View) containerImage(container string) string {
 	for _, p := range currentPods(v) {
 		if p.Labels[bergv1.LabelContainer] != container {
 			continue
@@ -195,7 +195,7 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 	if t.ExitCode == 0 {
 		return " (its program ended by itself)"
 	}
-	if usual := meaningOf(t); usual.text != "" {
+	if usual := exitMeaning(t); usual.text != "" {
 		return " (" + usual.text + ")"
 	}
 	return ""
@@ -209,8 +209,8 @@ const startupProbe = "failed startup probe"
 func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated) *corev1.Event {
 	for n := range v.Events {
 		e := &v.Events[n]
-		of := "Container " + container + " "
-		if e.Reason == "Killing" && (strings.Contains(e.Message, of+"failed liveness probe") || strings.Contains(e.Message, of+startupProbe)) &&
+		prefix := "Container " + container + " "
+		if e.Reason == "Killing" && (strings.Contains(e.Message, prefix+"failed liveness probe") || strings.Contains(e.Message, prefix+startupProbe)) &&
 			!eventTime(*e).Before(t.StartedAt.Time) {
 			return e
 		}
@@ -237,7 +237,7 @@ func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.Containe
 	case t.ExitCode == 0:
 		return fmt.Sprintf("The program of a container must not end. If it serves one connection, let it fork, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall, or set connectAtStart: false on its port; if it starts a service in the background, start it in the foreground. %s", logs)
 	}
-	if do := cmp.Or(logAdvice(v.LogEnds[container]), meaningOf(t).do); do != "" {
+	if do := cmp.Or(logAdvice(v.LogEnds[container]), exitMeaning(t).do); do != "" {
 		return do + " " + logs
 	}
 	return logs
@@ -304,11 +304,11 @@ func Logs(v View) (out []Log) {
 // Nodes returns the nodes whose CPU architecture says more about the problem.
 func Nodes(v View) (out []string) {
 	for _, p := range currentPods(v) {
-		of := func(s corev1.ContainerStatus) bool {
+		matches := func(s corev1.ContainerStatus) bool {
 			t := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
 			return t != nil && v.wrongArchitecture(s.Name, t) || s.State.Waiting != nil && strings.Contains(s.State.Waiting.Reason, "Image")
 		}
-		if p.Spec.NodeName != "" && !slices.Contains(out, p.Spec.NodeName) && slices.ContainsFunc(p.Status.ContainerStatuses, of) {
+		if p.Spec.NodeName != "" && !slices.Contains(out, p.Spec.NodeName) && slices.ContainsFunc(p.Status.ContainerStatuses, matches) {
 			out = append(out, p.Spec.NodeName)
 		}
 	}
@@ -335,7 +335,7 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		}
 	}
 	if container, t := endIn(message); t != nil && reason == "CrashLoopBackOff" { // who may not read pods knows this much
-		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: NamespaceOf(v.Instance), Labels: map[string]string{bergv1.LabelContainer: name}}}
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: InstanceNamespace(v.Instance), Labels: map[string]string{bergv1.LabelContainer: name}}}
 		container = cmp.Or(container, name)
 		if neverRan(t) {
 			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", container), startAdvice(t.Message))
@@ -409,8 +409,8 @@ func notCreated(reason string) bool {
 func (v View) notReady(f *Finding, level Level) bool {
 	i := v.Instance
 	var since time.Duration
-	if at := i.Status.StartedAt; at != nil {
-		since = v.Now.Sub(at.Time)
+	if started := i.Status.StartedAt; started != nil {
+		since = v.Now.Sub(started.Time)
 	}
 	started := "Wait: the instance was started " + console.Duration(since) + " ago."
 	for _, p := range currentPods(v) {
@@ -444,14 +444,14 @@ func (v View) notReady(f *Finding, level Level) bool {
 					return f.set(Problem, fmt.Sprintf("Container %s does not start: a volume cannot be mounted.", container), "The message is the node's. The node retries.")
 				}
 				return f.set(Problem, fmt.Sprintf("Container %s has been starting for %s.", container, console.Duration(since)),
-					"The node may still pull a large image: kubectl get events -n "+NamespaceOf(i)+" --field-selector reason=Pulling")
+					"The node may still pull a large image: kubectl get events -n "+InstanceNamespace(i)+" --field-selector reason=Pulling")
 			}
 		}
 	}
 	if level == Waiting && since < slowStart {
 		return f.set(Waiting, "The pods are starting.", started+" The first pull of an image takes time.")
 	}
-	return f.set(Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, containerOf(strings.Join(f.Evidence, " "))))
+	return f.set(Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, parseContainer(strings.Join(f.Evidence, " "))))
 }
 
 // nodeSilent reports whether a pod counts as not ready although its node reported last that its containers are.
@@ -468,12 +468,12 @@ func unplaced(p corev1.Pod, container string) (sentence, do string) {
 	if p.Spec.NodeName != "" || len(p.Status.ContainerStatuses) > 0 {
 		return "", ""
 	}
-	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	index := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
 	switch {
-	case at < 0:
+	case index < 0:
 		return fmt.Sprintf("Container %s does not start: no scheduler has looked at its pod.", container),
 			"Check that the cluster's scheduler works: kubectl get pods -n kube-system"
-	case p.Status.Conditions[at].Reason == corev1.PodReasonSchedulingGated:
+	case p.Status.Conditions[index].Reason == corev1.PodReasonSchedulingGated:
 		return fmt.Sprintf("Container %s does not start: its pod has a scheduling gate, which an admission webhook added.", container),
 			fmt.Sprintf("Ask the administrator to open the gate, or to leave out the namespaces of instances: kubectl get pods -n %s -o yaml shows spec.schedulingGates.", p.Namespace)
 	}
@@ -521,14 +521,14 @@ func (f *Finding) addEvent(e *corev1.Event) {
 }
 
 func eventTime(e corev1.Event) time.Time {
-	at := e.CreationTimestamp.Time
+	moment := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.EventTime.Time, e.LastTimestamp.Time} {
-		if t.After(at) {
-			at = t
+		if t.After(moment) {
+			moment = t
 		}
 	}
-	if e.Series != nil && e.Series.LastObservedTime.After(at) {
-		at = e.Series.LastObservedTime.Time
+	if e.Series != nil && e.Series.LastObservedTime.After(moment) {
+		moment = e.Series.LastObservedTime.Time
 	}
-	return at
+	return moment
 }

@@ -7,8 +7,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// ProblemOf returns the reason of the first problem that the status of an instance shows, "" if there is none.
-func ProblemOf(i *bergv1.ChallengeInstance) string {
+// ProblemReason returns the reason of the first problem that the status of an instance shows, "" if there is none.
+func ProblemReason(i *bergv1.ChallengeInstance) string {
 	if c := firstProblem(i); c != nil {
 		return c.Reason
 	}

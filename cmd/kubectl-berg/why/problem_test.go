@@ -26,7 +26,7 @@ func TestBrokenAgreesWithExplain(t *testing.T) {
 		"withdrawn":        {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, "")), "", false},
 		"deletion refused": {view(sets(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked, "")), bergv1.ReasonDeletionBlocked, true},
 	} {
-		if got := ProblemOf(tc.v.Instance); got != tc.problem {
+		if got := ProblemReason(tc.v.Instance); got != tc.problem {
 			t.Errorf("%s: %q, want %q", name, got, tc.problem)
 		}
 		if got := Broken(tc.v.Instance); got != tc.broken {

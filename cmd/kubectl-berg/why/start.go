@@ -26,8 +26,8 @@ func Stages(i *bergv1.ChallengeInstance) []Stage {
 	var all []Stage
 	before := startTime(i)
 	for _, stage := range []struct {
-		name string
-		at   *metav1.MicroTime
+		name    string
+		endedAt *metav1.MicroTime
 	}{
 		{"namespace", s.NamespaceCreatedAt},
 		{"objects", s.ObjectsWrittenAt},
@@ -37,14 +37,14 @@ func Stages(i *bergv1.ChallengeInstance) []Stage {
 		{"restarts", s.ContainersStartedAt},
 		{"readiness", s.PodsReadyAt},
 	} {
-		if stage.at == nil {
+		if stage.endedAt == nil {
 			continue
 		}
-		took := max(0, stage.at.Sub(before))
+		took := max(0, stage.endedAt.Sub(before))
 		if stage.name != "restarts" || took > 0 { // most have none
 			all = append(all, Stage{stage.name, took.Seconds()})
 		}
-		before = stage.at.Time
+		before = stage.endedAt.Time
 	}
 	return all
 }

@@ -41,11 +41,11 @@ func Explain(v View) Finding {
 }
 
 func untilExpiry(v View) string {
-	at := v.Instance.Status.ExpiresAt
-	if at == nil {
+	expiry := v.Instance.Status.ExpiresAt
+	if expiry == nil {
 		return ""
 	}
-	return ", with " + console.Duration(at.Sub(v.Now)) + " left"
+	return ", with " + console.Duration(expiry.Sub(v.Now)) + " left"
 }
 
 const (
@@ -74,7 +74,7 @@ func terminating(v View, f *Finding) bool {
 			f.addCondition(c)
 		}
 		return f.set(Problem, fmt.Sprintf("The instance has been terminating for %s. Usually that takes seconds.", console.Duration(since)),
-			fmt.Sprintf("Check what is left (kubectl get namespace %s -o yaml) and whether the operator works (kubectl berg doctor).", NamespaceOf(i)))
+			fmt.Sprintf("Check what is left (kubectl get namespace %s -o yaml) and whether the operator works (kubectl berg doctor).", InstanceNamespace(i)))
 	}
 	return f.set(Waiting, "The instance is being deleted"+terminationReason(i)+". Its namespace is deleted first.", waitSeconds)
 }
@@ -98,8 +98,8 @@ func notObserved(v View, f *Finding) bool {
 	case i.Status.ObservedGeneration < i.Generation && i.Spec.TerminationReason != "":
 		return f.set(Waiting, "The instance was asked to end"+terminationReason(i)+". The operator has not started to delete it yet.", waitSeconds)
 	}
-	if at := i.Status.ExpiresAt; at != nil && v.Now.Sub(at.Time) > observeTimeout && !isFrozen(i) {
-		return f.set(Problem, fmt.Sprintf("The instance expired %s ago, but nothing has deleted it.", console.Duration(v.Now.Sub(at.Time))), runDoctor)
+	if expiry := i.Status.ExpiresAt; expiry != nil && v.Now.Sub(expiry.Time) > observeTimeout && !isFrozen(i) {
+		return f.set(Problem, fmt.Sprintf("The instance expired %s ago, but nothing has deleted it.", console.Duration(v.Now.Sub(expiry.Time))), runDoctor)
 	}
 	return false
 }
@@ -207,5 +207,5 @@ func outdated(v View, f *Finding) bool {
 // fillIn replaces the placeholders of a text.
 func fillIn(text string, i *bergv1.ChallengeInstance) string {
 	return strings.NewReplacer("{NAME}", i.Name, "{NAMESPACE}", i.Namespace, "{CHALLENGE}", i.Spec.ChallengeRef.Name,
-		"{OBJECTS}", NamespaceOf(i), "{UID}", string(i.UID)).Replace(text)
+		"{OBJECTS}", InstanceNamespace(i), "{UID}", string(i.UID)).Replace(text)
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // Door serves the calls.
-type Door struct {
+type Endpoint struct {
 	Store *instances.Store
 	// BootWait is how long the answer to a start waits, ReadWait that to a read of an instance that starts.
 	BootWait, ReadWait time.Duration
@@ -47,7 +47,7 @@ const (
 )
 
 // Routes implements web.Door.
-func (d *Door) Routes(mux *http.ServeMux) {
+func (d *Endpoint) Routes(mux *http.ServeMux) {
 	for pattern, call := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /healthcheck":                             d.health,
 		"POST /api/v1/challenge":                       d.createChallenge,
@@ -70,13 +70,13 @@ func (d *Door) Routes(mux *http.ServeMux) {
 }
 
 // Owns implements web.Door.
-func (d *Door) Owns(path string) bool {
+func (d *Endpoint) Owns(path string) bool {
 	return path == "/healthcheck" || path == "/api/v1" || strings.HasPrefix(path, "/api/v1/")
 }
 
 // Token implements web.Door.
-func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
-	return tokens.Of(r), r, nil
+func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.FromRequest(r), r, nil
 }
 
 // codes are those of statuses. One status has two: what is wrong in a request, and what the state does not allow.
@@ -89,7 +89,7 @@ var codes = map[int]int{
 }
 
 // Fail implements web.Door. A call that does not exist has status 501.
-func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
 	if p.Status == http.StatusMethodNotAllowed {
 		p.Status = http.StatusNotImplemented
 	}
@@ -112,8 +112,8 @@ func write(w http.ResponseWriter, p web.Problem, code int) {
 	web.Write(w, p.Status, failed{code, p.Message, []any{}})
 }
 
-func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p, internal := web.ProblemOf(err)
+func (d *Endpoint) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p, internal := web.NewProblem(err)
 	if internal {
 		d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
 	}
@@ -124,9 +124,9 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, p, code)
 }
 
-func namespaceOf(r *http.Request) string { return web.GrantOf(r.Context()).Namespace }
+func requestNamespace(r *http.Request) string { return web.GrantFrom(r.Context()).Namespace }
 
-func (d *Door) health(w http.ResponseWriter, _ *http.Request) error {
+func (d *Endpoint) health(w http.ResponseWriter, _ *http.Request) error {
 	web.Write(w, http.StatusOK, struct{}{})
 	return nil
 }
@@ -160,7 +160,7 @@ type result[T any] struct {
 	Result T `json:"result"`
 }
 
-func stamp(t time.Time) *string {
+func formatTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
@@ -169,11 +169,11 @@ func stamp(t time.Time) *string {
 }
 
 // seconds is a duration as protobuf's JSON has it.
-func seconds(of time.Duration) *string {
-	if of == 0 {
+func seconds(duration time.Duration) *string {
+	if duration == 0 {
 		return nil
 	}
-	text := strconv.FormatFloat(of.Seconds(), 'f', -1, 64) + "s"
+	text := strconv.FormatFloat(duration.Seconds(), 'f', -1, 64) + "s"
 	return &text
 }
 
@@ -181,7 +181,7 @@ func seconds(of time.Duration) *string {
 // run yet, with a sentence instead of addresses.
 func shownInstance(i instances.Instance, forced bool) instance {
 	line := instance{
-		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: stamp(i.Renewed), Until: stamp(i.Until),
+		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: formatTime(i.Renewed), Until: formatTime(i.Until),
 		Flags: i.Flags, Additional: map[string]string{},
 	}
 	if line.Flags == nil {
@@ -189,10 +189,10 @@ func shownInstance(i instances.Instance, forced bool) instance {
 	}
 	switch {
 	case i.State == instances.Running:
-		line.Since = stamp(i.Since)
+		line.Since = formatTime(i.Since)
 		line.ConnectionInfo = ConnectionInfo(i.Endpoints)
 	case forced:
-		line.Since = stamp(i.Created)
+		line.Since = formatTime(i.Created)
 		line.ConnectionInfo = html.EscapeString(i.Reason)
 	}
 	return line
@@ -215,19 +215,19 @@ func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
 	return strings.Join(lines, "\n")
 }
 
-func (d *Door) shownChallenge(r *http.Request, of instances.Registration) (challenge, error) {
-	all, err := d.Store.Of(r.Context(), of)
+func (d *Endpoint) shownChallenge(r *http.Request, registration instances.Registration) (challenge, error) {
+	all, err := d.Store.ByRegistration(r.Context(), registration)
 	if err != nil {
 		return challenge{}, err
 	}
-	return shownRegistration(of, all), nil
+	return shownRegistration(registration, all), nil
 }
 
-func shownRegistration(of instances.Registration, all []instances.Instance) challenge {
+func shownRegistration(registration instances.Registration, all []instances.Instance) challenge {
 	c := challenge{
-		ID: of.ID, Scenario: of.Scenario, Timeout: seconds(of.Timeout), Until: stamp(of.Until),
+		ID: registration.ID, Scenario: registration.Scenario, Timeout: seconds(registration.Timeout), Until: formatTime(registration.Until),
 		Instances: make([]instance, 0, len(all)), Additional: map[string]string{},
-		Min: strconv.FormatInt(of.Min, 10), Max: strconv.FormatInt(of.Max, 10),
+		Min: strconv.FormatInt(registration.Min, 10), Max: strconv.FormatInt(registration.Max, 10),
 	}
 	for _, i := range all {
 		row := shownInstance(i, true) // the page of admins splits since and lastRenew, so that both must be there
@@ -334,7 +334,7 @@ func (q request) apply(to *instances.Registration, fields []string, ignoreAdditi
 // fields of a challenge that the plugin may change.
 var fields = []string{"scenario", "timeout", "until", "additional", "min", "max"}
 
-func (d *Door) createChallenge(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error {
 	var q request
 	if err := web.Read(w, r, &q); err != nil {
 		return err
@@ -342,28 +342,28 @@ func (d *Door) createChallenge(w http.ResponseWriter, r *http.Request) error {
 	if err := checkID("id", q.ID); err != nil {
 		return err
 	}
-	of := instances.Registration{Namespace: namespaceOf(r), Door: tokens.DoorChallManager, ID: q.ID}
-	if err := q.apply(&of, fields, d.IgnoreAdditional); err != nil {
+	registration := instances.Registration{Namespace: requestNamespace(r), Endpoint: tokens.EndpointChallManager, ID: q.ID}
+	if err := q.apply(&registration, fields, d.IgnoreAdditional); err != nil {
 		return err
 	}
-	of, err := d.Store.Register(r.Context(), of)
+	registration, err := d.Store.Register(r.Context(), registration)
 	if err != nil {
 		return err
 	}
-	web.Write(w, http.StatusOK, shownRegistration(of, nil))
+	web.Write(w, http.StatusOK, shownRegistration(registration, nil))
 	return nil
 }
 
-func (d *Door) registration(r *http.Request, id string) (instances.Registration, error) {
-	return d.Store.Registration(r.Context(), namespaceOf(r), tokens.DoorChallManager, id)
+func (d *Endpoint) registration(r *http.Request, id string) (instances.Registration, error) {
+	return d.Store.Registration(r.Context(), requestNamespace(r), tokens.EndpointChallManager, id)
 }
 
-func (d *Door) getChallenge(w http.ResponseWriter, r *http.Request) error {
-	of, err := d.registration(r, r.PathValue("id"))
+func (d *Endpoint) getChallenge(w http.ResponseWriter, r *http.Request) error {
+	registration, err := d.registration(r, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	c, err := d.shownChallenge(r, of)
+	c, err := d.shownChallenge(r, registration)
 	if err != nil {
 		return err
 	}
@@ -371,7 +371,7 @@ func (d *Door) getChallenge(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) updateChallenge(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error {
 	var raw map[string]json.RawMessage
 	data, err := web.Body(w, r)
 	if err != nil {
@@ -388,7 +388,7 @@ func (d *Door) updateChallenge(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var wrong error
-	of, err := d.Store.Update(r.Context(), namespaceOf(r), tokens.DoorChallManager, r.PathValue("id"), func(to *instances.Registration) {
+	registration, err := d.Store.Update(r.Context(), requestNamespace(r), tokens.EndpointChallManager, r.PathValue("id"), func(to *instances.Registration) {
 		wrong = q.apply(to, names, d.IgnoreAdditional)
 	})
 	if wrong != nil {
@@ -397,7 +397,7 @@ func (d *Door) updateChallenge(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, err := d.shownChallenge(r, of)
+	c, err := d.shownChallenge(r, registration)
 	if err != nil {
 		return err
 	}
@@ -433,30 +433,30 @@ func (q request) changed(raw map[string]json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
-func (d *Door) deleteChallenge(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Store.Unregister(r.Context(), namespaceOf(r), tokens.DoorChallManager, r.PathValue("id")); err != nil {
+func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error {
+	if err := d.Store.Unregister(r.Context(), requestNamespace(r), tokens.EndpointChallManager, r.PathValue("id")); err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, struct{}{})
 	return nil
 }
 
-func (d *Door) listChallenges(w http.ResponseWriter, r *http.Request) error {
-	registrations, err := d.Store.Registrations(r.Context(), namespaceOf(r), tokens.DoorChallManager)
+func (d *Endpoint) listChallenges(w http.ResponseWriter, r *http.Request) error {
+	registrations, err := d.Store.Registrations(r.Context(), requestNamespace(r), tokens.EndpointChallManager)
 	if err != nil {
 		return err
 	}
-	all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorChallManager, "")
+	all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointChallManager, "")
 	if err != nil {
 		return err
 	}
-	of := map[string][]instances.Instance{}
+	byChallenge := map[string][]instances.Instance{}
 	for _, i := range all {
-		of[i.Challenge] = append(of[i.Challenge], i)
+		byChallenge[i.Challenge] = append(byChallenge[i.Challenge], i)
 	}
 	lines := newLines[challenge](w)
 	for _, registration := range registrations {
-		lines.add(shownRegistration(registration, of[registration.ID]))
+		lines.add(shownRegistration(registration, byChallenge[registration.ID]))
 	}
 	return nil
 }
@@ -470,7 +470,7 @@ func newLines[T any](w http.ResponseWriter) lines[T] {
 	return lines[T]{json.NewEncoder(w)}
 }
 
-func (l lines[T]) add(one T) { _ = l.encoder.Encode(result[T]{one}) } // the client is gone
+func (l lines[T]) add(value T) { _ = l.encoder.Encode(result[T]{value}) } // the client is gone
 
 func checkID(field, id string) error {
 	if id == "" || len(id) > instances.MaxID {
@@ -479,7 +479,7 @@ func checkID(field, id string) error {
 	return nil
 }
 
-func (d *Door) createInstance(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		ChallengeID string         `json:"challengeId"`
 		SourceID    string         `json:"sourceId"`
@@ -494,35 +494,35 @@ func (d *Door) createInstance(w http.ResponseWriter, r *http.Request) error {
 	if err := (request{Additional: q.Additional}).apply(&instances.Registration{}, []string{"additional"}, d.IgnoreAdditional); err != nil {
 		return err
 	}
-	of, err := d.registration(r, q.ChallengeID)
+	registration, err := d.registration(r, q.ChallengeID)
 	if err != nil {
 		return err
 	}
-	i, started, err := d.Store.Boot(r.Context(), of, q.SourceID, instances.Start{})
+	i, started, err := d.Store.Boot(r.Context(), registration, q.SourceID, instances.Start{})
 	if err != nil {
 		return err
 	}
 	if !started && i.State == instances.Running {
 		return instances.Fail(instances.Exists, "instance already exists: source %s runs challenge %s", q.SourceID, q.ChallengeID)
 	}
-	if i, err = d.Store.WaitRunning(r.Context(), of, i, d.BootWait); err != nil {
+	if i, err = d.Store.WaitRunning(r.Context(), registration, i, d.BootWait); err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, shownInstance(i, true))
 	return nil
 }
 
-func (d *Door) getInstance(w http.ResponseWriter, r *http.Request) error {
-	of, err := d.registration(r, r.PathValue("challenge"))
+func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
+	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {
 		return err
 	}
-	i, err := d.Store.Instance(r.Context(), of, r.PathValue("source"))
+	i, err := d.Store.Instance(r.Context(), registration, r.PathValue("source"))
 	if err != nil {
 		return err
 	}
 	if i.State == instances.Starting {
-		waited, err := d.Store.WaitRunning(r.Context(), of, i, d.ReadWait)
+		waited, err := d.Store.WaitRunning(r.Context(), registration, i, d.ReadWait)
 		switch {
 		case err == nil:
 			i = waited
@@ -534,12 +534,12 @@ func (d *Door) getInstance(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) renewInstance(w http.ResponseWriter, r *http.Request) error {
-	of, err := d.registration(r, r.PathValue("challenge"))
+func (d *Endpoint) renewInstance(w http.ResponseWriter, r *http.Request) error {
+	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {
 		return err
 	}
-	i, err := d.Store.Renew(r.Context(), of, r.PathValue("source"), 0)
+	i, err := d.Store.Renew(r.Context(), registration, r.PathValue("source"), 0)
 	if err != nil {
 		return err
 	}
@@ -547,19 +547,19 @@ func (d *Door) renewInstance(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) deleteInstance(w http.ResponseWriter, r *http.Request) error {
-	of, err := d.registration(r, r.PathValue("challenge"))
+func (d *Endpoint) deleteInstance(w http.ResponseWriter, r *http.Request) error {
+	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {
 		return err
 	}
-	if err := d.Store.End(r.Context(), of, r.PathValue("source")); err != nil {
+	if err := d.Store.End(r.Context(), registration, r.PathValue("source")); err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, struct{}{})
 	return nil
 }
 
-func (d *Door) listInstances(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) listInstances(w http.ResponseWriter, r *http.Request) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return instances.Fail(instances.Invalid, "the query cannot be parsed")
@@ -573,7 +573,7 @@ func (d *Door) listInstances(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorChallManager, source)
+	all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointChallManager, source)
 	if err != nil {
 		return err
 	}

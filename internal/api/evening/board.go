@@ -86,12 +86,12 @@ type goneRow struct {
 // NewBoard returns a Board of a cluster. Start fills it.
 func NewBoard(rc *rest.Config, scheme *runtime.Scheme, options Options, now clock.WithTicker) (*Board, error) {
 	b := newBoard(options, now)
-	of := map[string]cache.Config{}
+	configs := map[string]cache.Config{}
 	for _, name := range options.Namespaces {
-		of[name] = cache.Config{}
+		configs[name] = cache.Config{}
 	}
 	var err error
-	if b.cache, err = cache.New(rc, cache.Options{Scheme: scheme, DefaultNamespaces: of, DefaultTransform: trim}); err != nil {
+	if b.cache, err = cache.New(rc, cache.Options{Scheme: scheme, DefaultNamespaces: configs, DefaultTransform: trim}); err != nil {
 		return nil, fmt.Errorf("make the cache of the page: %w", err)
 	}
 	if b.client, err = kubernetes.NewForConfig(rc); err != nil {
@@ -179,7 +179,7 @@ func (b *Board) Start(ctx context.Context) error {
 		return err
 	}
 	// Without these the page shows instances alone.
-	for _, more := range []struct {
+	for _, source := range []struct {
 		kind        client.Object
 		see, forget func(any)
 	}{
@@ -187,30 +187,30 @@ func (b *Board) Start(ctx context.Context) error {
 		{&bergv1.ChallengeCheck{}, b.seeOther, b.forgetOther},
 		{&corev1.Node{}, b.seeNode, b.forgetNode},
 	} {
-		informer, err := b.cache.GetInformer(ctx, more.kind, cache.BlockUntilSynced(false))
+		informer, err := b.cache.GetInformer(ctx, source.kind, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", more.kind, err)
+			return fmt.Errorf("watch %T: %w", source.kind, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: more.see, UpdateFunc: func(_, object any) { more.see(object) }, DeleteFunc: more.forget,
+			AddFunc: source.see, UpdateFunc: func(_, object any) { source.see(object) }, DeleteFunc: source.forget,
 		}); err != nil {
 			return err
 		}
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var others sync.WaitGroup
+	var readers sync.WaitGroup
 	for _, namespace := range b.options.Namespaces {
-		others.Go(func() { b.events.follow(running, b.client, namespace) })
+		readers.Go(func() { b.events.follow(running, b.client, namespace) })
 	}
 	if b.records != nil {
-		others.Go(func() {
+		readers.Go(func() {
 			if err := b.followRecords(running); err != nil {
 				stop(err)
 			}
 		})
 	}
-	others.Go(func() {
+	readers.Go(func() {
 		if toolscache.WaitForCacheSync(running.Done(), registered.HasSynced) {
 			b.mu.Lock()
 			b.ready = true
@@ -221,7 +221,7 @@ func (b *Board) Start(ctx context.Context) error {
 	err = b.cache.Start(running)
 	cause := context.Cause(running)
 	stop(nil)
-	others.Wait()
+	readers.Wait()
 	if cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -234,7 +234,7 @@ func (b *Board) see(object any, initial bool) {
 	if !ok {
 		return
 	}
-	r := rowOf(i)
+	r := newRow(i)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.rows[r.ID()]
@@ -248,7 +248,7 @@ func (b *Board) see(object any, initial bool) {
 		r.Changed = r.Created
 	}
 	if !initial {
-		b.historyOf(r.Namespace).count(before, &r)
+		b.ensureHistory(r.Namespace).count(before, &r)
 	}
 	b.changed(r.Namespace, r.ID())
 	r.version = b.version
@@ -275,7 +275,7 @@ func (b *Board) forget(object any) {
 		return
 	}
 	delete(b.rows, id.String())
-	b.historyOf(id.Namespace).ends++
+	b.ensureHistory(id.Namespace).ends++
 	b.changed(id.Namespace, id.String())
 	b.gone = append(b.gone, goneRow{id.String(), b.version})
 	if len(b.gone) > maxGone {
@@ -310,12 +310,12 @@ type View struct {
 	All bool
 }
 
-// Mark names a version so that any replica understands it.
-func (b *Board) Mark(version uint64) string { return b.id + "." + strconv.FormatUint(version, 10) }
+// Cursor names a version so that any replica understands it.
+func (b *Board) Cursor(version uint64) string { return b.id + "." + strconv.FormatUint(version, 10) }
 
-// Marked returns the version that a mark names; 0, for everything, if it is of another replica or none.
-func (b *Board) Marked(mark string) uint64 {
-	id, number, _ := strings.Cut(mark, ".")
+// ParseCursor returns the version that a mark names; 0, for everything, if it is of another replica or none.
+func (b *Board) ParseCursor(cursor string) uint64 {
+	id, number, _ := strings.Cut(cursor, ".")
 	version, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || id != b.id {
 		return 0
@@ -340,13 +340,13 @@ func (b *Board) Read(namespace string, after uint64) View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{Version: b.version, All: after == 0 || after < b.dropped}
-	var of []*Row
+	var rows []*Row
 	for _, r := range b.rows {
 		if r.Namespace == namespace {
-			of = append(of, r)
+			rows = append(rows, r)
 		}
 	}
-	for _, r := range of {
+	for _, r := range rows {
 		if v.All || r.version > after {
 			v.Rows = append(v.Rows, r)
 		}
@@ -359,7 +359,7 @@ func (b *Board) Read(namespace string, after uint64) View {
 	}
 	known, ok := b.summaries[namespace]
 	if !ok {
-		known = summarise(of, b.challengesOf(namespace), b.checksOf(namespace), b.capacityNow(namespace))
+		known = summarise(rows, b.namespaceChallenges(namespace), b.namespaceChecks(namespace), b.capacityNow(namespace))
 		b.summaries[namespace] = known
 	}
 	v.Summary = known
@@ -370,18 +370,18 @@ func (b *Board) Read(namespace string, after uint64) View {
 func (b *Board) Row(namespace, name string) *Row {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rows[idOf(namespace, name)]
+	return b.rows[rowID(namespace, name)]
 }
 
 // Events returns those of an instance, the oldest first.
-func (b *Board) Events(instance types.UID) []Event { return b.events.Of(instance) }
+func (b *Board) Events(instance types.UID) []Event { return b.events.List(instance) }
 
-// ChangesOf is Changes for one instance, with its events.
-func (b *Board) ChangesOf(r *Row) (changed <-chan struct{}, stop func()) {
+// RowChanges is Changes for one instance, with its events.
+func (b *Board) RowChanges(r *Row) (changed <-chan struct{}, stop func()) {
 	return b.changes.Wait(r.ID(), string(r.UID))
 }
 
-func idOf(namespace, name string) string {
+func rowID(namespace, name string) string {
 	return types.NamespacedName{Namespace: namespace, Name: name}.String()
 }
 
@@ -428,15 +428,15 @@ func (b *Board) sample(now time.Time) {
 			counts[r.Namespace] = map[State]int{}
 		}
 		counts[r.Namespace][r.State]++
-		b.historyOf(r.Namespace)
+		b.ensureHistory(r.Namespace)
 	}
 	for namespace := range maps.Keys(b.history) {
 		b.history[namespace].sample(now, counts[namespace])
 	}
 }
 
-// historyOf is called with the lock held.
-func (b *Board) historyOf(namespace string) *history {
+// ensureHistory is called with the lock held.
+func (b *Board) ensureHistory(namespace string) *history {
 	if b.history[namespace] == nil {
 		b.history[namespace] = &history{}
 	}
@@ -447,5 +447,5 @@ func (b *Board) historyOf(namespace string) *history {
 func (b *Board) History(namespace string) []Sample {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.historyOf(namespace).samples)
+	return slices.Clone(b.ensureHistory(namespace).samples)
 }

@@ -34,9 +34,9 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	kept.Name, kept.UID, kept.ResourceVersion, kept.DeletionTimestamp = n.Name, n.UID, n.ResourceVersion, n.DeletionTimestamp
 	kept.Spec.Unschedulable, kept.Spec.Taints = n.Spec.Unschedulable, n.Spec.Taints
 	kept.Status.Allocatable = corev1.ResourceList{}
-	for _, what := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
-		if has, ok := n.Status.Allocatable[what]; ok {
-			kept.Status.Allocatable[what] = has
+	for _, resourceName := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+		if quantity, ok := n.Status.Allocatable[resourceName]; ok {
+			kept.Status.Allocatable[resourceName] = quantity
 		}
 	}
 	for _, c := range n.Status.Conditions {
@@ -47,9 +47,9 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return kept
 }
 
-func nodeStateOf(n *corev1.Node) nodeState {
-	has := n.Status.Allocatable
-	s := nodeState{size: plan.Node{CPU: *has.Cpu(), Memory: *has.Memory(), Disk: *has.StorageEphemeral(), Pods: int(has.Pods().Value())}}
+func newNodeState(n *corev1.Node) nodeState {
+	allocatable := n.Status.Allocatable
+	s := nodeState{size: plan.Node{CPU: *allocatable.Cpu(), Memory: *allocatable.Memory(), Disk: *allocatable.StorageEphemeral(), Pods: int(allocatable.Pods().Value())}}
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Status == corev1.ConditionTrue })
 	closed := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
 	s.open = ready && !closed && !n.Spec.Unschedulable && n.DeletionTimestamp == nil
@@ -58,9 +58,9 @@ func nodeStateOf(n *corev1.Node) nodeState {
 
 // less returns the size without a part, in percent, that is for other pods.
 func (n nodeState) less(percent int) plan.Node {
-	part := func(of resource.Quantity) resource.Quantity {
-		all := of.MilliValue()
-		return *resource.NewMilliQuantity(all-all/100*int64(percent), of.Format)
+	part := func(share resource.Quantity) resource.Quantity {
+		all := share.MilliValue()
+		return *resource.NewMilliQuantity(all-all/100*int64(percent), share.Format)
 	}
 	return plan.Node{CPU: part(n.size.CPU), Memory: part(n.size.Memory), Disk: part(n.size.Disk), Pods: n.size.Pods * (100 - percent) / 100}
 }
@@ -70,13 +70,13 @@ func (b *Board) seeNode(object any) {
 	if !ok {
 		return
 	}
-	is := nodeStateOf(n)
+	state := newNodeState(n)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, ok := b.nodes[n.Name]; ok && known.same(is) {
+	if known, ok := b.nodes[n.Name]; ok && known.same(state) {
 		return
 	}
-	b.nodes[n.Name] = is
+	b.nodes[n.Name] = state
 	b.changed(b.options.Namespaces...)
 }
 
@@ -203,19 +203,19 @@ func planCommand(namespace string, mix map[types.NamespacedName]int) string {
 
 // measures compares what instances take with what there is.
 func measures(stock plan.Stock, taken plan.Use) (all []Measure) {
-	has := stock.Total()
-	add := func(what string, of, used float64, text func(float64) string) {
-		if of <= 0 {
+	total := stock.Total()
+	add := func(label string, capacity, used float64, text func(float64) string) {
+		if capacity <= 0 {
 			return
 		}
-		all = append(all, Measure{what, text(used), text(max(0, of-used)), text(of), min(1, used/of)})
+		all = append(all, Measure{label, text(used), text(max(0, capacity-used)), text(capacity), min(1, used/capacity)})
 	}
 	whole := func(v float64) string { return fmt.Sprintf("%.0f", v) }
-	add("CPU", has.CPU, taken.CPU, func(v float64) string { return fmt.Sprintf("%.1f", v) })
-	add("memory", has.Memory, taken.Memory, func(v float64) string { return fmt.Sprintf("%.1f GiB", v/(1<<30)) })
-	add("pods", float64(has.Pods), float64(taken.Pods), whole)
-	add("node ports", float64(has.NodePorts), float64(taken.NodePorts), whole)
-	add("instances", float64(has.Instances), float64(taken.Instances), whole)
+	add("CPU", total.CPU, taken.CPU, func(v float64) string { return fmt.Sprintf("%.1f", v) })
+	add("memory", total.Memory, taken.Memory, func(v float64) string { return fmt.Sprintf("%.1f GiB", v/(1<<30)) })
+	add("pods", float64(total.Pods), float64(taken.Pods), whole)
+	add("node ports", float64(total.NodePorts), float64(taken.NodePorts), whole)
+	add("instances", float64(total.Instances), float64(taken.Instances), whole)
 	return all
 }
 
@@ -228,7 +228,7 @@ func forecast(shapes []plan.Shape, instances int, stock plan.Stock, growth float
 	if len(stock.Nodes) > 0 {
 		node = stock.Smallest()
 	}
-	result, err := plan.Of(shapes, plan.Event{Players: instances, Active: instances}, node,
+	result, err := plan.Calculate(shapes, plan.Event{Players: instances, Active: instances}, node,
 		plan.Limits{NodePorts: stock.NodePorts, EtcdMB: etcdMB, Nodes: len(stock.Nodes), Instances: stock.Instances})
 	if err != nil { // there is no Challenge of them any more
 		return nil
@@ -244,9 +244,9 @@ func forecast(shapes []plan.Shape, instances int, stock plan.Stock, growth float
 }
 
 // reached says when a number of instances is there. A day is as far as it looks.
-func reached(now, at int, growth float64) string {
-	switch minutes := float64(at-now) / growth; {
-	case at <= now:
+func reached(now, limit int, growth float64) string {
+	switch minutes := float64(limit-now) / growth; {
+	case limit <= now:
 		return "now"
 	case growth <= 0, minutes > 24*60:
 		return "–"
@@ -271,20 +271,20 @@ func (s Sample) all() int { return s.Running + s.Waiting + s.Failed }
 func trimShape(spec *bergv1.ChallengeSpec) (kept bergv1.ChallengeSpec) {
 	kept.MaxInstances = spec.MaxInstances
 	for _, c := range spec.Containers {
-		one := bergv1.Container{Hostname: c.Hostname, ResourceRequests: c.ResourceRequests, ResourceLimits: c.ResourceLimits}
+		container := bergv1.Container{Hostname: c.Hostname, ResourceRequests: c.ResourceRequests, ResourceLimits: c.ResourceLimits}
 		for _, p := range c.Ports {
-			one.Ports = append(one.Ports, bergv1.Port{Port: p.Port, Type: p.Type, Protocol: p.Protocol})
+			container.Ports = append(container.Ports, bergv1.Port{Port: p.Port, Type: p.Type, Protocol: p.Protocol})
 		}
 		if f := c.DynamicFlag; f != nil { // the files that hold it are objects
-			one.DynamicFlag = &bergv1.DynamicFlag{}
+			container.DynamicFlag = &bergv1.DynamicFlag{}
 			if f.Content != nil {
-				one.DynamicFlag.Content = &bergv1.FlagFile{}
+				container.DynamicFlag.Content = &bergv1.FlagFile{}
 			}
 			if f.Executable != nil {
-				one.DynamicFlag.Executable = &bergv1.FlagFile{}
+				container.DynamicFlag.Executable = &bergv1.FlagFile{}
 			}
 		}
-		kept.Containers = append(kept.Containers, one)
+		kept.Containers = append(kept.Containers, container)
 	}
 	return kept
 }

@@ -78,7 +78,7 @@ func TestCapacityAndForecast(t *testing.T) {
 	// Two more a minute.
 	for n := range 2 * trend {
 		b.sample(begin.Add(time.Duration(n) * time.Minute))
-		b.historyOf("berg").samples[n].Running = 2 * n
+		b.ensureHistory("berg").samples[n].Running = 2 * n
 	}
 	b.mu.Lock()
 	c = b.capacityNow("berg")

@@ -50,7 +50,7 @@ var images = map[string]string{
 	bergv1.ImagesTimeIsOver: "no: the time for it is over",
 }
 
-func challengeStateOf(c *bergv1.Challenge, settings plan.Settings) challengeState {
+func newChallengeState(c *bergv1.Challenge, settings plan.Settings) challengeState {
 	s := challengeState{Frozen: c.Annotations[bergv1.AnnotationFrozen] != "", generation: c.Generation}
 	if accepted := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted); accepted != nil && accepted.Status == metav1.ConditionFalse {
 		s.Problem = accepted.Message
@@ -62,7 +62,7 @@ func challengeStateOf(c *bergv1.Challenge, settings plan.Settings) challengeStat
 		}
 	}
 	if len(c.Spec.Containers) > 0 {
-		if shape, err := plan.ShapeOf(c, settings, 1); err == nil { // else the Challenge is not accepted, which says why
+		if shape, err := plan.NewShape(c, settings, 1); err == nil { // else the Challenge is not accepted, which says why
 			s.shape = &shape
 		}
 	}
@@ -75,27 +75,27 @@ func (b *Board) seeOther(object any) {
 	defer b.mu.Unlock()
 	switch o := object.(type) {
 	case *bergv1.Challenge:
-		key, is := client.ObjectKeyFromObject(o), challengeStateOf(o, b.options.Plan)
-		if known, ok := b.challenges[key]; ok && known.same(is) {
+		key, state := client.ObjectKeyFromObject(o), newChallengeState(o, b.options.Plan)
+		if known, ok := b.challenges[key]; ok && known.same(state) {
 			return
 		}
-		b.challenges[key] = is
+		b.challenges[key] = state
 	case *bergv1.ChallengeCheck:
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ChallengeRef.Name}
-		var is checkState
+		var state checkState
 		if last := o.Status.LastResult; last != nil {
-			is = checkState{Result: string(last.Result), At: last.StartedAt.Time}
+			state = checkState{Result: string(last.Result), At: last.StartedAt.Time}
 			if last.FinishedAt != nil {
-				is.At = last.FinishedAt.Time
+				state.At = last.FinishedAt.Time
 			}
 		}
 		if b.checks[key] == nil {
 			b.checks[key] = map[string]checkState{}
 		}
-		if known, ok := b.checks[key][o.Name]; ok && known == is {
+		if known, ok := b.checks[key][o.Name]; ok && known == state {
 			return
 		}
-		b.checks[key][o.Name] = is
+		b.checks[key][o.Name] = state
 	default:
 		return
 	}
@@ -123,29 +123,29 @@ func (b *Board) forgetOther(object any) {
 	b.changed(object.(client.Object).GetNamespace())
 }
 
-// challengesOf returns the Challenges of a namespace by their names. It is called with the lock held.
-func (b *Board) challengesOf(namespace string) map[string]challengeState {
-	of := map[string]challengeState{}
+// namespaceChallenges returns the Challenges of a namespace by their names. It is called with the lock held.
+func (b *Board) namespaceChallenges(namespace string) map[string]challengeState {
+	states := map[string]challengeState{}
 	for key, state := range b.challenges {
 		if key.Namespace == namespace {
-			of[key.Name] = state
+			states[key.Name] = state
 		}
 	}
-	return of
+	return states
 }
 
-// checksOf returns the last result of the checks of each Challenge of a namespace. It is called with the lock held.
-func (b *Board) checksOf(namespace string) map[string]checkState {
-	of := map[string]checkState{}
+// namespaceChecks returns the last result of the checks of each Challenge of a namespace. It is called with the lock held.
+func (b *Board) namespaceChecks(namespace string) map[string]checkState {
+	states := map[string]checkState{}
 	for key, checks := range b.checks {
 		if key.Namespace != namespace {
 			continue
 		}
 		for _, state := range checks {
-			if last, ok := of[key.Name]; !ok || state.At.After(last.At) {
-				of[key.Name] = state
+			if last, ok := states[key.Name]; !ok || state.At.After(last.At) {
+				states[key.Name] = state
 			}
 		}
 	}
-	return of
+	return states
 }

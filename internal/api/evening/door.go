@@ -36,7 +36,7 @@ const (
 var static embed.FS
 
 // Door serves the page.
-type Door struct {
+type Endpoint struct {
 	Board *Board
 	Clock clock.WithTicker
 	// Heartbeat is how often a stream without changes gets a comment.
@@ -46,12 +46,12 @@ type Door struct {
 }
 
 // New returns the door of a Board.
-func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.Logger) (*Door, error) {
-	d := &Door{Board: board, Clock: now, Heartbeat: heartbeat, Log: log}
+func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.Logger) (*Endpoint, error) {
+	d := &Endpoint{Board: board, Clock: now, Heartbeat: heartbeat, Log: log}
 	var err error
 	d.pages, err = template.New("").Funcs(template.FuncMap{
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"clock": timeOf,
+		"clock": formatClock,
 		"age":   func(t time.Time) string { return span(now.Since(t)) },
 		"left":  func(t time.Time) string { return span(t.Sub(now.Now())) },
 		"took":  took,
@@ -60,8 +60,8 @@ func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.
 	return d, err
 }
 
-// timeOf writes a time of the day.
-func timeOf(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
+// formatClock writes a time of the day.
+func formatClock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
 // span writes a time as the page's script does.
 func span(d time.Duration) string {
@@ -83,7 +83,7 @@ func took(d time.Duration) string {
 }
 
 // Routes implements web.Door.
-func (d *Door) Routes(mux *http.ServeMux) {
+func (d *Endpoint) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+root+"{$}", d.page)
 	mux.HandleFunc("GET "+root+"events", d.events)
 	mux.HandleFunc("GET "+root+"instances/{name}", d.instance)
@@ -106,15 +106,15 @@ func (d *Door) Routes(mux *http.ServeMux) {
 }
 
 // Owns implements web.Door.
-func (d *Door) Owns(path string) bool { return path == "/evening" || strings.HasPrefix(path, root) }
+func (d *Endpoint) Owns(path string) bool { return path == "/evening" || strings.HasPrefix(path, root) }
 
 // Token implements web.Door. A browser asks for it as a password.
-func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
-	return tokens.Of(r), r, nil
+func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.FromRequest(r), r, nil
 }
 
 // Fail implements web.Door.
-func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
 	headers(w, "text/plain; charset=utf-8")
 	w.WriteHeader(p.Status)
 	_, _ = fmt.Fprintln(w, p.Message) // the client is gone
@@ -141,15 +141,15 @@ type content struct {
 	Problems, Others []*Row
 	Found, Shown     int
 	Most             int
-	// Mark names the version that the page shows.
-	Mark string
+	// Cursor names the version that the page shows.
+	Cursor string
 	// Ended are instances with a record, EndedFound is how many there are, Records that there may be any.
 	Ended      []Ended
 	EndedFound int
 	Records    bool
 }
 
-func filterOf(r *http.Request) (Filter, string) {
+func parseFilter(r *http.Request) (Filter, string) {
 	values := r.URL.Query()
 	text := values.Get("q")
 	if len(text) > maxText {
@@ -158,11 +158,11 @@ func filterOf(r *http.Request) (Filter, string) {
 	return Filter{Text: strings.ToLower(strings.TrimSpace(text)), Challenge: values.Get("challenge"), State: State(values.Get("state"))}, text
 }
 
-// contentOf returns what a page shows of a view.
-func (d *Door) contentOf(namespace string, v View, f Filter, query string) content {
+// newContent returns what a page shows of a view.
+func (d *Endpoint) newContent(namespace string, v View, f Filter, query string) content {
 	c := content{
 		Namespace: namespace, Now: d.Clock.Now(), Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Filter: f, Query: query, Most: maxRows,
-		Mark: d.Board.Mark(v.Version),
+		Cursor: d.Board.Cursor(v.Version),
 	}
 	for _, row := range v.Rows {
 		if !f.matches(row) {
@@ -183,13 +183,13 @@ func (d *Door) contentOf(namespace string, v View, f Filter, query string) conte
 }
 
 // addEnded adds the instances that have ended.
-func (d *Door) addEnded(c *content) {
+func (d *Endpoint) addEnded(c *content) {
 	c.Records = d.Board.options.RecordNamespace != ""
 	c.Ended, c.EndedFound = d.Board.Ended(c.Namespace, c.Filter)
 }
 
 // isReady answers that the cache is not complete, if it is not.
-func (d *Door) isReady(w http.ResponseWriter) bool {
+func (d *Endpoint) isReady(w http.ResponseWriter) bool {
 	if d.Board.Ready() {
 		return true
 	}
@@ -199,13 +199,13 @@ func (d *Door) isReady(w http.ResponseWriter) bool {
 	return false
 }
 
-func (d *Door) page(w http.ResponseWriter, r *http.Request) {
+func (d *Endpoint) page(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
 	}
-	namespace := web.GrantOf(r.Context()).Namespace
-	f, query := filterOf(r)
-	d.write(w, "page", d.contentOf(namespace, d.Board.Read(namespace, 0), f, query))
+	namespace := web.GrantFrom(r.Context()).Namespace
+	f, query := parseFilter(r)
+	d.write(w, "page", d.newContent(namespace, d.Board.Read(namespace, 0), f, query))
 }
 
 // instanceContent is what the template of an instance gets.
@@ -216,15 +216,15 @@ type instanceContent struct {
 	Now      time.Time
 }
 
-func (d *Door) contentOfInstance(row *Row) instanceContent {
+func (d *Endpoint) contentOfInstance(row *Row) instanceContent {
 	return instanceContent{Row: row, Timeline: timeline(row, d.Board.Events(row.UID)), Remedies: Remedies(row), Now: d.Clock.Now()}
 }
 
-func (d *Door) instance(w http.ResponseWriter, r *http.Request) {
+func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
 	}
-	namespace, name := web.GrantOf(r.Context()).Namespace, r.PathValue("name")
+	namespace, name := web.GrantFrom(r.Context()).Namespace, r.PathValue("name")
 	if row := d.Board.Row(namespace, name); row != nil {
 		d.write(w, "instance", d.contentOfInstance(row))
 		return
@@ -240,11 +240,11 @@ func (d *Door) instance(w http.ResponseWriter, r *http.Request) {
 	d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
 }
 
-func (d *Door) record(w http.ResponseWriter, r *http.Request) {
+func (d *Endpoint) record(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
 	}
-	record, ok, err := d.Board.Record(r.Context(), web.GrantOf(r.Context()).Namespace, types.UID(r.PathValue("uid")))
+	record, ok, err := d.Board.Record(r.Context(), web.GrantFrom(r.Context()).Namespace, types.UID(r.PathValue("uid")))
 	switch {
 	case err != nil:
 		d.Log.Error("a record could not be read", "uid", r.PathValue("uid"), "error", err)
@@ -257,17 +257,17 @@ func (d *Door) record(w http.ResponseWriter, r *http.Request) {
 }
 
 // instanceEvents streams the page of one instance as it changes, until it is gone.
-func (d *Door) instanceEvents(w http.ResponseWriter, r *http.Request) {
+func (d *Endpoint) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
 	}
-	namespace, name := web.GrantOf(r.Context()).Namespace, r.PathValue("name")
+	namespace, name := web.GrantFrom(r.Context()).Namespace, r.PathValue("name")
 	row := d.Board.Row(namespace, name)
 	if row == nil {
 		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer"})
 		return
 	}
-	changed, stop := d.Board.ChangesOf(row)
+	changed, stop := d.Board.RowChanges(row)
 	defer stop()
 	uid := row.UID
 	d.stream(w, r, changed, func() bool {
@@ -280,9 +280,9 @@ func (d *Door) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	}, nil)
 }
 
-func (d *Door) write(w http.ResponseWriter, name string, what any) {
+func (d *Endpoint) write(w http.ResponseWriter, name string, value any) {
 	var page bytes.Buffer
-	if err := d.pages.ExecuteTemplate(&page, name, what); err != nil {
+	if err := d.pages.ExecuteTemplate(&page, name, value); err != nil {
 		d.Log.Error("a page could not be written", "page", name, "error", err)
 		d.Fail(w, web.Problem{Status: http.StatusInternalServerError, Message: "the page could not be written: the log of berg-api says why"})
 		return
@@ -299,16 +299,16 @@ type changedRow struct {
 }
 
 // events streams what changes. A client that is slow misses states between, never the last one.
-func (d *Door) events(w http.ResponseWriter, r *http.Request) {
+func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
 	}
-	namespace := web.GrantOf(r.Context()).Namespace
-	f, query := filterOf(r)
+	namespace := web.GrantFrom(r.Context()).Namespace
+	f, query := parseFilter(r)
 	changed, stop := d.Board.Changes(namespace)
 	defer stop()
 	// What the client has: from the last event that reached it, or from its page.
-	version := d.Board.Marked(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
+	version := d.Board.ParseCursor(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
 	send := func() bool {
 		v := d.Board.Read(namespace, version)
 		if !v.All && len(v.Rows)+len(v.Gone) > maxRows {
@@ -316,7 +316,7 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) {
 		}
 		version = v.Version
 		if v.All {
-			return d.sendParts(w, d.contentOf(namespace, v, f, query), "counts", "summary", "found", "problems", "others", "ended")
+			return d.sendParts(w, d.newContent(namespace, v, f, query), "counts", "summary", "found", "problems", "others", "ended")
 		}
 		return d.send(w, namespace, f, v)
 	}
@@ -329,7 +329,7 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) {
 
 // stream keeps an answer open. It calls send at its beginning and after changes, those that come together once, and idle as often
 // as the heartbeat, nil for a comment. Each reports whether there is more to come.
-func (d *Door) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
+func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
@@ -369,54 +369,54 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, changed <-chan str
 }
 
 // send writes what a view changes, and reports whether the client is there.
-func (d *Door) send(w http.ResponseWriter, namespace string, f Filter, v View) bool {
+func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v View) bool {
 	rows := make([]changedRow, 0, len(v.Rows)+len(v.Gone))
 	for _, row := range v.Rows {
-		one := changedRow{ID: row.ID(), Problem: row.Problem}
+		changed := changedRow{ID: row.ID(), Problem: row.Problem}
 		if f.matches(row) {
 			var html bytes.Buffer
 			if err := d.pages.ExecuteTemplate(&html, "row", row); err != nil {
 				d.Log.Error("a row could not be written", "error", err)
 				return false
 			}
-			one.HTML = html.String()
+			changed.HTML = html.String()
 		}
-		rows = append(rows, one)
+		rows = append(rows, changed)
 	}
 	for _, id := range v.Gone {
 		rows = append(rows, changedRow{ID: id}) // the client begins with the last one: another instance may have the name by now
 	}
-	of := content{
-		Namespace: namespace, Filter: f, Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Most: maxRows, Mark: d.Board.Mark(v.Version),
+	page := content{
+		Namespace: namespace, Filter: f, Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Most: maxRows, Cursor: d.Board.Cursor(v.Version),
 		Found: d.Board.Found(namespace, f),
 	}
-	of.Shown = min(of.Found, maxRows)
-	d.addEnded(&of)
+	page.Shown = min(page.Found, maxRows)
+	d.addEnded(&page)
 	// The mark is with the last one: a client that has lost it gets both again.
-	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, of, "counts", "summary", "found", "ended")
+	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, page, "counts", "summary", "found", "ended")
 }
 
 // sendParts writes parts of a page, each of which is the template and the element of its name.
-func (d *Door) sendParts(w http.ResponseWriter, of any, names ...string) bool {
+func (d *Endpoint) sendParts(w http.ResponseWriter, value any, names ...string) bool {
 	parts := map[string]string{}
 	for _, name := range names {
 		var part bytes.Buffer
-		if err := d.pages.ExecuteTemplate(&part, name, of); err != nil {
+		if err := d.pages.ExecuteTemplate(&part, name, value); err != nil {
 			d.Log.Error("a part of the page could not be written", "part", name, "error", err)
 			return false
 		}
 		parts[name] = part.String()
 	}
-	if c, ok := of.(content); ok {
-		if _, err := fmt.Fprintf(w, "id: %s\n", c.Mark); err != nil {
+	if c, ok := value.(content); ok {
+		if _, err := fmt.Fprintf(w, "id: %s\n", c.Cursor); err != nil {
 			return false
 		}
 	}
 	return event(w, "parts", parts)
 }
 
-func event(w http.ResponseWriter, name string, what any) bool {
-	data, err := json.Marshal(what)
+func event(w http.ResponseWriter, name string, value any) bool {
+	data, err := json.Marshal(value)
 	if err != nil {
 		return false
 	}

@@ -207,7 +207,7 @@ func TestAStreamContinuesWhereThePageIs(t *testing.T) {
 	b, server := served(t, now)
 	put(t, b, anInstance("a", bergv1.PhaseRunning, ""))
 	put(t, b, anInstance("b", bergv1.PhaseRunning, ""))
-	mark := b.Mark(b.Read("berg", 0).Version)
+	mark := b.Cursor(b.Read("berg", 0).Version)
 	_, _, page := get(t, server.URL+"/evening/")
 	if !strings.Contains(page, `data-mark="`+mark+`"`) {
 		t.Errorf("the page does not have its mark %s", mark)
@@ -224,7 +224,7 @@ func TestAStreamContinuesWhereThePageIs(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for _, mark := range []string{"", "another.7", b.id + ".x", newBoard(options, now).Mark(3)} {
+	for _, mark := range []string{"", "another.7", b.id + ".x", newBoard(options, now).Cursor(3)} {
 		got := openStream(t, server.URL+"/evening/events?after="+mark).next(t, now, "parts")
 		for _, part := range []string{`"problems":`, `"others":`, `"found":"1 found"`, "it ended"} {
 			if !strings.Contains(got, part) {

@@ -38,8 +38,8 @@ type Event struct {
 // eventRing has the last events of instances, also of those that are gone and for longer than the API server keeps them. It is
 // the store of reflectors, so that nothing else of an event stays in memory.
 type eventRing struct {
-	mu sync.Mutex
-	of map[types.UID][]Event
+	mu         sync.Mutex
+	byInstance map[types.UID][]Event
 	// order has the instances in the order of their first event.
 	order []types.UID
 	total int
@@ -48,7 +48,7 @@ type eventRing struct {
 }
 
 func newEventRing(seen func(types.UID)) *eventRing {
-	return &eventRing{of: map[types.UID][]Event{}, seen: seen}
+	return &eventRing{byInstance: map[types.UID][]Event{}, seen: seen}
 }
 
 // follow fills the ring with the events of instances of a namespace, until ctx is done.
@@ -60,7 +60,7 @@ func (r *eventRing) follow(ctx context.Context, client kubernetes.Interface, nam
 	reflector.RunWithContext(ctx)
 }
 
-func eventOf(e *corev1.Event) Event {
+func newEvent(e *corev1.Event) Event {
 	out := Event{
 		Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: beginning(e.Message, maxEventText), Count: max(e.Count, 1), uid: e.UID,
 		First: e.EventTime.Time, Last: e.EventTime.Time,
@@ -97,7 +97,7 @@ func (r *eventRing) Add(object any) error {
 	if !ok || e.InvolvedObject.UID == "" {
 		return nil
 	}
-	r.put(e.InvolvedObject.UID, eventOf(e))
+	r.put(e.InvolvedObject.UID, newEvent(e))
 	r.seen(e.InvolvedObject.UID)
 	return nil
 }
@@ -124,7 +124,7 @@ func (*eventRing) Resync() error { return nil }
 func (r *eventRing) put(instance types.UID, e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, there := r.of[instance]
+	known, there := r.byInstance[instance]
 	if n := slices.IndexFunc(known, func(k Event) bool { return k.uid == e.uid }); n >= 0 {
 		known[n] = e
 		return
@@ -137,19 +137,19 @@ func (r *eventRing) put(instance types.UID, e Event) {
 	if over := len(known) - maxEventsEach; over > 0 {
 		known, r.total = slices.Delete(known, 0, over), r.total-over
 	}
-	r.of[instance] = known
+	r.byInstance[instance] = known
 	for r.total > maxEvents {
-		r.total -= len(r.of[r.order[0]])
-		delete(r.of, r.order[0])
+		r.total -= len(r.byInstance[r.order[0]])
+		delete(r.byInstance, r.order[0])
 		r.order = r.order[1:]
 	}
 }
 
-// Of returns the events of an instance, the oldest first.
-func (r *eventRing) Of(instance types.UID) []Event {
+// List returns the events of an instance, the oldest first.
+func (r *eventRing) List(instance types.UID) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := slices.Clone(r.of[instance])
+	all := slices.Clone(r.byInstance[instance])
 	slices.SortStableFunc(all, func(a, b Event) int { return a.Last.Compare(b.Last) })
 	return all
 }

@@ -110,12 +110,12 @@ func plots(samples []Sample) (all []Plot) {
 		{"failures a minute", number, func(s Sample) float64 { return float64(s.Failures) }},
 		{"time to running", seconds, func(s Sample) float64 { return s.ToRunning.Seconds() }},
 	} {
-		now, most := 0.0, 0.0
+		now, peak := 0.0, 0.0
 		for _, s := range samples {
 			now = line.value(s)
-			most = max(most, now)
+			peak = max(peak, now)
 		}
-		all = append(all, Plot{line.title, line.text(now), line.text(most), plot(samples, line.value)})
+		all = append(all, Plot{line.title, line.text(now), line.text(peak), plot(samples, line.value)})
 	}
 	return all
 }

@@ -34,31 +34,31 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	add(anEvent("1", "a", strings.Repeat("ü", maxEventText), 1))
 	add(anEvent("1", "a", "it happened again", 5))
-	if got := r.Of("a"); len(got) != 1 || got[0].Count != 5 || got[0].Message != "it happened again" || !got[0].Last.Equal(begin.Add(5*time.Second)) || !got[0].First.Equal(begin) {
+	if got := r.List("a"); len(got) != 1 || got[0].Count != 5 || got[0].Message != "it happened again" || !got[0].Last.Equal(begin.Add(5*time.Second)) || !got[0].First.Equal(begin) {
 		t.Errorf("an event that happened again: %+v", got)
 	}
-	if err := r.Delete(anEvent("1", "a", "", 1)); err != nil || len(r.Of("a")) != 1 {
+	if err := r.Delete(anEvent("1", "a", "", 1)); err != nil || len(r.List("a")) != 1 {
 		t.Error("an event that the API server has forgotten is gone")
 	}
 	for n := range maxEventsEach * 2 {
 		add(anEvent(types.UID(fmt.Sprint("more", n)), "a", strings.Repeat("ü", maxEventText), 1))
 	}
-	got := r.Of("a")
+	got := r.List("a")
 	if len(got) != maxEventsEach || r.total != maxEventsEach || len(got[0].Message) > maxEventText+len("…") || !strings.HasSuffix(got[0].Message, "ü…") {
 		t.Errorf("%d events, %d counted, the first is %q", len(got), r.total, got[0].Message)
 	}
 	for n := range maxEvents + 10 {
 		add(anEvent(types.UID(fmt.Sprint("one of ", n)), types.UID(fmt.Sprint(n)), "", 1))
 	}
-	if r.total > maxEvents || len(r.of) > maxEvents || len(r.order) > maxEvents || len(r.Of("a")) != 0 || len(r.Of(types.UID(fmt.Sprint(maxEvents+9)))) != 1 {
-		t.Errorf("%d events of %d instances are kept", r.total, len(r.of))
+	if r.total > maxEvents || len(r.byInstance) > maxEvents || len(r.order) > maxEvents || len(r.List("a")) != 0 || len(r.List(types.UID(fmt.Sprint(maxEvents+9)))) != 1 {
+		t.Errorf("%d events of %d instances are kept", r.total, len(r.byInstance))
 	}
 	add(&corev1.Event{}) // of no instance
 	if seen["a"] != 2+maxEventsEach*2 || seen[""] != 0 {
 		t.Errorf("%d events of a were announced", seen["a"])
 	}
 	old := &corev1.Event{FirstTimestamp: metav1.Time{Time: begin}, LastTimestamp: metav1.Time{Time: begin.Add(time.Minute)}, Count: 3, Type: "Warning"}
-	if got := eventOf(old); got.Count != 3 || !got.Warning || !got.Last.Equal(begin.Add(time.Minute)) {
+	if got := newEvent(old); got.Count != 3 || !got.Warning || !got.Last.Equal(begin.Add(time.Minute)) {
 		t.Errorf("an event of the former API: %+v", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestTimelineIsInOrderOfTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rowOf(kept.(*bergv1.ChallengeInstance))
+	r := newRow(kept.(*bergv1.ChallengeInstance))
 	var lines []string
 	for _, m := range timeline(&r, []Event{{Reason: "Late", Message: "m", Last: begin.Add(time.Minute), First: begin, Count: 3, Warning: true}, {Reason: "Early", Last: begin}}) {
 		lines = append(lines, fmt.Sprintf("%s|%s|%s|%t", m.At.Sub(begin), m.What, m.Detail, m.Bad))
@@ -99,7 +99,7 @@ func TestEveryCauseHasASentenceAndLinesThatHelp(t *testing.T) {
 			}
 			commands[one.Command] = true
 		}
-		if cause != bergv1.CauseNotReadyYet && len(remediesOf[cause]) == 0 {
+		if cause != bergv1.CauseNotReadyYet && len(causeRemedies[cause]) == 0 {
 			t.Errorf("%s has no line of its own", cause)
 		}
 		if !commands["kubectl berg why one -n berg"] || !commands["kubectl berg end one -n berg"] {
@@ -182,7 +182,7 @@ func TestARecordOnItsPage(t *testing.T) {
 			{Name: "db", State: "Running", LogMissing: "Too many ended"},
 		},
 	}}
-	page := recordPage(t, recordOf(Ended{UID: "u", Namespace: "berg", Name: "a"}, object, []Event{{Reason: "Ending", Last: begin.Add(5 * time.Minute)}}))
+	page := recordPage(t, newRecord(Ended{UID: "u", Namespace: "berg", Name: "a"}, object, []Event{{Reason: "Ending", Last: begin.Add(5 * time.Minute)}}))
 	for _, want := range []string{
 		"PodsReady, Crashing: exit code 1", "Terminated, exit code 1 (Error)", "the &lt;flag&gt; is hidden", "The end of its log", "Too many ended",
 		"kubectl berg record u -n berg", "19:09:00 UTC",
@@ -210,7 +210,7 @@ func TestTheStreamOfOneInstance(t *testing.T) {
 	a.UID = "uid-of-a"
 	put(t, b, a)
 	stream := openStream(t, server.URL+"/evening/instances/a/events")
-	changed, stop := b.ChangesOf(b.Row("berg", "a"))
+	changed, stop := b.RowChanges(b.Row("berg", "a"))
 	defer stop()
 	put(t, b, anInstance("b", bergv1.PhaseRunning, ""))
 	if len(changed) != 0 {

@@ -103,20 +103,20 @@ func (b *Board) seeRecord(object any) {
 		return
 	}
 	namespace, name, _ := strings.Cut(m.Annotations[bergv1.AnnotationInstance], "/")
-	is := Ended{
+	ended := Ended{
 		UID: types.UID(m.Name), Namespace: namespace, Name: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], At: m.CreationTimestamp.Time,
 		Owner: m.Labels[bergv1.LabelSource],
 	}
-	if is.Owner == "" {
-		is.Owner = m.Labels[bergv1.LabelOwnerID]
+	if ended.Owner == "" {
+		ended.Owner = m.Labels[bergv1.LabelOwnerID]
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended[is.UID] == is {
+	if b.ended[ended.UID] == ended {
 		return
 	}
-	b.ended[is.UID] = is
-	b.changed(namespace, idOf(namespace, name))
+	b.ended[ended.UID] = ended
+	b.changed(namespace, rowID(namespace, name))
 }
 
 func (b *Board) forgetRecord(object any) {
@@ -129,21 +129,21 @@ func (b *Board) forgetRecord(object any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is, known := b.ended[types.UID(m.Name)]
+	ended, known := b.ended[types.UID(m.Name)]
 	if !known {
 		return
 	}
-	delete(b.ended, is.UID)
-	b.changed(is.Namespace)
+	delete(b.ended, ended.UID)
+	b.changed(ended.Namespace)
 }
 
 // Ended returns the instances of a namespace that have a record and match, the last that ended first, and how many there are.
 func (b *Board) Ended(namespace string, f Filter) (all []Ended, found int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, is := range b.ended {
-		if is.Namespace == namespace && f.matchesEnded(is) {
-			all = append(all, is)
+	for _, ended := range b.ended {
+		if ended.Namespace == namespace && f.matchesEnded(ended) {
+			all = append(all, ended)
 		}
 	}
 	slices.SortFunc(all, func(a, b Ended) int {
@@ -159,9 +159,9 @@ func (b *Board) Ended(namespace string, f Filter) (all []Ended, found int) {
 func (b *Board) LastEnded(namespace, name string) (last Ended, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, is := range b.ended {
-		if is.Namespace == namespace && is.Name == name && (!ok || is.At.After(last.At)) {
-			last, ok = is, true
+	for _, ended := range b.ended {
+		if ended.Namespace == namespace && ended.Name == name && (!ok || ended.At.After(last.At)) {
+			last, ok = ended, true
 		}
 	}
 	return last, ok
@@ -171,7 +171,7 @@ func (b *Board) LastEnded(namespace, name string) (last Ended, ok bool) {
 func (b *Board) Awaited(namespace, name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := idOf(namespace, name)
+	id := rowID(namespace, name)
 	return b.options.RecordNamespace != "" && slices.ContainsFunc(b.gone, func(g goneRow) bool { return g.id == id })
 }
 
@@ -179,9 +179,9 @@ func (b *Board) Awaited(namespace, name string) bool {
 // if there is none for an instance of the namespace.
 func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r Record, ok bool, err error) {
 	b.mu.Lock()
-	is, known := b.ended[uid]
+	ended, known := b.ended[uid]
 	b.mu.Unlock()
-	if !known || is.Namespace != namespace || b.reader == nil {
+	if !known || ended.Namespace != namespace || b.reader == nil {
 		return Record{}, false, nil
 	}
 	object := &bergv1.ChallengeInstanceRecord{}
@@ -192,14 +192,14 @@ func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r 
 	if err != nil {
 		return Record{}, false, err
 	}
-	return recordOf(is, object, b.events.Of(uid)), true, nil
+	return newRecord(ended, object, b.events.List(uid)), true, nil
 }
 
-// recordOf returns what the page shows of a record.
-func recordOf(is Ended, object *bergv1.ChallengeInstanceRecord, events []Event) Record {
+// newRecord returns what the page shows of a record.
+func newRecord(ended Ended, object *bergv1.ChallengeInstanceRecord, events []Event) Record {
 	s := object.Spec
 	r := Record{
-		Ended: is, Reason: string(s.Reason), Phase: string(s.Phase), Restarts: s.Restarts, Incomplete: s.Incomplete, Timeline: momentsOf(events),
+		Ended: ended, Reason: string(s.Reason), Phase: string(s.Phase), Restarts: s.Restarts, Incomplete: s.Incomplete, Timeline: eventMoments(events),
 	}
 	r.At = s.EndedAt.Time
 	if p := s.Problem; p != nil {
@@ -210,20 +210,20 @@ func recordOf(is Ended, object *bergv1.ChallengeInstanceRecord, events []Event) 
 	}
 	r.Timeline = inOrder(r.Timeline)
 	for _, c := range s.Containers {
-		one := Container{
+		container := Container{
 			Name: c.Name, Image: c.Image, Node: c.Node, State: c.State, Message: joined(c.WaitingFor, c.Message), Restarts: c.Restarts,
 			Missing: c.LogMissing,
 		}
 		if e := c.Exit; e != nil {
-			one.State += fmt.Sprintf(", exit code %d", e.Code)
+			container.State += fmt.Sprintf(", exit code %d", e.Code)
 			if e.Reason != "" {
-				one.State += " (" + e.Reason + ")"
+				container.State += " (" + e.Reason + ")"
 			}
 		}
 		var shortened bool
-		one.Log, shortened = lastLines(c.Log, maxLog)
-		one.Cut = c.LogCut || shortened
-		r.Containers = append(r.Containers, one)
+		container.Log, shortened = lastLines(c.Log, maxLog)
+		container.Cut = c.LogCut || shortened
+		r.Containers = append(r.Containers, container)
 	}
 	return r
 }

@@ -72,7 +72,7 @@ type Condition struct {
 }
 
 // ID is the identity of a row in the page.
-func (r *Row) ID() string { return idOf(r.Namespace, r.Name) }
+func (r *Row) ID() string { return rowID(r.Namespace, r.Name) }
 
 // causes are what organisers read of each cause, and whether a person must act.
 var causes = map[bergv1.Cause]struct {
@@ -91,18 +91,18 @@ var causes = map[bergv1.Cause]struct {
 	bergv1.CauseInvalid:          {"The Challenge has an error.", true},
 }
 
-// rowOf returns what the page shows of an instance.
-func rowOf(i *bergv1.ChallengeInstance) Row {
+// newRow returns what the page shows of an instance.
+func newRow(i *bergv1.ChallengeInstance) Row {
 	r := Row{
 		UID: i.UID, Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name,
-		Owner: cmp.Or(i.Labels[bergv1.LabelSource], i.Spec.OwnerID), State: stateOf(i), Created: i.CreationTimestamp.Time,
+		Owner: cmp.Or(i.Labels[bergv1.LabelSource], i.Spec.OwnerID), State: rowState(i), Created: i.CreationTimestamp.Time,
 	}
 	r.Holds = i.Status.StartedAt != nil && r.State != Waiting
 	if r.State != Running && r.State != Ending {
 		known := causes[cmp.Or(i.Status.Cause, bergv1.CauseNotReadyYet)]
 		r.Cause, r.Sentence, r.Problem = string(cmp.Or(i.Status.Cause, bergv1.CauseNotReadyYet)), known.sentence, known.problem || r.State == Failed
-		if why := instances.Detail(i); why != "" && why != known.sentence {
-			r.Sentence = strings.TrimSpace(r.Sentence + " " + why)
+		if detail := instances.Detail(i); detail != "" && detail != known.sentence {
+			r.Sentence = strings.TrimSpace(r.Sentence + " " + detail)
 		}
 	}
 	if i.Status.ReadyAt != nil {
@@ -112,11 +112,11 @@ func rowOf(i *bergv1.ChallengeInstance) Row {
 		r.Ends = i.Status.ExpiresAt.Time
 	}
 	for _, s := range i.Status.Services {
-		if address := addressOf(s); address != "" {
+		if address := formatAddress(s); address != "" {
 			r.Addresses = append(r.Addresses, address)
 		}
 	}
-	r.Stages = stagesOf(i)
+	r.Stages = finishedStages(i)
 	for _, c := range i.Status.Conditions {
 		r.Conditions = append(r.Conditions, Condition{c.Type, string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time})
 	}
@@ -124,7 +124,7 @@ func rowOf(i *bergv1.ChallengeInstance) Row {
 	return r
 }
 
-func stateOf(i *bergv1.ChallengeInstance) State {
+func rowState(i *bergv1.ChallengeInstance) State {
 	switch {
 	case instances.Ended(i):
 		return Ending
@@ -139,7 +139,7 @@ func stateOf(i *bergv1.ChallengeInstance) State {
 	}
 }
 
-func addressOf(s bergv1.ServiceEndpoint) string {
+func formatAddress(s bergv1.ServiceEndpoint) string {
 	if s.Hostname == "" {
 		return ""
 	}
@@ -152,22 +152,22 @@ func addressOf(s bergv1.ServiceEndpoint) string {
 // stageNames are the parts of a start, in their order.
 var stageNames = []string{"namespace", "objects", "node", "network", "images", "containers", "ready"}
 
-// stagesOf returns the parts of a start that are over.
-func stagesOf(i *bergv1.ChallengeInstance) (all []Stage) {
+// finishedStages returns the parts of a start that are over.
+func finishedStages(i *bergv1.ChallengeInstance) (all []Stage) {
 	start := i.Status.Start
 	if start == nil {
 		return nil
 	}
 	before := i.CreationTimestamp.Time
-	for n, at := range []*metav1.MicroTime{
+	for n, stageTime := range []*metav1.MicroTime{
 		start.NamespaceCreatedAt, start.ObjectsWrittenAt, start.ScheduledAt, start.SandboxesCreatedAt, start.ImagesPulledAt,
 		start.ContainersStartedAt, start.PodsReadyAt,
 	} {
-		if at == nil {
+		if stageTime == nil {
 			continue
 		}
-		all = append(all, Stage{stageNames[n], at.Time, max(at.Sub(before), 0)})
-		before = at.Time
+		all = append(all, Stage{stageNames[n], stageTime.Time, max(stageTime.Sub(before), 0)})
+		before = stageTime.Time
 	}
 	return all
 }
@@ -192,8 +192,8 @@ func (f Filter) matches(r *Row) bool {
 }
 
 // matchesEnded is matches for an instance that has ended, which has no state.
-func (f Filter) matchesEnded(is Ended) bool {
-	return (f.Challenge == "" || f.Challenge == is.Challenge) && (f.Text == "" || f.in(is.Name, is.Owner, is.Challenge))
+func (f Filter) matchesEnded(ended Ended) bool {
+	return (f.Challenge == "" || f.Challenge == ended.Challenge) && (f.Text == "" || f.in(ended.Name, ended.Owner, ended.Challenge))
 }
 
 func (f Filter) in(texts ...string) bool {

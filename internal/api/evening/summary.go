@@ -36,7 +36,7 @@ type ChallengeSummary struct {
 	Slowest string
 	Problem bool
 	// Room is for how many more instances there is room, from what is certain to what is possible, and what ends it.
-	Room string
+	FreeCapacity string
 	// State is that of the Challenge itself, and Check the last result of a solver.
 	State  challengeState
 	Check  checkState
@@ -92,18 +92,18 @@ func summarise(rows []*Row, known map[string]challengeState, checks map[string]c
 	for _, c := range challenges {
 		slices.Sort(c.times)
 		c.P50, c.P99 = quantile(c.times, 50), quantile(c.times, 99)
-		most := time.Duration(0)
+		slowest := time.Duration(0)
 		for _, name := range stageNames {
 			slices.Sort(c.stages[name])
 			median := quantile(c.stages[name], 50)
-			if median > most {
-				c.Slowest, most = name, median
+			if median > slowest {
+				c.Slowest, slowest = name, median
 			}
 			if len(c.stages[name]) > 0 {
 				c.Stages = append(c.Stages, Stage{Name: name, Took: median})
 			}
 		}
-		c.Room = roomOf(c, capacity)
+		c.FreeCapacity = formatFreeCapacity(c, capacity)
 		s.Challenges = append(s.Challenges, *c)
 	}
 	slices.SortFunc(s.Challenges, func(a, b ChallengeSummary) int {
@@ -123,17 +123,17 @@ func quantile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
 
-// roomOf says for how many more instances of a Challenge there is room.
-func roomOf(c *ChallengeSummary, capacity Capacity) string {
+// formatFreeCapacity says for how many more instances of a Challenge there is room.
+func formatFreeCapacity(c *ChallengeSummary, capacity Capacity) string {
 	switch {
 	case c.State.Frozen:
 		return "none: frozen"
 	case c.State.shape == nil:
 		return ""
 	}
-	room, limited := plan.RoomOf(*c.State.shape, c.own, capacity.stock, capacity.taken)
+	free, limited := plan.CalculateFreeCapacity(*c.State.shape, c.own, capacity.stock, capacity.taken)
 	if !limited {
 		return ""
 	}
-	return room.String()
+	return free.String()
 }

@@ -33,14 +33,14 @@ func timeline(r *Row, events []Event) (all []Moment) {
 			})
 		}
 	}
-	return inOrder(append(all, momentsOf(events)...))
+	return inOrder(append(all, eventMoments(events)...))
 }
 
-func momentsOf(events []Event) (all []Moment) {
+func eventMoments(events []Event) (all []Moment) {
 	for _, e := range events {
 		m := Moment{At: e.Last, What: "Event " + e.Reason, Detail: e.Message, Bad: e.Warning}
 		if e.Count > 1 {
-			m.Detail = strings.TrimSpace(fmt.Sprintf("%s (%d times since %s)", m.Detail, e.Count, timeOf(e.First)))
+			m.Detail = strings.TrimSpace(fmt.Sprintf("%s (%d times since %s)", m.Detail, e.Count, formatClock(e.First)))
 		}
 		all = append(all, m)
 	}
@@ -64,29 +64,29 @@ type Remedy struct{ Says, Command string }
 
 // Remedies are the lines for an instance: first those for what is wrong with it.
 func Remedies(r *Row) []Remedy {
-	of := func(verb, name, namespace string) string {
+	command := func(verb, name, namespace string) string {
 		return "kubectl berg " + verb + " " + quoted(name) + " -n " + quoted(namespace)
 	}
 	var all []Remedy
-	for _, more := range remediesOf[bergv1.Cause(r.Cause)] {
-		command := more.Command
+	for _, remedy := range causeRemedies[bergv1.Cause(r.Cause)] {
+		command := remedy.Command
 		for placeholder, value := range map[string]string{"NAMESPACE": r.Namespace, "INSTANCE": r.Name, "CHALLENGE": r.Challenge} {
 			command = strings.ReplaceAll(command, "<"+placeholder+">", quoted(value))
 		}
-		all = append(all, Remedy{more.Says, command})
+		all = append(all, Remedy{remedy.Says, command})
 	}
-	all = append(all, Remedy{"See what is wrong, and what helps:", of("why", r.Name, r.Namespace)})
+	all = append(all, Remedy{"See what is wrong, and what helps:", command("why", r.Name, r.Namespace)})
 	if r.Cause != string(bergv1.CauseCrashing) {
-		all = append(all, Remedy{"Read what its programs wrote:", of("logs", r.Name, r.Namespace)})
+		all = append(all, Remedy{"Read what its programs wrote:", command("logs", r.Name, r.Namespace)})
 	}
 	return append(all,
-		Remedy{"Give it more time:", of("extend 30m", r.Name, r.Namespace)},
-		Remedy{"End it:", of("end", r.Name, r.Namespace)},
+		Remedy{"Give it more time:", command("extend 30m", r.Name, r.Namespace)},
+		Remedy{"End it:", command("end", r.Name, r.Namespace)},
 	)
 }
 
 // remediesOf are the lines that help with a cause, in addition to those for every instance.
-var remediesOf = map[bergv1.Cause][]Remedy{
+var causeRemedies = map[bergv1.Cause][]Remedy{
 	bergv1.CauseNotReadyYet: nil, // nothing is wrong
 	bergv1.CauseQueued: {
 		{"See what has the room, and what ends next:", "kubectl berg list -n <NAMESPACE>"},

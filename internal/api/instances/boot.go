@@ -79,8 +79,8 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 		}
 	}
 	for range attempts {
-		current, others, ending := live(all)
-		if err := s.takeBack(ctx, others); err != nil {
+		current, superseded, ending := live(all)
+		if err := s.takeBack(ctx, superseded); err != nil {
 			return Instance{}, false, err
 		}
 		if current != nil {
@@ -181,7 +181,7 @@ func (s *Store) nameTaken(ctx context.Context, r Registration, challenge *bergv1
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err == nil && (registrationOf(found) != r.UID || found.Labels[bergv1.LabelSource] != source) {
+	if err == nil && (registrationUID(found) != r.UID || found.Labels[bergv1.LabelSource] != source) {
 		return Fail(Refused, "ChallengeInstance %s/%s exists and was not created by this API: delete it", r.Namespace, name)
 	}
 	return err
@@ -440,7 +440,7 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 		return Instance{}, Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 	}
 	changed := current.DeepCopy()
-	changed.Spec.Timeout = r.timeout(startOf(current, now), now)
+	changed.Spec.Timeout = r.timeout(startOrNow(current, now), now)
 	metaSet(&changed.Annotations, AnnotationRenewedAt, now.UTC().Format(time.RFC3339))
 	if err := s.patch(ctx, current, changed); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -453,7 +453,7 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 
 // observed waits, for ReadWait, until the operator has reported the times of a changed instance.
 func (s *Store) observed(ctx context.Context, r Registration, changed *bergv1.ChallengeInstance) (Instance, error) {
-	err := s.until(ctx, keyOf(changed), func() (bool, error) {
+	err := s.until(ctx, waitKey(changed), func() (bool, error) {
 		object := &bergv1.ChallengeInstance{}
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(changed), object)
 		if err != nil || object.UID != changed.UID || object.Status.ObservedGeneration < changed.Generation {
@@ -481,11 +481,11 @@ func (s *Store) End(ctx context.Context, r Registration, source string) error {
 	if err != nil {
 		return err
 	}
-	current, others, _ := live(all)
+	current, superseded, _ := live(all)
 	if current == nil {
 		return Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 	}
-	if err := s.takeBack(ctx, others); err != nil {
+	if err := s.takeBack(ctx, superseded); err != nil {
 		return err
 	}
 	changed := current.DeepCopy()
@@ -507,8 +507,8 @@ func (s *Store) patch(ctx context.Context, from, changed *bergv1.ChallengeInstan
 }
 
 // Sources returns the instances of a source, or with source "" of all, by registration.
-func (s *Store) Sources(ctx context.Context, namespace, door, source string) ([]Instance, error) {
-	registrations, err := s.Registrations(ctx, namespace, door)
+func (s *Store) Sources(ctx context.Context, namespace, endpoint, source string) ([]Instance, error) {
+	registrations, err := s.Registrations(ctx, namespace, endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -527,8 +527,8 @@ func (s *Store) Sources(ctx context.Context, namespace, door, source string) ([]
 	return s.views(ctx, list.Items, byUID)
 }
 
-// Of returns the live instances of a registration.
-func (s *Store) Of(ctx context.Context, r Registration) ([]Instance, error) {
+// ByRegistration returns the live instances of a registration.
+func (s *Store) ByRegistration(ctx context.Context, r Registration) ([]Instance, error) {
 	var list bergv1.ChallengeInstanceList
 	err := s.cache.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexRegistration: string(r.UID)})
 	if err != nil {
@@ -541,7 +541,7 @@ func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, reg
 	all := make([]Instance, 0, len(items))
 	for n := range items {
 		i := &items[n]
-		r, ours := registrations[registrationOf(i)]
+		r, ours := registrations[registrationUID(i)]
 		if !ours || Ended(i) {
 			continue
 		}
@@ -557,7 +557,7 @@ func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, reg
 
 // Changes returns a channel that gets a value after a change of any instance of a namespace, and a function to call at the end.
 func (s *Store) Changes(namespace string) (changed <-chan struct{}, stop func()) {
-	return s.changes.Wait(anyOf(namespace))
+	return s.changes.Wait(namespaceWaitKey(namespace))
 }
 
 // RolloutValue is the value of the annotation that lets instances adopt their Challenge after a scenario has another

@@ -43,7 +43,7 @@ func Name(challenge, ownerID string) string {
 
 // RegistrationName is metadata.name of the ConfigMap for an id that a platform gives through a door. The id may be
 // any text.
-func RegistrationName(door, id string) string {
-	sum := sha256.Sum256([]byte(door + "\x00" + id))
+func RegistrationName(endpoint, id string) string {
+	sum := sha256.Sum256([]byte(endpoint + "\x00" + id))
 	return "registration-" + hex.EncodeToString(sum[:])[:registrationDigits]
 }

@@ -39,7 +39,7 @@ type Registration struct {
 	// Namespace of the ConfigMap, of its Challenge and of its instances.
 	Namespace string
 	// Door through which the platform comes, and the ID that it uses there.
-	Door, ID string
+	Endpoint, ID string
 	// Scenario is the name of the Challenge, or a reference whose last part without tag is that name.
 	Scenario string
 	// Timeout of an instance from its start or its last renewal. 0: the operator's default, no renewal.
@@ -52,13 +52,13 @@ type Registration struct {
 }
 
 // Name is metadata.name of the ConfigMap.
-func (r Registration) Name() string { return RegistrationName(r.Door, r.ID) }
+func (r Registration) Name() string { return RegistrationName(r.Endpoint, r.ID) }
 
 // Challenge is the name of the Challenge: the last part of the scenario without tag and digest.
-func (r Registration) Challenge() string { return ChallengeOf(r.Scenario) }
+func (r Registration) Challenge() string { return ChallengeName(r.Scenario) }
 
-// ChallengeOf is the name of the Challenge that a scenario stands for.
-func ChallengeOf(scenario string) string {
+// ChallengeName is the name of the Challenge that a scenario stands for.
+func ChallengeName(scenario string) string {
 	reference, _, _ := strings.Cut(scenario, "@")
 	last := path.Base(reference)
 	name, _, _ := strings.Cut(last, ":")
@@ -99,7 +99,7 @@ func (r Registration) configMap() *corev1.ConfigMap {
 	if r.Max != 0 {
 		data[keyMax] = strconv.FormatInt(r.Max, 10)
 	}
-	labels := map[string]string{LabelRegistration: r.Door, bergv1.LabelManagedBy: bergv1.ManagedByAPI}
+	labels := map[string]string{LabelRegistration: r.Endpoint, bergv1.LabelManagedBy: bergv1.ManagedByAPI}
 	if r.Min > 0 { // players are expected
 		labels[bergv1.LabelPrepullChallenge] = naming.LabelValue(r.Challenge())
 	}
@@ -117,7 +117,7 @@ func (r Registration) configMap() *corev1.ConfigMap {
 func read(object *corev1.ConfigMap) (Registration, error) {
 	r := Registration{
 		UID: object.UID, Namespace: object.Namespace,
-		Door: object.Labels[LabelRegistration], ID: object.Data[keyID], Scenario: object.Data[keyScenario],
+		Endpoint: object.Labels[LabelRegistration], ID: object.Data[keyID], Scenario: object.Data[keyScenario],
 	}
 	if object.Name != r.Name() {
 		return r, fmt.Errorf("ConfigMap %s is not the registration of its id: delete it", object.Name)

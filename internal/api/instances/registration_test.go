@@ -22,7 +22,7 @@ func TestTheChallengeOfAScenario(t *testing.T) {
 		"localhost:5000/guestbook@sha256:0123456789abc": "guestbook",
 		"oci://x/y/guestbook:v1@sha256:01":              "guestbook",
 	} {
-		if got := ChallengeOf(scenario); got != want {
+		if got := ChallengeName(scenario); got != want {
 			t.Errorf("%s: %q, want %q", scenario, got, want)
 		}
 	}
@@ -30,9 +30,9 @@ func TestTheChallengeOfAScenario(t *testing.T) {
 
 func TestARegistrationIsReadAsItWasWritten(t *testing.T) {
 	for name, r := range map[string]Registration{
-		"little": {UID: "u", Namespace: "berg", Door: "chall-manager", ID: "1", Scenario: "web"},
+		"little": {UID: "u", Namespace: "berg", Endpoint: "chall-manager", ID: "1", Scenario: "web"},
 		"all": {
-			UID: "u", Namespace: "berg", Door: "chall-manager", ID: "../ä\x00", Scenario: "x/web:v1", Timeout: 90 * time.Minute,
+			UID: "u", Namespace: "berg", Endpoint: "chall-manager", ID: "../ä\x00", Scenario: "x/web:v1", Timeout: 90 * time.Minute,
 			Until: noon.Add(123 * time.Millisecond), Min: 3, Max: 1 << 62,
 		},
 	} {

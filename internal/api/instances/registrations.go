@@ -60,11 +60,11 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 }
 
 // Registration returns the one with an id.
-func (s *Store) Registration(ctx context.Context, namespace, door, id string) (Registration, error) {
+func (s *Store) Registration(ctx context.Context, namespace, endpoint, id string) (Registration, error) {
 	if id == "" || len(id) > MaxID {
 		return Registration{}, Fail(NotFound, "there is no challenge with this id")
 	}
-	key := client.ObjectKey{Namespace: namespace, Name: RegistrationName(door, id)}
+	key := client.ObjectKey{Namespace: namespace, Name: RegistrationName(endpoint, id)}
 	object := &corev1.ConfigMap{}
 	err := s.cache.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) { // another replica may have created it a moment ago
@@ -80,22 +80,22 @@ func (s *Store) Registration(ctx context.Context, namespace, door, id string) (R
 }
 
 // Ensure returns the registration of a platform that registers nothing itself: its id is the name of a Challenge.
-func (s *Store) Ensure(ctx context.Context, namespace, door, challenge string) (Registration, error) {
-	r, err := s.Registration(ctx, namespace, door, challenge)
+func (s *Store) Ensure(ctx context.Context, namespace, endpoint, challenge string) (Registration, error) {
+	r, err := s.Registration(ctx, namespace, endpoint, challenge)
 	if !Is(err, NotFound) {
 		return r, err
 	}
-	r, err = s.Register(ctx, Registration{Namespace: namespace, Door: door, ID: challenge, Scenario: challenge})
+	r, err = s.Register(ctx, Registration{Namespace: namespace, Endpoint: endpoint, ID: challenge, Scenario: challenge})
 	if Is(err, Exists) {
-		return s.Registration(ctx, namespace, door, challenge)
+		return s.Registration(ctx, namespace, endpoint, challenge)
 	}
 	return r, err
 }
 
 // Registrations returns all of a door, by their ids. What cannot be read is left out.
-func (s *Store) Registrations(ctx context.Context, namespace, door string) ([]Registration, error) {
+func (s *Store) Registrations(ctx context.Context, namespace, endpoint string) ([]Registration, error) {
 	var list corev1.ConfigMapList
-	if err := s.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelRegistration: door}); err != nil {
+	if err := s.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelRegistration: endpoint}); err != nil {
 		return nil, err
 	}
 	all := make([]Registration, 0, len(list.Items))
@@ -112,11 +112,11 @@ func (s *Store) Registrations(ctx context.Context, namespace, door string) ([]Re
 
 // Update changes a registration and its live instances: they get the new timeout and until, and adopt their Challenge
 // when its tag has changed. Another Challenge is for new instances alone.
-func (s *Store) Update(ctx context.Context, namespace, door, id string, change func(*Registration)) (Registration, error) {
+func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, change func(*Registration)) (Registration, error) {
 	var before, after Registration
 	for {
 		object := &corev1.ConfigMap{}
-		err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: RegistrationName(door, id)}, object)
+		err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: RegistrationName(endpoint, id)}, object)
 		if apierrors.IsNotFound(err) || len(id) > MaxID {
 			return before, Fail(NotFound, "challenge %s is not registered: create it first", id)
 		}
@@ -128,7 +128,7 @@ func (s *Store) Update(ctx context.Context, namespace, door, id string, change f
 		}
 		after = before
 		change(&after)
-		after.ID, after.Door, after.Namespace, after.UID = before.ID, before.Door, before.Namespace, before.UID
+		after.ID, after.Endpoint, after.Namespace, after.UID = before.ID, before.Endpoint, before.Namespace, before.UID
 		if err := s.check(ctx, after); err != nil {
 			return before, err
 		}
@@ -173,7 +173,7 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 		}
 		changed := i.DeepCopy()
 		if times {
-			changed.Spec.Timeout = after.timeout(startOf(i, s.options.Clock.Now()), renewedAt(i))
+			changed.Spec.Timeout = after.timeout(startOrNow(i, s.options.Clock.Now()), renewedAt(i))
 		}
 		if rollout {
 			metaSet(&changed.Annotations, bergv1.AnnotationRollout, RolloutValue(after.Scenario))
@@ -187,8 +187,8 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 
 // Unregister deletes a registration. Kubernetes' garbage collector then deletes its instances, also if the API ends
 // right after it.
-func (s *Store) Unregister(ctx context.Context, namespace, door, id string) error {
-	r, err := s.Registration(ctx, namespace, door, id)
+func (s *Store) Unregister(ctx context.Context, namespace, endpoint, id string) error {
+	r, err := s.Registration(ctx, namespace, endpoint, id)
 	if err != nil {
 		return err
 	}
@@ -200,15 +200,15 @@ func (s *Store) Unregister(ctx context.Context, namespace, door, id string) erro
 	if err != nil {
 		return err
 	}
-	return s.until(ctx, keyOf(object), func() (bool, error) {
+	return s.until(ctx, waitKey(object), func() (bool, error) {
 		found := &corev1.ConfigMap{}
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(object), found)
 		return err != nil || found.UID != r.UID || found.DeletionTimestamp != nil, client.IgnoreNotFound(err)
 	})
 }
 
-// startOf is when the time of an instance begins: now if it was not started yet.
-func startOf(i *bergv1.ChallengeInstance, now time.Time) time.Time {
+// startOrNow is when the time of an instance begins: now if it was not started yet.
+func startOrNow(i *bergv1.ChallengeInstance, now time.Time) time.Time {
 	if i.Status.StartedAt != nil {
 		return i.Status.StartedAt.Time
 	}

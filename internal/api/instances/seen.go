@@ -15,7 +15,7 @@ import (
 // This is so for each replica. Another one may need a moment longer: what decides about a write is confirmed.
 func (s *Store) seen(ctx context.Context, written client.Object, absent bool) error {
 	found := written.DeepCopyObject().(client.Object)
-	return s.until(ctx, keyOf(written), func() (bool, error) {
+	return s.until(ctx, waitKey(written), func() (bool, error) {
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), found)
 		switch {
 		case apierrors.IsNotFound(err):

@@ -139,9 +139,9 @@ func trim(object any) (any, error) {
 
 // Start fills the cache and keeps it current until ctx is done.
 func (s *Store) Start(ctx context.Context) error {
-	for name, of := range map[string]func(*bergv1.ChallengeInstance) string{
-		indexPair:         func(i *bergv1.ChallengeInstance) string { return pairOf(i) },
-		indexRegistration: func(i *bergv1.ChallengeInstance) string { return string(registrationOf(i)) },
+	for name, extract := range map[string]func(*bergv1.ChallengeInstance) string{
+		indexPair:         func(i *bergv1.ChallengeInstance) string { return instancePair(i) },
+		indexRegistration: func(i *bergv1.ChallengeInstance) string { return string(registrationUID(i)) },
 		indexSource:       func(i *bergv1.ChallengeInstance) string { return i.Labels[bergv1.LabelSource] },
 	} {
 		err := s.cache.IndexField(ctx, &bergv1.ChallengeInstance{}, name, func(o client.Object) []string {
@@ -149,7 +149,7 @@ func (s *Store) Start(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			return []string{of(i)}
+			return []string{extract(i)}
 		})
 		if err != nil {
 			return fmt.Errorf("index %s: %w", name, err)
@@ -173,8 +173,8 @@ func (s *Store) Start(ctx context.Context) error {
 // Synced waits until the cache is complete, and reports whether it is.
 func (s *Store) Synced(ctx context.Context) bool { return s.cache.WaitForCacheSync(ctx) }
 
-// registrationOf is the UID of the registration that owns an instance; "" if none does.
-func registrationOf(i *bergv1.ChallengeInstance) types.UID {
+// registrationUID is the UID of the registration that owns an instance; "" if none does.
+func registrationUID(i *bergv1.ChallengeInstance) types.UID {
 	for _, o := range i.OwnerReferences {
 		if o.Kind == "ConfigMap" && o.APIVersion == "v1" && o.Controller != nil && *o.Controller {
 			return o.UID
@@ -183,8 +183,8 @@ func registrationOf(i *bergv1.ChallengeInstance) types.UID {
 	return ""
 }
 
-func pairOf(i *bergv1.ChallengeInstance) string {
-	return pair(registrationOf(i), i.Labels[bergv1.LabelSource])
+func instancePair(i *bergv1.ChallengeInstance) string {
+	return pair(registrationUID(i), i.Labels[bergv1.LabelSource])
 }
 
 func pair(registration types.UID, source string) string { return string(registration) + "/" + source }
@@ -198,19 +198,19 @@ func (s *Store) cached(ctx context.Context, r Registration, source string) ([]be
 
 // confirmed returns the instances of a pair, as the API server has them. at is a resource version: the state that it
 // made; "": the current one.
-func (s *Store) confirmed(ctx context.Context, r Registration, source, at string) ([]bergv1.ChallengeInstance, error) {
+func (s *Store) confirmed(ctx context.Context, r Registration, source, token string) ([]bergv1.ChallengeInstance, error) {
 	options := &client.ListOptions{
 		Namespace:     r.Namespace,
 		LabelSelector: labels.SelectorFromSet(labels.Set{LabelRegistration: r.Name(), bergv1.LabelSource: source}),
 	}
-	if at != "" {
-		options.Raw = exactly(at)
+	if token != "" {
+		options.Raw = exactly(token)
 	}
 	var list bergv1.ChallengeInstanceList
 	if err := s.live.List(ctx, &list, options); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(i bergv1.ChallengeInstance) bool { return registrationOf(&i) != r.UID }), nil
+	return slices.DeleteFunc(list.Items, func(i bergv1.ChallengeInstance) bool { return registrationUID(&i) != r.UID }), nil
 }
 
 // challenge returns a Challenge, from the cache if it is there.
@@ -257,21 +257,21 @@ func (s *Store) Challenges(ctx context.Context, namespace string) ([]string, err
 	return names, nil
 }
 
-// keyOf is the key of those that wait for a change of an object: the pair of an instance, the name of a registration.
-func keyOf(o client.Object) string {
+// waitKey is the key of those that wait for a change of an object: the pair of an instance, the name of a registration.
+func waitKey(o client.Object) string {
 	if i, ok := o.(*bergv1.ChallengeInstance); ok {
-		return pairOf(i)
+		return instancePair(i)
 	}
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// anyOf is the key of those that wait for a change of any instance of a namespace.
-func anyOf(namespace string) string { return "instances of " + namespace }
+// namespaceWaitKey is the key of those that wait for a change of any instance of a namespace.
+func namespaceWaitKey(namespace string) string { return "instances of " + namespace }
 
 // handler announces changes of instances and registrations. Those that wait for any instance of a namespace see a registration
 // come and go, since only instances of one are shown; what it contains does not concern them.
 func (s *Store) handler() toolscache.ResourceEventHandler {
-	tell := func(object any, all bool) {
+	notify := func(object any, all bool) {
 		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
 		}
@@ -279,15 +279,15 @@ func (s *Store) handler() toolscache.ResourceEventHandler {
 		if !ok {
 			return
 		}
-		keys := []string{keyOf(o)}
+		keys := []string{waitKey(o)}
 		if _, isInstance := o.(*bergv1.ChallengeInstance); isInstance || all {
-			keys = append(keys, anyOf(o.GetNamespace()))
+			keys = append(keys, namespaceWaitKey(o.GetNamespace()))
 		}
 		s.changes.Happened(keys...)
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { tell(object, true) },
-		UpdateFunc: func(_, object any) { tell(object, false) },
-		DeleteFunc: func(object any) { tell(object, true) },
+		AddFunc:    func(object any) { notify(object, true) },
+		UpdateFunc: func(_, object any) { notify(object, false) },
+		DeleteFunc: func(object any) { notify(object, true) },
 	}
 }

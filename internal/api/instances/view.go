@@ -54,7 +54,7 @@ type Instance struct {
 func view(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge) Instance {
 	v := Instance{
 		UID: i.UID, Name: i.Name, Challenge: challenge, Source: i.Labels[bergv1.LabelSource],
-		State: stateOf(i), Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
+		State: instanceState(i), Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
 		Limited: sourceLimited(i),
 	}
 	switch {
@@ -83,7 +83,7 @@ func Ended(i *bergv1.ChallengeInstance) bool {
 	return i.DeletionTimestamp != nil || i.Spec.TerminationReason != ""
 }
 
-func stateOf(i *bergv1.ChallengeInstance) State {
+func instanceState(i *bergv1.ChallengeInstance) State {
 	switch {
 	case Ended(i):
 		return Stopping
@@ -153,7 +153,7 @@ func sourceLimited(i *bergv1.ChallengeInstance) bool {
 
 // live returns the one instance of a pair that counts, and those that end. Of two that live the older one counts; it
 // can only be so for the moment in which the API takes the younger one back.
-func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, others, ending []*bergv1.ChallengeInstance) {
+func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, superseded, ending []*bergv1.ChallengeInstance) {
 	sorted := make([]*bergv1.ChallengeInstance, 0, len(all))
 	for n := range all {
 		sorted = append(sorted, &all[n])
@@ -168,10 +168,10 @@ func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, ot
 		case current == nil:
 			current = i
 		default:
-			others = append(others, i)
+			superseded = append(superseded, i)
 		}
 	}
-	return current, others, ending
+	return current, superseded, ending
 }
 
 func sortInstances(all []Instance) {

@@ -21,7 +21,7 @@ import (
 var OpenAPI []byte
 
 // Door serves the calls.
-type Door struct {
+type Endpoint struct {
 	Store *instances.Store
 	// BootWait is the longest time that a client may ask to wait for.
 	BootWait time.Duration
@@ -31,7 +31,7 @@ type Door struct {
 }
 
 // Routes implements web.Door.
-func (d *Door) Routes(mux *http.ServeMux) {
+func (d *Endpoint) Routes(mux *http.ServeMux) {
 	for pattern, call := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /v1/challenges":                          d.challenges,
 		"GET /v1/instances":                           d.list,
@@ -44,7 +44,7 @@ func (d *Door) Routes(mux *http.ServeMux) {
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := call(w, r); err != nil {
-				p, internal := web.ProblemOf(err)
+				p, internal := web.NewProblem(err)
 				if internal {
 					d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
 				}
@@ -59,24 +59,24 @@ func (d *Door) Routes(mux *http.ServeMux) {
 }
 
 // Owns implements web.Door. One path below is that of rCTF.
-func (d *Door) Owns(path string) bool {
+func (d *Endpoint) Owns(path string) bool {
 	return (path == "/v1" || strings.HasPrefix(path, "/v1/")) && path != "/v1/instances/"
 }
 
 // Token implements web.Door.
-func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
-	return tokens.Of(r), r, nil
+func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.FromRequest(r), r, nil
 }
 
 // Fail implements web.Door.
-func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
 	web.Write(w, p.Status, map[string]string{"message": p.Message})
 }
 
-func namespaceOf(r *http.Request) string { return web.GrantOf(r.Context()).Namespace }
+func requestNamespace(r *http.Request) string { return web.GrantFrom(r.Context()).Namespace }
 
-func (d *Door) challenges(w http.ResponseWriter, r *http.Request) error {
-	names, err := d.Store.Challenges(r.Context(), namespaceOf(r))
+func (d *Endpoint) challenges(w http.ResponseWriter, r *http.Request) error {
+	names, err := d.Store.Challenges(r.Context(), requestNamespace(r))
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (d *Door) challenges(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) list(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 	source := r.URL.Query().Get("source")
 	if source != "" {
 		if err := instances.CheckSource(source); err != nil {
 			return err
 		}
 	}
-	all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorV1, source)
+	all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointV1, source)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ type body struct {
 
 const maxTimeout = 365 * 24 * time.Hour
 
-func (d *Door) read(w http.ResponseWriter, r *http.Request) (body, error) {
+func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	var b body
 	if err := web.Read(w, r, &b); err != nil {
 		return b, err
@@ -125,22 +125,22 @@ func (d *Door) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	return b, nil
 }
 
-func (d *Door) put(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
 		return err
 	}
-	of, err := d.Store.Ensure(r.Context(), namespaceOf(r), tokens.DoorV1, r.PathValue("challenge"))
+	registration, err := d.Store.Ensure(r.Context(), requestNamespace(r), tokens.EndpointV1, r.PathValue("challenge"))
 	if err != nil {
 		return err
 	}
 	want := instances.Start{Flag: b.Flag, Timeout: time.Duration(b.TimeoutSeconds) * time.Second}
-	i, started, err := d.Store.Boot(r.Context(), of, r.PathValue("source"), want)
+	i, started, err := d.Store.Boot(r.Context(), registration, r.PathValue("source"), want)
 	if err != nil {
 		return err
 	}
 	if b.WaitSeconds > 0 {
-		if i, err = d.Store.WaitRunning(r.Context(), of, i, time.Duration(b.WaitSeconds)*time.Second); err != nil {
+		if i, err = d.Store.WaitRunning(r.Context(), registration, i, time.Duration(b.WaitSeconds)*time.Second); err != nil {
 			return err
 		}
 	}
@@ -152,19 +152,19 @@ func (d *Door) put(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) registration(r *http.Request) (instances.Registration, error) {
-	return d.Store.Registration(r.Context(), namespaceOf(r), tokens.DoorV1, r.PathValue("challenge"))
+func (d *Endpoint) registration(r *http.Request) (instances.Registration, error) {
+	return d.Store.Registration(r.Context(), requestNamespace(r), tokens.EndpointV1, r.PathValue("challenge"))
 }
 
-func (d *Door) instance(r *http.Request) (instances.Instance, error) {
-	of, err := d.registration(r)
+func (d *Endpoint) instance(r *http.Request) (instances.Instance, error) {
+	registration, err := d.registration(r)
 	if err != nil {
 		return instances.Instance{}, err
 	}
-	return d.Store.Instance(r.Context(), of, r.PathValue("source"))
+	return d.Store.Instance(r.Context(), registration, r.PathValue("source"))
 }
 
-func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) get(w http.ResponseWriter, r *http.Request) error {
 	i, err := d.instance(r)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) flag(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) flag(w http.ResponseWriter, r *http.Request) error {
 	i, err := d.instance(r)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (d *Door) flag(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) patch(w http.ResponseWriter, r *http.Request) error {
+func (d *Endpoint) patch(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
 		return err
@@ -194,11 +194,11 @@ func (d *Door) patch(w http.ResponseWriter, r *http.Request) error {
 	if b.TimeoutSeconds == 0 {
 		return instances.Fail(instances.Invalid, "timeoutSeconds: is missing; how long the instance lives from now on")
 	}
-	of, err := d.registration(r)
+	registration, err := d.registration(r)
 	if err != nil {
 		return err
 	}
-	i, err := d.Store.Renew(r.Context(), of, r.PathValue("source"), time.Duration(b.TimeoutSeconds)*time.Second)
+	i, err := d.Store.Renew(r.Context(), registration, r.PathValue("source"), time.Duration(b.TimeoutSeconds)*time.Second)
 	if err != nil {
 		return err
 	}
@@ -206,12 +206,12 @@ func (d *Door) patch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Door) delete(w http.ResponseWriter, r *http.Request) error {
-	of, err := d.registration(r)
+func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
+	registration, err := d.registration(r)
 	if err != nil {
 		return err
 	}
-	if err := d.Store.End(r.Context(), of, r.PathValue("source")); err != nil {
+	if err := d.Store.End(r.Context(), registration, r.PathValue("source")); err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, struct{}{})
@@ -220,8 +220,8 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) error {
 
 // events streams every instance once, then each that changed, and each that is gone. A client that is slow misses
 // states between, never the last one.
-func (d *Door) events(w http.ResponseWriter, r *http.Request) error {
-	changed, stop := d.Store.Changes(namespaceOf(r))
+func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
+	changed, stop := d.Store.Changes(requestNamespace(r))
 	defer stop()
 	control := http.NewResponseController(w)
 	h := w.Header()
@@ -233,7 +233,7 @@ func (d *Door) events(w http.ResponseWriter, r *http.Request) error {
 	defer heartbeat.Stop()
 	shown := map[string]string{}
 	for {
-		all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorV1, r.URL.Query().Get("source"))
+		all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointV1, r.URL.Query().Get("source"))
 		if err != nil {
 			d.Log.Error("a stream ended", "error", err)
 			return nil // the answer has begun

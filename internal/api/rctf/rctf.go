@@ -20,7 +20,7 @@ import (
 )
 
 // Door serves the calls.
-type Door struct {
+type Endpoint struct {
 	Store *instances.Store
 	Clock interface{ Now() time.Time }
 	Log   *slog.Logger
@@ -29,14 +29,14 @@ type Door struct {
 const route = "/v1/instances/"
 
 // Routes implements web.Door.
-func (d *Door) Routes(mux *http.ServeMux) {
+func (d *Endpoint) Routes(mux *http.ServeMux) {
 	for method, call := range map[string]func(*http.Request, request, instances.Registration) (details, error){
 		http.MethodPut: d.start, http.MethodPost: d.status, http.MethodPatch: d.extend, http.MethodDelete: d.stop,
 	} {
 		mux.HandleFunc(method+" "+route+"{$}", func(w http.ResponseWriter, r *http.Request) {
 			answer, err := d.serve(w, r, call)
 			if err != nil {
-				p, internal := web.ProblemOf(err)
+				p, internal := web.NewProblem(err)
 				if internal {
 					d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
 				}
@@ -49,15 +49,15 @@ func (d *Door) Routes(mux *http.ServeMux) {
 }
 
 // Owns implements web.Door.
-func (d *Door) Owns(path string) bool { return path == route }
+func (d *Endpoint) Owns(path string) bool { return path == route }
 
 // Fail implements web.Door.
-func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
 	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.Message})
 }
 
 // Token implements web.Door.
-func (d *Door) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	data, err := web.Body(w, r)
 	if err != nil {
 		return "", nil, err
@@ -101,7 +101,7 @@ type endpoint struct {
 	BypassExpose bool   `json:"bypassExpose"`
 }
 
-func (d *Door) serve(w http.ResponseWriter, r *http.Request, call func(*http.Request, request, instances.Registration) (details, error)) (details, error) {
+func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http.Request, request, instances.Registration) (details, error)) (details, error) {
 	var q request
 	if err := web.Read(w, r, &q); err != nil {
 		return details{}, err
@@ -115,11 +115,11 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, call func(*http.Req
 	if q.TimeoutMilliseconds != nil && (*q.TimeoutMilliseconds <= 0 || *q.TimeoutMilliseconds > maxTimeout.Milliseconds()) {
 		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: must be from 1 to %d", maxTimeout.Milliseconds())
 	}
-	of, err := d.Store.Ensure(r.Context(), web.GrantOf(r.Context()).Namespace, tokens.DoorRCTF, q.Challenge)
+	registration, err := d.Store.Ensure(r.Context(), web.GrantFrom(r.Context()).Namespace, tokens.EndpointRCTF, q.Challenge)
 	if err != nil {
 		return details{}, err
 	}
-	return call(r, q, of)
+	return call(r, q, registration)
 }
 
 // maxTimeout of an instance that rCTF may ask for: a year.
@@ -132,22 +132,22 @@ func (q request) timeout() time.Duration {
 	return max(time.Duration(*q.TimeoutMilliseconds)*time.Millisecond, time.Second)
 }
 
-func (d *Door) start(r *http.Request, q request, of instances.Registration) (details, error) {
+func (d *Endpoint) start(r *http.Request, q request, registration instances.Registration) (details, error) {
 	want := instances.Start{Timeout: q.timeout()}
 	if len(q.Flags) > 0 {
 		want.Flag = q.Flags[0].Flag
 	}
-	i, _, err := d.Store.Boot(r.Context(), of, q.TeamID, want)
+	i, _, err := d.Store.Boot(r.Context(), registration, q.TeamID, want)
 	if err != nil {
 		return details{}, err
 	}
 	return d.shown(i), nil
 }
 
-func (d *Door) status(r *http.Request, q request, of instances.Registration) (details, error) {
-	i, err := d.Store.Instance(r.Context(), of, q.TeamID)
+func (d *Endpoint) status(r *http.Request, q request, registration instances.Registration) (details, error) {
+	i, err := d.Store.Instance(r.Context(), registration, q.TeamID)
 	if instances.Is(err, instances.NotFound) {
-		stopping, err := d.Store.Stopping(r.Context(), of, q.TeamID)
+		stopping, err := d.Store.Stopping(r.Context(), registration, q.TeamID)
 		if err != nil {
 			return details{}, err
 		}
@@ -160,7 +160,7 @@ func (d *Door) status(r *http.Request, q request, of instances.Registration) (de
 		return details{}, err
 	}
 	if i.Limited { // one that waits for the budget of its team is refused
-		if i, err = d.Store.WaitRunning(r.Context(), of, i, instances.Settle+time.Second); err != nil {
+		if i, err = d.Store.WaitRunning(r.Context(), registration, i, instances.Settle+time.Second); err != nil {
 			return details{}, err
 		}
 	}
@@ -170,19 +170,19 @@ func (d *Door) status(r *http.Request, q request, of instances.Registration) (de
 	return d.shown(i), nil
 }
 
-func (d *Door) extend(r *http.Request, q request, of instances.Registration) (details, error) {
+func (d *Endpoint) extend(r *http.Request, q request, registration instances.Registration) (details, error) {
 	if q.TimeoutMilliseconds == nil {
 		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: is missing")
 	}
-	i, err := d.Store.Renew(r.Context(), of, q.TeamID, q.timeout())
+	i, err := d.Store.Renew(r.Context(), registration, q.TeamID, q.timeout())
 	if err != nil {
 		return details{}, err
 	}
 	return d.shown(i), nil
 }
 
-func (d *Door) stop(r *http.Request, q request, of instances.Registration) (details, error) {
-	err := d.Store.End(r.Context(), of, q.TeamID)
+func (d *Endpoint) stop(r *http.Request, q request, registration instances.Registration) (details, error) {
+	err := d.Store.End(r.Context(), registration, q.TeamID)
 	switch {
 	case instances.Is(err, instances.NotFound):
 		return details{Kind: kind, Status: stopped}, nil
@@ -197,7 +197,7 @@ const (
 	stopped = "stopped"
 )
 
-func (d *Door) shown(i instances.Instance) details {
+func (d *Endpoint) shown(i instances.Instance) details {
 	answer := details{Kind: kind, Status: string(i.State)}
 	if !i.Until.IsZero() {
 		left := max(i.Until.Sub(d.Clock.Now()).Milliseconds(), 0)

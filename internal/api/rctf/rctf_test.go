@@ -34,7 +34,7 @@ func TestEndpoints(t *testing.T) {
 
 func TestDetails(t *testing.T) {
 	now := time.Date(2030, 1, 31, 18, 0, 0, 0, time.UTC)
-	d := &Door{Clock: clocktesting.NewFakeClock(now)}
+	d := &Endpoint{Clock: clocktesting.NewFakeClock(now)}
 	for name, c := range map[string]struct {
 		instance instances.Instance
 		left     int64 // -1: null

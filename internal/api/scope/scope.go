@@ -22,12 +22,12 @@ import (
 const root = "/apis/berg.norelect.ch/v1/"
 
 // Door serves the calls.
-type Door struct {
+type Endpoint struct {
 	proxy *httputil.ReverseProxy
 }
 
 // New returns the Door to a cluster.
-func New(config *rest.Config, log *slog.Logger) (*Door, error) {
+func New(config *rest.Config, log *slog.Logger) (*Endpoint, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the transport: %w", err)
@@ -36,7 +36,7 @@ func New(config *rest.Config, log *slog.Logger) (*Door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the API server's address: %w", err)
 	}
-	d := &Door{}
+	d := &Endpoint{}
 	d.proxy = &httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1, // a watch
@@ -66,7 +66,7 @@ func New(config *rest.Config, log *slog.Logger) (*Door, error) {
 }
 
 // Routes implements web.Door.
-func (d *Door) Routes(mux *http.ServeMux) {
+func (d *Endpoint) Routes(mux *http.ServeMux) {
 	for _, call := range []struct{ method, kind, name string }{
 		{http.MethodPost, "challengeinstances", ""},
 		{http.MethodGet, "challengeinstances", ""},
@@ -78,7 +78,7 @@ func (d *Door) Routes(mux *http.ServeMux) {
 		handle := func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, call.kind) }
 		mux.HandleFunc(call.method+" "+root+call.kind+call.name, handle)
 		mux.HandleFunc(call.method+" "+root+"namespaces/{namespace}/"+call.kind+call.name, func(w http.ResponseWriter, r *http.Request) {
-			if r.PathValue("namespace") != web.GrantOf(r.Context()).Namespace {
+			if r.PathValue("namespace") != web.GrantFrom(r.Context()).Namespace {
 				d.Fail(w, web.Problem{Status: http.StatusForbidden, Message: "the token is for another namespace"})
 				return
 			}
@@ -87,8 +87,8 @@ func (d *Door) Routes(mux *http.ServeMux) {
 	}
 }
 
-func (d *Door) serve(w http.ResponseWriter, r *http.Request, kind string) {
-	path := root + "namespaces/" + web.GrantOf(r.Context()).Namespace + "/" + kind
+func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, kind string) {
+	path := root + "namespaces/" + web.GrantFrom(r.Context()).Namespace + "/" + kind
 	if name := r.PathValue("name"); name != "" {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 { // it becomes part of a path
 			d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "there is no object with such a name"})
@@ -105,15 +105,15 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, kind string) {
 }
 
 // Owns implements web.Door.
-func (d *Door) Owns(path string) bool { return strings.HasPrefix(path, "/apis/") }
+func (d *Endpoint) Owns(path string) bool { return strings.HasPrefix(path, "/apis/") }
 
 // Token implements web.Door.
-func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
-	return tokens.Of(r), r, nil
+func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.FromRequest(r), r, nil
 }
 
 // Fail implements web.Door: with a Status of Kubernetes, which its clients read.
-func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
 	reason := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
 		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusMethodNotAllowed: metav1.StatusReasonMethodNotAllowed,

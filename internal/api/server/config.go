@@ -29,7 +29,7 @@ type Config struct {
 	// MaxConnections at a time.
 	MaxConnections int
 	// Evening is what the page of the evening calculates with, in addition to Namespaces.
-	Evening evening.Options
+	LivePage evening.Options
 	// AdditionalPolicy says what to do with variables for a scenario.
 	AdditionalPolicy string
 }
@@ -58,16 +58,16 @@ func (c *Config) Section() settings.Section {
 			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Maximum number of starts, renewals and stops of one user or team per second, on average. A burst may be twice as large."),
 			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Maximum number of requests per second, on average. A burst may be twice as large."),
 			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. One address may have half of them."),
-			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.OneOf(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
-			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.Evening.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the page of the evening shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
-			settings.New("NODE_PORTS", "2768", settings.Int(&c.Evening.NodePorts, 1, 65535), "Number of node ports of the API server, for the page of the evening."),
-			settings.New("NODE_RESERVE", "10", settings.Int(&c.Evening.NodeReserve, 0, 90), "How much of each node other pods than those of instances reserve, in percent. The page of the evening subtracts it from the capacity."),
-			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.Evening.MaxInstances, 0, 100000), "The value of the operator's setting of this name, from which the page of the evening calculates for how many instances there is capacity."),
-			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&c.Evening.Plan.CPULimit), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&c.Evening.Plan.CPURequest), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&c.Evening.Plan.MemoryLimit), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&c.Evening.Plan.MemoryRequest), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&c.Evening.Plan.DiskRequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.Enum(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
+			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.LivePage.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the page of the evening shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
+			settings.New("NODE_PORTS", "2768", settings.Int(&c.LivePage.NodePorts, 1, 65535), "Number of node ports of the API server, for the page of the evening."),
+			settings.New("NODE_RESERVE", "10", settings.Int(&c.LivePage.NodeReserve, 0, 90), "How much of each node other pods than those of instances reserve, in percent. The page of the evening subtracts it from the capacity."),
+			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.LivePage.MaxInstances, 0, 100000), "The value of the operator's setting of this name, from which the page of the evening calculates for how many instances there is capacity."),
+			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&c.LivePage.Plan.CPULimit), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&c.LivePage.Plan.CPURequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&c.LivePage.Plan.MemoryLimit), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&c.LivePage.Plan.MemoryRequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&c.LivePage.Plan.DiskRequest), "The value of the operator's setting of this name, for the same calculation."),
 		},
 		Check: func() []error {
 			if len(c.Namespaces) == 0 {

@@ -11,14 +11,14 @@ import (
 type fairListener struct {
 	net.Listener
 
-	most int
-	mu   sync.Mutex
-	held map[netip.Addr]int
+	limit int
+	mu    sync.Mutex
+	held  map[netip.Addr]int
 }
 
 // fair gives one address at most half of all connections. It is not less, because a proxy in front has a single address.
 func fair(l net.Listener, connections int) net.Listener {
-	return &fairListener{Listener: l, most: max(connections/2, 1), held: map[netip.Addr]int{}}
+	return &fairListener{Listener: l, limit: max(connections/2, 1), held: map[netip.Addr]int{}}
 }
 
 func (l *fairListener) Accept() (net.Conn, error) {
@@ -42,7 +42,7 @@ func (l *fairListener) Accept() (net.Conn, error) {
 func (l *fairListener) take(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held[from] >= l.most {
+	if l.held[from] >= l.limit {
 		return false
 	}
 	l.held[from]++

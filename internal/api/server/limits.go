@@ -32,10 +32,10 @@ func (l *limits) write(now time.Time, source string) bool {
 	if len(l.sources) >= maxSources {
 		clear(l.sources)
 	}
-	of, known := l.sources[source]
+	bucket, known := l.sources[source]
 	if !known {
-		of = rate.NewLimiter(rate.Limit(l.each), 2*l.each)
-		l.sources[source] = of
+		bucket = rate.NewLimiter(rate.Limit(l.each), 2*l.each)
+		l.sources[source] = bucket
 	}
-	return of.AllowN(now, 1)
+	return bucket.AllowN(now, 1)
 }

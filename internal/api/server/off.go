@@ -27,7 +27,7 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 		handler          http.Handler
 	}{
 		{"BIND_ADDRESS", config.BindAddress, http.HandlerFunc(sayOff)},
-		{"METRICS_BIND_ADDRESS", config.MetricsBindAddress, healthOf(prometheus.NewRegistry(), func() bool { return true })},
+		{"METRICS_BIND_ADDRESS", config.MetricsBindAddress, healthHandler(prometheus.NewRegistry(), func() bool { return true })},
 	} {
 		listener, err := net.Listen("tcp", s.address)
 		if err != nil {
@@ -56,5 +56,5 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 // sayOff answers as the door of CTFd does.
 func sayOff(w http.ResponseWriter, _ *http.Request) {
 	const message = "the platform API is off: grant its rights, then set PLATFORM_API=true, as docs/platform-api.md says"
-	(&challmanager.Door{}).Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: message})
+	(&challmanager.Endpoint{}).Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: message})
 }

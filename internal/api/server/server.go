@@ -55,8 +55,8 @@ type Server struct {
 	synced  chan struct{}
 	board   *evening.Board
 	// eveningWanted is closed when there is a token for the page of the evening.
-	eveningWanted chan struct{}
-	wantEvening   func()
+	livePageWanted chan struct{}
+	wantLivePage   func()
 }
 
 // New returns a Server for a cluster.
@@ -65,8 +65,8 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		config: config, log: log, clock: now,
 		limits: newLimits(config.Rate, config.SourceRate), metrics: newMetrics(), synced: make(chan struct{}),
 	}
-	s.eveningWanted = make(chan struct{})
-	s.wantEvening = sync.OnceFunc(func() { close(s.eveningWanted) })
+	s.livePageWanted = make(chan struct{})
+	s.wantLivePage = sync.OnceFunc(func() { close(s.livePageWanted) })
 	var err error
 	s.store, err = instances.New(rc, instances.Options{
 		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait, ConnectWait: config.ConnectWait,
@@ -86,7 +86,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	wall := config.Evening
+	wall := config.LivePage
 	wall.Namespaces, wall.Plan.Policies = config.Namespaces, 1
 	if s.board, err = evening.NewBoard(rc, instances.Scheme(), wall, now); err != nil {
 		return nil, err
@@ -95,16 +95,16 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("read the page of the evening: %w", err)
 	}
-	s.handler = s.routes(map[string]web.Door{
-		tokens.DoorChallManager: &challmanager.Door{
+	s.handler = s.routes(map[string]web.Endpoint{
+		tokens.EndpointChallManager: &challmanager.Endpoint{
 			Store: s.store, BootWait: config.BootWait, ReadWait: config.ReadWait,
 			IgnoreAdditional: config.AdditionalPolicy == AdditionalIgnore, Log: log,
 		},
-		tokens.DoorRCTF: &rctf.Door{Store: s.store, Clock: now, Log: log},
-		tokens.DoorBerg: berg,
-		tokens.DoorV1:   &neutral.Door{Store: s.store, BootWait: config.BootWait, Heartbeat: heartbeat, Log: log},
+		tokens.EndpointRCTF: &rctf.Endpoint{Store: s.store, Clock: now, Log: log},
+		tokens.EndpointBerg: berg,
+		tokens.EndpointV1:   &neutral.Endpoint{Store: s.store, BootWait: config.BootWait, Heartbeat: heartbeat, Log: log},
 		// The page has a cache of its own, which is only filled if a token opens it.
-		tokens.DoorEvening: page,
+		tokens.EndpointLivePage: page,
 	})
 	return s, nil
 }
@@ -113,17 +113,17 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 const heartbeat = 15 * time.Second
 
 // routes puts tokens and limits before each door.
-func (s *Server) routes(doors map[string]web.Door) http.Handler {
-	type entry struct {
+func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
+	type endpointMux struct {
 		name string
-		web.Door
+		web.Endpoint
 		mux *http.ServeMux
 	}
-	var all []entry
-	for _, name := range tokens.Doors {
+	var all []endpointMux
+	for _, name := range tokens.Endpoints {
 		mux := http.NewServeMux()
-		doors[name].Routes(mux)
-		all = append(all, entry{name, doors[name], mux})
+		endpoints[name].Routes(mux)
+		all = append(all, endpointMux{name, endpoints[name], mux})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, e := range all {
@@ -132,7 +132,7 @@ func (s *Server) routes(doors map[string]web.Door) http.Handler {
 			}
 			started := s.clock.Now()
 			recorded := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-			route := s.serve(e.name, e.Door, e.mux, recorded, r) //nolint:contextcheck // the request has it
+			route := s.serve(e.name, e.Endpoint, e.mux, recorded, r) //nolint:contextcheck // the request has it
 			s.metrics.served(e.name, route, recorded.status, s.clock.Since(started))
 			return
 		}
@@ -141,26 +141,26 @@ func (s *Server) routes(doors map[string]web.Door) http.Handler {
 }
 
 // serve answers a request through a door, and returns the pattern that it matched.
-func (s *Server) serve(name string, door web.Door, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
+func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	if !s.limits.request(s.clock.Now()) {
 		w.Header().Set("Retry-After", "1")
-		door.Fail(w, web.Problem{Status: http.StatusTooManyRequests, Message: "there are too many requests: try again in a second"})
+		endpoint.Fail(w, web.Problem{Status: http.StatusTooManyRequests, Message: "there are too many requests: try again in a second"})
 		return refused
 	}
-	token, r, err := door.Token(w, r)
+	token, r, err := endpoint.Token(w, r)
 	if err != nil {
-		p, _ := web.ProblemOf(err)
-		door.Fail(w, p)
+		p, _ := web.NewProblem(err)
+		endpoint.Fail(w, p)
 		return refused
 	}
 	grant, known := s.tokens.Find(token)
-	if !known || grant.Door != name {
+	if !known || grant.Endpoint != name {
 		message := "the token is unknown: compare it with the Secret " + s.config.TokenSecret
 		if known {
 			message = "the token is for another door: the Secret " + s.config.TokenSecret + " names the door of each"
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="berg-api"`)
-		door.Fail(w, web.Problem{Status: http.StatusUnauthorized, Message: message})
+		endpoint.Fail(w, web.Problem{Status: http.StatusUnauthorized, Message: message})
 		return refused
 	}
 	_, pattern := mux.Handler(r)
@@ -169,7 +169,7 @@ func (s *Server) serve(name string, door web.Door, mux *http.ServeMux, w http.Re
 		if allowed(mux, r) {
 			status = http.StatusMethodNotAllowed
 		}
-		door.Fail(w, web.Problem{Status: status, Message: "there is no such call: " + r.Method})
+		endpoint.Fail(w, web.Problem{Status: status, Message: "there is no such call: " + r.Method})
 		return refused
 	}
 	mux.ServeHTTP(w, r.WithContext(web.WithGrant(r.Context(), grant)))
@@ -232,7 +232,7 @@ func (s *Server) Follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.eveningWanted:
+		case <-s.livePageWanted:
 		}
 		if err := s.board.Start(ctx); err != nil {
 			cancel(err)
@@ -259,8 +259,8 @@ func (s *Server) readTokens(object any) {
 		s.log.Error("tokens are wrong, and are not valid", "secret", secret.Name, "error", err)
 	}
 	s.tokens.Replace(set)
-	if set.Opens(tokens.DoorEvening) {
-		s.wantEvening()
+	if set.Opens(tokens.EndpointLivePage) {
+		s.wantLivePage()
 	}
 	s.metrics.tokens.Set(float64(set.Len()))
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
@@ -300,7 +300,7 @@ func (s *Server) Run(ctx context.Context) error {
 		listener = tls.NewListener(listener, api.TLSConfig)
 		start(func() error { return watcher.Start(ctx) })
 	}
-	health := &http.Server{Handler: healthOf(s.metrics.registry, s.Ready), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	health := &http.Server{Handler: healthHandler(s.metrics.registry, s.Ready), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
 	follow, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // answers that are being given still need the caches
 	defer stopFollowing()
 	start(func() error { return s.Follow(follow) })
@@ -325,7 +325,7 @@ func (s *Server) Run(ctx context.Context) error {
 // drainExtra is how much longer than BOOT_WAIT the end waits for answers.
 const drainExtra = 5 * time.Second
 
-func healthOf(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
+func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
@@ -381,7 +381,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-func (m *metrics) served(door, call string, status int, took time.Duration) {
-	m.requests.WithLabelValues(door, call, fmt.Sprint(status)).Inc()
-	m.duration.WithLabelValues(door, call).Observe(took.Seconds())
+func (m *metrics) served(endpoint, call string, status int, took time.Duration) {
+	m.requests.WithLabelValues(endpoint, call, fmt.Sprint(status)).Inc()
+	m.duration.WithLabelValues(endpoint, call).Observe(took.Seconds())
 }

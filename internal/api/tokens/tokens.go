@@ -22,28 +22,28 @@ const maxLength = 512
 
 // The doors of the API, as an entry names them.
 const (
-	DoorChallManager = "chall-manager"
-	DoorRCTF         = "rctf"
-	DoorBerg         = "berg"
-	DoorV1           = "v1"
-	DoorEvening      = "evening"
+	EndpointChallManager = "chall-manager"
+	EndpointRCTF         = "rctf"
+	EndpointBerg         = "berg"
+	EndpointV1           = "v1"
+	EndpointLivePage     = "evening"
 )
 
 // Doors lists every door.
-var Doors = []string{DoorChallManager, DoorRCTF, DoorBerg, DoorV1, DoorEvening}
+var Endpoints = []string{EndpointChallManager, EndpointRCTF, EndpointBerg, EndpointV1, EndpointLivePage}
 
 // Grant is what one token opens.
 type Grant struct {
 	// Name of the entry, which logs and metrics show.
 	Name string `json:"name"`
 	// Door is one of Doors.
-	Door string `json:"door"`
+	Endpoint string `json:"door"`
 	// Namespace that instances and registrations of the token are in. Default: the API's PLATFORM_NAMESPACE.
 	Namespace string `json:"namespace,omitempty"`
 }
 
 // entry is a Grant with its token, as the Secret has it.
-type entry struct {
+type storedGrant struct {
 	Grant `json:",inline"`
 	Token string `json:"token"`
 }
@@ -63,10 +63,10 @@ func Parse(data map[string][]byte, defaultNamespace string, namespaces []string)
 	slices.Sort(names)
 	var errs []error
 	for _, name := range names {
-		one, err := parse(data[name], defaultNamespace, namespaces)
+		parsed, err := parse(data[name], defaultNamespace, namespaces)
 		if err == nil {
-			one.Name = name
-			err = set.add(one)
+			parsed.Name = name
+			err = set.add(parsed)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("key %s: %w", name, err))
@@ -75,36 +75,36 @@ func Parse(data map[string][]byte, defaultNamespace string, namespaces []string)
 	return set, errors.Join(errs...)
 }
 
-func parse(text []byte, defaultNamespace string, namespaces []string) (entry, error) {
-	var one entry
-	if err := yaml.UnmarshalStrict(text, &one); err != nil {
+func parse(text []byte, defaultNamespace string, namespaces []string) (storedGrant, error) {
+	var parsed storedGrant
+	if err := yaml.UnmarshalStrict(text, &parsed); err != nil {
 		// The error of the parser may repeat the text, which has the token.
-		return entry{}, errors.New("must be YAML with door, token and, optionally, namespace")
+		return storedGrant{}, errors.New("must be YAML with door, token and, optionally, namespace")
 	}
-	if one.Namespace == "" {
-		one.Namespace = defaultNamespace
+	if parsed.Namespace == "" {
+		parsed.Namespace = defaultNamespace
 	}
 	switch {
-	case one.Name != "":
-		return entry{}, errors.New("name: the name is the key of the Secret; remove the field")
-	case !slices.Contains(Doors, one.Door):
-		return entry{}, fmt.Errorf("door: must be one of %s", strings.Join(Doors, ", "))
-	case len(one.Token) < minLength || len(one.Token) > maxLength:
-		return entry{}, fmt.Errorf("token: must have %d to %d characters; make one with: openssl rand -hex 32", minLength, maxLength)
-	case len(validation.IsDNS1123Label(one.Namespace)) > 0:
-		return entry{}, errors.New("namespace: must be the name of a namespace")
-	case !slices.Contains(namespaces, one.Namespace):
-		return entry{}, fmt.Errorf("namespace: %s is not one of the API's namespaces (PLATFORM_NAMESPACE): %s", one.Namespace, strings.Join(namespaces, ", "))
+	case parsed.Name != "":
+		return storedGrant{}, errors.New("name: the name is the key of the Secret; remove the field")
+	case !slices.Contains(Endpoints, parsed.Endpoint):
+		return storedGrant{}, fmt.Errorf("door: must be one of %s", strings.Join(Endpoints, ", "))
+	case len(parsed.Token) < minLength || len(parsed.Token) > maxLength:
+		return storedGrant{}, fmt.Errorf("token: must have %d to %d characters; make one with: openssl rand -hex 32", minLength, maxLength)
+	case len(validation.IsDNS1123Label(parsed.Namespace)) > 0:
+		return storedGrant{}, errors.New("namespace: must be the name of a namespace")
+	case !slices.Contains(namespaces, parsed.Namespace):
+		return storedGrant{}, fmt.Errorf("namespace: %s is not one of the API's namespaces (PLATFORM_NAMESPACE): %s", parsed.Namespace, strings.Join(namespaces, ", "))
 	}
-	return one, nil
+	return parsed, nil
 }
 
-func (s *Set) add(one entry) error {
-	key := sha256.Sum256([]byte(one.Token))
+func (s *Set) add(added storedGrant) error {
+	key := sha256.Sum256([]byte(added.Token))
 	if other, taken := s.grants[key]; taken {
 		return fmt.Errorf("token: it is that of key %s; each entry needs a token of its own", other.Name)
 	}
-	s.grants[key] = one.Grant
+	s.grants[key] = added.Grant
 	return nil
 }
 
@@ -112,9 +112,9 @@ func (s *Set) add(one entry) error {
 func (s *Set) Len() int { return len(s.grants) }
 
 // Opens reports whether any token opens a door.
-func (s *Set) Opens(door string) bool {
+func (s *Set) Opens(endpoint string) bool {
 	for _, grant := range s.grants {
-		if grant.Door == door {
+		if grant.Endpoint == endpoint {
 			return true
 		}
 	}
@@ -139,9 +139,9 @@ func (s *Store) Replace(set *Set) { s.now.Store(set) }
 // Find returns what a token opens now.
 func (s *Store) Find(token string) (Grant, bool) { return s.now.Load().Find(token) }
 
-// Of returns the token of a request: of the header Authorization as Bearer or as the password of Basic, or of
+// FromRequest returns the token of a request: of the header Authorization as Bearer or as the password of Basic, or of
 // X-Ctfd-Auth. "": there is none.
-func Of(r *http.Request) string {
+func FromRequest(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
 	}

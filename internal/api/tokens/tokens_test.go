@@ -50,10 +50,10 @@ func TestAWrongTokenDoesNotCloseTheOthers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "key b") || !strings.Contains(err.Error(), "key c") {
 		t.Errorf("%v", err)
 	}
-	if grant, ok := set.Find(one); !ok || grant != (Grant{"a", DoorRCTF, "berg"}) {
+	if grant, ok := set.Find(one); !ok || grant != (Grant{"a", EndpointRCTF, "berg"}) {
 		t.Errorf("%v, %t", grant, ok)
 	}
-	if grant, ok := set.Find(two); !ok || grant != (Grant{"d", DoorV1, "berg"}) {
+	if grant, ok := set.Find(two); !ok || grant != (Grant{"d", EndpointV1, "berg"}) {
 		t.Errorf("%v, %t", grant, ok)
 	}
 	for _, token := range []string{"", "x", one + " ", strings.Repeat("a", 1<<20)} {
@@ -81,7 +81,7 @@ func TestWhereARequestHasItsToken(t *testing.T) {
 	} {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil) //nolint:noctx // it is never sent
 		tc.set(r)
-		if got := Of(r); got != tc.want {
+		if got := FromRequest(r); got != tc.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

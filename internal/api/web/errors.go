@@ -19,9 +19,9 @@ var statuses = map[instances.Kind]int{
 	instances.Exhausted: http.StatusTooManyRequests,
 }
 
-// ProblemOf returns the problem that an error is for a client, and whether its cause is for the log alone: then the
+// NewProblem returns the problem that an error is for a client, and whether its cause is for the log alone: then the
 // client reads nothing of it.
-func ProblemOf(err error) (p Problem, internal bool) {
+func NewProblem(err error) (p Problem, internal bool) {
 	var forPlatform *instances.Error
 	var body *BodyError
 	switch {

@@ -103,8 +103,8 @@ func WithGrant(ctx context.Context, grant tokens.Grant) context.Context {
 	return context.WithValue(ctx, grantKey{}, grant)
 }
 
-// GrantOf returns what the token of a request opens.
-func GrantOf(ctx context.Context) tokens.Grant {
+// GrantFrom returns what the token of a request opens.
+func GrantFrom(ctx context.Context) tokens.Grant {
 	grant, _ := ctx.Value(grantKey{}).(tokens.Grant)
 	return grant
 }
@@ -117,7 +117,7 @@ type Problem struct {
 }
 
 // Door is one way in.
-type Door interface {
+type Endpoint interface {
 	// Routes adds the door's patterns to a mux.
 	Routes(mux *http.ServeMux)
 	// Owns reports whether a path is the door's, also one that no pattern matches.

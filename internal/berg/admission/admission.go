@@ -91,7 +91,7 @@ func Decide(all []Instance, limits Rules) []Decision {
 			t.add(i)
 		}
 	}
-	ahead := aheadOf(all, waiting)
+	ahead := findPredecessors(all, waiting)
 	decisions := make([]Decision, 0, len(waiting))
 	for _, i := range waiting {
 		d := Decision{Instance: i}
@@ -105,16 +105,16 @@ func Decide(all []Instance, limits Rules) []Decision {
 	return decisions
 }
 
-// aheadOf returns, for every instance that waits and is not the first of its owner, the one of that
+// findPredecessors returns, for every instance that waits and is not the first of its owner, the one of that
 // owner right before it. What is started goes first, then the oldest.
-func aheadOf(all, waiting []Instance) map[types.UID]types.NamespacedName {
+func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedName {
 	owners := make(map[string][]Instance, len(waiting))
 	for _, i := range waiting {
 		owners[i.Owner] = nil
 	}
 	for _, i := range all {
-		if others, ok := owners[i.Owner]; ok && (i.Started || i.Waits()) {
-			owners[i.Owner] = append(others, i)
+		if rivals, ok := owners[i.Owner]; ok && (i.Started || i.Waits()) {
+			owners[i.Owner] = append(rivals, i)
 		}
 	}
 	ahead := map[types.UID]types.NamespacedName{}

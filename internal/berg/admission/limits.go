@@ -48,14 +48,14 @@ var limits = []func(*tally, Instance) Reason{
 }
 
 func sourceInstances(t *tally, i Instance) Reason {
-	if i.Source != "" && reached(t.rules.SourceInstances, t.sources[sourceOf(i)].instances) {
+	if i.Source != "" && reached(t.rules.SourceInstances, t.sources[instanceSource(i)].instances) {
 		return SourceInstances
 	}
 	return Start
 }
 
 func sourceBudget(t *tally, i Instance) Reason {
-	budget, cost, s := t.rules.SourceBudget, t.rules.Challenge(i.Challenge).Cost, t.sources[sourceOf(i)]
+	budget, cost, s := t.rules.SourceBudget, t.rules.Challenge(i.Challenge).Cost, t.sources[instanceSource(i)]
 	switch {
 	case i.Source == "" || budget == 0 || cost == 0:
 		return Start
@@ -101,7 +101,7 @@ func reached(limit, n int) bool { return limit > 0 && n >= limit }
 // to different users.
 type source struct{ namespace, name string }
 
-func sourceOf(i Instance) source { return source{i.Key.Namespace, i.Source} }
+func instanceSource(i Instance) source { return source{i.Key.Namespace, i.Source} }
 
 // usage is what a source has.
 type usage struct {
@@ -143,19 +143,19 @@ func (t *tally) add(i Instance) {
 	t.challenges[i.Challenge]++
 	t.namespaces[i.Key.Namespace]++
 	if i.Source != "" {
-		s := t.sources[sourceOf(i)]
+		s := t.sources[instanceSource(i)]
 		s.instances++
 		s.cost += t.rules.Challenge(i.Challenge).Cost
-		t.sources[sourceOf(i)] = s
+		t.sources[instanceSource(i)] = s
 	}
 }
 
 func (t *tally) refused(i Instance, reason Reason) {
 	switch reason {
 	case SourceBudget:
-		s := t.sources[sourceOf(i)]
+		s := t.sources[instanceSource(i)]
 		s.closed = true
-		t.sources[sourceOf(i)] = s
+		t.sources[instanceSource(i)] = s
 	case ChallengeFull, NamespaceFull, Full:
 		t.playersWait = t.playersWait || !i.Check
 	}

@@ -236,7 +236,7 @@ func (w *world) start(i Instance) {
 		owners += isTrue(o.Owner == i.Owner)
 		challenge += isTrue(o.Challenge == i.Challenge)
 		namespace += isTrue(o.Key.Namespace == i.Key.Namespace)
-		if sourceOf(o) == sourceOf(i) {
+		if instanceSource(o) == instanceSource(i) {
 			ofSource++
 			cost += w.rules.Challenge(o.Challenge).Cost
 		}

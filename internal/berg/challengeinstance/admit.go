@@ -72,17 +72,17 @@ type delay struct {
 func (a *admitter) setup(mgr ctrl.Manager) error {
 	a.backoff = outcome.NewBackoff()
 	a.delays = map[types.UID]delay{}
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+	request := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-admission").
-		Watches(&bergv1.ChallengeInstance{}, one, builder.WithPredicates(admissionChanged)).
-		Watches(&bergv1.Challenge{}, one, builder.WithPredicates(challengeChanged)).
-		Watches(&corev1.Namespace{}, one, builder.WithPredicates(ofInstances, holderChanged)).
+		Watches(&bergv1.ChallengeInstance{}, request, builder.WithPredicates(admissionChanged)).
+		Watches(&bergv1.Challenge{}, request, builder.WithPredicates(challengeChanged)).
+		Watches(&corev1.Namespace{}, request, builder.WithPredicates(ofInstances, holderChanged)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout})
 	if nodes.Watched(a.Config.Challenge) {
-		controllers = controllers.Watches(&corev1.Node{}, one, builder.WithPredicates(nodes.Changed))
+		controllers = controllers.Watches(&corev1.Node{}, request, builder.WithPredicates(nodes.Changed))
 	}
 	return controllers.Complete(reconcile.New(a.Clock, a.backoff, reconcileMetrics, a.reconcile))
 }
@@ -112,7 +112,7 @@ func isStarted(o client.Object) bool {
 }
 
 // reconcile is one round. It returns when the next one is due, zero if only events lead to it.
-func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (again time.Duration, err error) {
+func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter time.Duration, err error) {
 	pending, err := a.instances(ctx, client.MatchingFields{indexPending: isPending})
 	if err != nil || len(pending) == 0 {
 		return 0, err
@@ -128,13 +128,13 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (again time.Du
 	if len(r.unknown) > 0 {
 		return immediately, a.resolve(ctx, r.unknown)
 	}
-	due, more := r.writes(a.Config.Challenge)
+	due, remaining := r.writes(a.Config.Challenge)
 	writers := 1
 	if len(due) > 0 && due[0].problem == nil {
 		writers = startWriters
 	}
 	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
-	return a.settle(ctx, due, more, now), nil
+	return a.settle(ctx, due, remaining, now), nil
 }
 
 // instances are those of the cache: not to be changed.
@@ -161,15 +161,15 @@ type write struct {
 }
 
 // writes returns what to write now, which is starts if there are any, and whether more is to be written after it.
-func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
-	var starts, others []*write
+func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
+	var starts, reports []*write
 	report := func(uid types.UID, p *outcome.Problem) {
 		c := r.candidates[uid]
 		if p == nil || r.delayed.Has(uid) {
 			return
 		}
 		if !status.Reports(c.Instance, p) || !controllerutil.ContainsFinalizer(c.Instance, bergv1.Finalizer) {
-			others = append(others, &write{Candidate: c, problem: p})
+			reports = append(reports, &write{Candidate: c, problem: p})
 		}
 	}
 	for _, i := range r.all {
@@ -189,9 +189,9 @@ func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
 	}
 	due = starts[:min(len(starts), maxStarts)]
 	if len(starts) == 0 {
-		due = others[:min(len(others), maxReports)]
+		due = reports[:min(len(reports), maxReports)]
 	}
-	return due, len(due) < len(starts)+len(others)
+	return due, len(due) < len(starts)+len(reports)
 }
 
 // write starts an instance, or writes why it does not start. An instance that only waits has the finalizer too, so that
@@ -201,13 +201,13 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.Instance = w.Instance.DeepCopy()
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Client, w.Instance, bergv1.Finalizer)); err != nil {
 		err = redact.Error(err, w.Instance.Spec.Flag)
-		if outcome.CauseOf(err) != outcome.Rejected {
+		if outcome.FindCause(err) != outcome.Rejected {
 			w.err = err
 			return
 		}
 		w.err = err
 		if w.problem == nil { // without it a deletion would be missed
-			w.refused = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", err), w.Instance.Spec.Flag)
+			w.refused = status.NewProblem(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", err), w.Instance.Spec.Flag)
 			w.problem = w.refused
 		}
 	}
@@ -223,7 +223,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
 			return
 		}
-		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceProof: a.proofs.Draw()}, now)
+		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenDigest: a.tokens.Draw()}, now)
 		out.Problem, w.sent = status.BeingBuilt, true
 	}
 	status.Compute(out, cfg, now)
@@ -239,29 +239,29 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 }
 
 // settle notes what became of the writes of a round, and returns when the next one is due.
-func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now time.Time) (again time.Duration) {
+func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, now time.Time) (requeueAfter time.Duration) {
 	for _, w := range tried {
 		if !w.done { // the time of the round is over
-			more = true
+			remaining = true
 			continue
 		}
-		request, uid := requestOf(w.Instance), w.Instance.UID
+		request, uid := newRequest(w.Instance), w.Instance.UID
 		a.backoff.ResetIfReplaced(request, uid)
 		delete(a.delays, uid)
 		if w.err != nil {
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
 		} else if w.sent {
-			a.starts.Wrote(uid, versionOf(w.Instance))
+			a.starts.Wrote(uid, objectVersion(w.Instance))
 		} else {
-			a.delays[uid] = delay{request: request, version: versionOf(w.Instance)}
+			a.delays[uid] = delay{request: request, version: objectVersion(w.Instance)}
 		}
 		result, failed := a.backoff.Result(ctx, request, 0, w.err)
 		if failed == nil { // after a conflict the cache will show what was written in between
-			again = status.Sooner(again, result.RequeueAfter)
+			requeueAfter = status.Sooner(requeueAfter, result.RequeueAfter)
 			continue
 		}
 		reconcileMetrics.Failed()
-		cause := outcome.CauseOf(failed)
+		cause := outcome.FindCause(failed)
 		if w.sent && cause == outcome.Failed {
 			a.starts.Unknown(uid)
 		}
@@ -272,10 +272,10 @@ func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now ti
 		if p.version == 0 {
 			next = max(immediately, p.until.Sub(now))
 		}
-		again = status.Sooner(again, next)
+		requeueAfter = status.Sooner(requeueAfter, next)
 	}
-	if more {
-		again = immediately
+	if remaining {
+		requeueAfter = immediately
 	}
-	return again
+	return requeueAfter
 }

@@ -23,13 +23,13 @@ func (a *admitter) catchUp(ctx context.Context) (bool, error) {
 		listed := admission.Listed{}
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceList"))
-		for more := true; more; more = page.Continue != "" {
+		for hasNext := true; hasNext; hasNext = page.Continue != "" {
 			if err := a.Live.List(ctx, page, client.Limit(instancesPerPage), client.Continue(page.Continue)); err != nil {
 				return false, fmt.Errorf("list the instances of the previous leader: %w", err)
 			}
 			for n := range page.Items {
 				i := &page.Items[n]
-				listed[i.UID] = admission.Instance{UID: i.UID, Key: client.ObjectKeyFromObject(i), Version: versionOf(i)}
+				listed[i.UID] = admission.Instance{UID: i.UID, Key: client.ObjectKeyFromObject(i), Version: objectVersion(i)}
 			}
 		}
 		a.listed = listed
@@ -40,7 +40,7 @@ func (a *admitter) catchUp(ctx context.Context) (bool, error) {
 	}
 	all := make([]admission.Instance, len(cached))
 	for n := range cached {
-		all[n] = admission.Instance{UID: cached[n].UID, Version: versionOf(&cached[n])}
+		all[n] = admission.Instance{UID: cached[n].UID, Version: objectVersion(&cached[n])}
 	}
 	unseen := a.listed.Unseen(all)
 	a.caughtUp = true
@@ -83,7 +83,7 @@ func (a *admitter) resolve(ctx context.Context, unknown []admission.Instance) er
 		case err != nil:
 			return err
 		case live != nil && live.Status.InstanceID != "":
-			a.starts.Wrote(i.UID, versionOf(live))
+			a.starts.Wrote(i.UID, objectVersion(live))
 		default:
 			a.starts.NotWritten(i.UID)
 		}
@@ -91,8 +91,8 @@ func (a *admitter) resolve(ctx context.Context, unknown []admission.Instance) er
 	return nil
 }
 
-// versionOf is the resource version as a number. Those of one kind are ordered.
-func versionOf(o client.Object) uint64 {
+// objectVersion is the resource version as a number. Those of one kind are ordered.
+func objectVersion(o client.Object) uint64 {
 	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return 0

@@ -67,22 +67,22 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 		return r, challenges.err
 	}
 	a.applyDelays(ctx, &r, now)
-	others, err := a.started(ctx, pending, limited)
+	running, err := a.started(ctx, pending, limited)
 	if err != nil {
 		return r, err
 	}
 	// An instance may have been started between the two lists.
-	begun := sets.New[types.UID]()
-	for _, i := range others {
-		begun.Insert(i.UID)
+	startedUIDs := sets.New[types.UID]()
+	for _, i := range running {
+		startedUIDs.Insert(i.UID)
 		if _, isPending := r.candidates[i.UID]; !isPending {
-			r.all = append(r.all, a.entryOf(i))
+			r.all = append(r.all, a.admissionInstance(i))
 		}
 	}
 	for n := range pending {
-		entry := a.entryOf(&pending[n])
-		entry.Started = begun.Has(entry.UID)
-		r.all = append(r.all, entry)
+		instance := a.admissionInstance(&pending[n])
+		instance.Started = startedUIDs.Has(instance.UID)
+		r.all = append(r.all, instance)
 	}
 	if r.unknown = a.starts.Merge(r.all); len(r.unknown) > 0 {
 		return r, nil
@@ -104,7 +104,7 @@ func (a *admitter) applyDelays(ctx context.Context, r *round, now time.Time) {
 		case !isPending:
 			delete(a.delays, uid)
 			_, _ = a.backoff.Result(ctx, p.request, 0, nil) // forgets it
-		case p.version > versionOf(c.Instance), now.Before(p.until):
+		case p.version > objectVersion(c.Instance), now.Before(p.until):
 			r.delayed.Insert(uid)
 			if p.refused {
 				r.problems[uid] = p.problem
@@ -126,11 +126,11 @@ type request struct {
 // checked returns why a candidate cannot be built. Each request is checked once.
 func (a *admitter) checked(c status.Candidate, known map[request]*outcome.Problem) *outcome.Problem {
 	flag := c.Instance.Spec.Flag
-	of := request{c.Key, c.Instance.Namespace, flag != "", strings.ContainsRune(flag, 0)}
-	p, ok := known[of]
+	key := request{c.Key, c.Instance.Namespace, flag != "", strings.ContainsRune(flag, 0)}
+	p, ok := known[key]
 	if !ok {
 		p = status.CheckAlone(c, a.Config.Challenge)
-		known[of] = p
+		known[key] = p
 	}
 	return p
 }
@@ -166,9 +166,9 @@ func (a *admitter) started(ctx context.Context, pending []bergv1.ChallengeInstan
 	return fresh, nil
 }
 
-func (a *admitter) entryOf(i *bergv1.ChallengeInstance) admission.Instance {
+func (a *admitter) admissionInstance(i *bergv1.ChallengeInstance) admission.Instance {
 	return admission.Instance{
-		UID: i.UID, Key: client.ObjectKeyFromObject(i), Version: versionOf(i),
+		UID: i.UID, Key: client.ObjectKeyFromObject(i), Version: objectVersion(i),
 		Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource], Challenge: a.challengeKey(i),
 		Created: i.CreationTimestamp.UTC(), Check: i.Labels[bergv1.LabelCheck] != "",
 		Started: isStarted(i), Ending: !isLive(i) || i.Spec.TerminationReason != "",

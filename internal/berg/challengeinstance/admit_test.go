@@ -49,7 +49,7 @@ func TestWhatBecomesOfAStart(t *testing.T) {
 	} {
 		a := testAdmitter()
 		again := a.settle(t.Context(), []*write{{Candidate: candidate("a", 0, version("43")), done: true, sent: true, err: tc.err}}, false, noon)
-		all := []admission.Instance{a.entryOf(candidate("a", 0, version("42")).Instance)}
+		all := []admission.Instance{a.admissionInstance(candidate("a", 0, version("42")).Instance)}
 		unknown := a.starts.Merge(all)
 		if all[0].Started != tc.counts || (len(unknown) > 0) != tc.unknown {
 			t.Errorf("%s: started %v, unknown %v", name, all[0].Started, unknown)
@@ -118,7 +118,7 @@ func crowd(pending, limit, broken int) *round {
 	for n := range pending {
 		c := candidate(fmt.Sprintf("%04d", n), n, func(c *status.Candidate) { c.Instance.Spec.OwnerID = fmt.Sprint(n) })
 		r.candidates[c.Instance.UID] = c
-		entry := testAdmitter().entryOf(c.Instance)
+		entry := testAdmitter().admissionInstance(c.Instance)
 		if n < broken {
 			entry.Blocked = true
 			r.problems[c.Instance.UID] = &outcome.Problem{Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonChallengeMissing, Class: outcome.Blocked}
@@ -198,7 +198,7 @@ func TestEntries(t *testing.T) {
 	fresh := testInstance(func(i *bergv1.ChallengeInstance) {
 		i.ResourceVersion, i.Labels = "42", map[string]string{bergv1.LabelSource: "team-1"}
 	})
-	if e := a.entryOf(fresh); e.Started || e.Ending || e.Version != 42 || e.Check || e.Challenge.String() != "berg/chall" || e.Source != "team-1" || e.Owner != fresh.Spec.OwnerID {
+	if e := a.admissionInstance(fresh); e.Started || e.Ending || e.Version != 42 || e.Check || e.Challenge.String() != "berg/chall" || e.Source != "team-1" || e.Owner != fresh.Spec.OwnerID {
 		t.Errorf("%+v", e)
 	}
 	for name, tc := range map[string]struct {
@@ -212,11 +212,11 @@ func TestEntries(t *testing.T) {
 		"nothing of it is left":     {testInstance(started, deleted), false, true},
 		"deleted before its start":  {testInstance(ours, deleted), false, true},
 	} {
-		if e := a.entryOf(tc.i); e.Started != tc.started || e.Ending != tc.ending {
+		if e := a.admissionInstance(tc.i); e.Started != tc.started || e.Ending != tc.ending {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
-	if !a.entryOf(testInstance(func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{bergv1.LabelCheck: "web"} })).Check {
+	if !a.admissionInstance(testInstance(func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{bergv1.LabelCheck: "web"} })).Check {
 		t.Error("an instance of a check is taken for a player's")
 	}
 }

@@ -24,7 +24,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 	if err != nil {
 		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact.Text(err.Error(), in.Flag)}
 	}
-	owner := manifests.OwnerOf(o.Instance)
+	owner := manifests.OwnerFor(o.Instance)
 	var reached []manifests.Endpoint
 	var secrets map[string]manifests.PullSecretUse
 	var workloads []*appsv1.Deployment
@@ -58,7 +58,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Objects:   []apply.Set{apply.All(f.Services)},
 			Write:     applyService,
 			Then: func(_ context.Context, live []client.Object) (err error) {
-				reached, err = manifests.EndpointsOf(in, asServices(live))
+				reached, err = manifests.PortEndpoints(in, asServices(live))
 				return err
 			},
 		},
@@ -92,11 +92,11 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Plan:      func() []apply.Set { return []apply.Set{apply.All(workloads)} },
 		},
 	})
-	if stopped.Of(bergv1.ConditionRoutesCreated) != nil {
+	if stopped.For(bergv1.ConditionRoutesCreated) != nil {
 		reached = manifests.WithoutNewRoutes(reached, in.Recorded)
 	}
 	if len(stopped) > 0 {
-		return reached, status.ProblemOf(stopped[0].Condition, stopped[0].Err, in.Flag)
+		return reached, status.NewProblem(stopped[0].Condition, stopped[0].Err, in.Flag)
 	}
 	times.Objects = r.Clock.Now()
 	return reached, nil

@@ -43,7 +43,7 @@ const rememberedCopies = 4096
 
 // reconcile brings one instance a step further. An instance without changes costs no request. It
 // returns after how long time alone will change something, zero for never.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = redact.Error(err, instance.Spec.Flag) }()
 	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, instance)); err != nil {
@@ -66,13 +66,13 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 }
 
 // live brings a started instance further: it observes, checks, applies, observes again, and writes the status in one patch.
-func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv1.ChallengeInstance, now time.Time) (again time.Duration, err error) {
+func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv1.ChallengeInstance, now time.Time) (requeueAfter time.Duration, err error) {
 	observed, err := r.observe(ctx, instance)
 	if err != nil {
 		return 0, err
 	}
 	refused := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
-	if refused != nil && outcome.CauseOf(refused) != outcome.Rejected {
+	if refused != nil && outcome.FindCause(refused) != outcome.Rejected {
 		return 0, refused
 	}
 	if status.Withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
@@ -83,7 +83,7 @@ func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv
 	out := status.Outcome{Observed: observed, Problem: status.Check(observed, cfg)}
 	if out.Problem == nil && refused != nil {
 		// Without it a deletion would be missed.
-		out.Problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
+		out.Problem = status.NewProblem(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
 	}
 	if err := r.apply(ctx, &out, cfg, now); err != nil {
 		return 0, err
@@ -114,7 +114,7 @@ func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv
 // withdraw ends an instance whose Challenge was deleted.
 func (r *Reconciler) withdraw(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
-	if outcome.CauseOf(err) == outcome.Rejected {
+	if outcome.FindCause(err) == outcome.Rejected {
 		r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
 	}
 	return err
@@ -127,7 +127,7 @@ func (r *Reconciler) apply(ctx context.Context, out *status.Outcome, cfg config.
 		if err := r.adopt(ctx, &out.Observed, cfg, now); err != nil {
 			return err
 		}
-		if err := r.proveNamespace(ctx, &out.Observed); err != nil {
+		if err := r.prepareNamespace(ctx, &out.Observed); err != nil {
 			return err
 		}
 		out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace)

@@ -57,7 +57,7 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
-		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, status.Begun(instance), now).Seconds())
+		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, status.StartTime(instance), now).Seconds())
 		for _, stage := range status.StageTimes(instance) {
 			startStages.WithLabelValues(stage.Name).Observe(stage.Took.Seconds())
 		}
@@ -75,19 +75,19 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome
 // normal state is no problem: waiting for something in progress, not being deleted, keeping
 // the Challenge of the start.
 func newProblems(before, after []metav1.Condition) []metav1.Condition {
-	var news []metav1.Condition
+	var added []metav1.Condition
 	for _, c := range after {
 		switch {
 		case c.Reason == bergv1.ReasonValuesLost && c.Type == bergv1.ConditionUpToDate && conditions.Transitioned(before, c):
-			news = append(news, c)
+			added = append(added, c)
 		case c.Status != metav1.ConditionFalse, !conditions.Transitioned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
 		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued:
 		default:
-			news = append(news, c)
+			added = append(added, c)
 		}
 	}
-	return news
+	return added
 }
 
 // note is the text of the event of a condition, of any length.
@@ -104,7 +104,7 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 // reportTerminating reports, once, why an instance terminates, and counts expired ones. The
 // status shows what was reported; if it cannot be written, the process remembers it.
 func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
-	was, is := before.Status.Phase, instance.Status.Phase
+	was, current := before.Status.Phase, instance.Status.Phase
 	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.isFirstReport(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
 		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
@@ -112,8 +112,8 @@ func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *be
 			timeouts.Inc()
 		}
 	}
-	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.isFirstReport(instance, bergv1.PhaseTerminated) {
-		lifetimes.Observe(elapsed.Since(status.Begun(instance), now).Seconds())
+	if was != current && current == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.isFirstReport(instance, bergv1.PhaseTerminated) {
+		lifetimes.Observe(elapsed.Since(status.StartTime(instance), now).Seconds())
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	if reason := r.terminations.reason(instance); reason != "" {
 		return reason
 	}
-	if at := status.ExpiresAt(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
+	if expiry := status.ExpiresAt(instance, r.Config.Challenge); expiry != nil && !instance.DeletionTimestamp.Time.Before(expiry.Time) {
 		return bergv1.TerminationTimeout
 	}
 	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {

@@ -26,11 +26,11 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		Workers: terminationWorkers(r.Workers),
 		Metrics: reconcileMetrics,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
-			var at time.Time
+			var expiry time.Time
 			if over := status.ExpiresAt(i, r.Config.Challenge); over != nil {
-				at = over.Time
+				expiry = over.Time
 			}
-			return status.DueTermination(i, r.Config.Challenge, now), at
+			return status.DueTermination(i, r.Config.Challenge, now), expiry
 		},
 		Moves: r.changesExpiry,
 		End: func(ctx context.Context, i *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {

@@ -27,7 +27,7 @@ import (
 // Challenge nor any optional API, since all objects of an instance are in its namespace. It is
 // done when the namespace is gone. Events lead to the next step; it returns when to look again
 // at pods that do not end, zero for never.
-func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (again time.Duration, err error) {
+func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (requeueAfter time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) || r.finalizers.Done(instance) {
 		return 0, nil
 	}
@@ -64,7 +64,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	}
 	status.ComputeTerminated(instance, now)
 	// A rejected status does not keep an instance whose namespace is gone.
-	if err := r.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	if err := r.patchTerminating(ctx, before, instance, now); err != nil && outcome.FindCause(err) != outcome.Rejected {
 		return 0, err
 	}
 	return 0, r.finalizers.Remove(ctx, r.Client, instance, bergv1.Finalizer)
@@ -74,7 +74,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 // changed, also if the API server rejects the status.
 func (r *Reconciler) patchTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := r.patchStatus(ctx, before, instance)
-	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
+	if err == nil || outcome.FindCause(err) == outcome.Rejected {
 		r.reportTerminating(ctx, before, instance, now)
 	}
 	return err
@@ -109,7 +109,7 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 // API server serves. Just after its start the API server does not know custom resources yet,
 // so they can outlive their namespace, and would block the next instance of the owner.
 func (r *Reconciler) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
-	owner, ns := manifests.OwnerOf(instance), manifests.NamespaceName(instance.Spec.OwnerID)
+	owner, ns := manifests.OwnerFor(instance), manifests.NamespaceName(instance.Spec.OwnerID)
 	errs := []error{
 		apply.Sweep(ctx, r.Writer, owner, &gatewayv1.HTTPRouteList{}, ns),
 		apply.Sweep(ctx, r.Writer, owner, &gatewayv1.TLSRouteList{}, ns),

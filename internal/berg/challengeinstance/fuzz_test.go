@@ -198,7 +198,7 @@ func checkPlan(t *testing.T, in manifests.Inputs) *outcome.Problem {
 	if err != nil {
 		return &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact.Text(err.Error(), in.Flag)}
 	}
-	e, err := manifests.EndpointsOf(in, allotNodePorts(f.Services))
+	e, err := manifests.PortEndpoints(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,8 +66,8 @@ func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInsta
 		Reason:    bergv1.EndReason(cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))),
 		ExpiresAt: status.ExpiresAt(instance, r.Config.Challenge),
 	}
-	where := r.challengeKey(instance)
-	e.Challenge = bergv1.ChallengeReference{Namespace: where.Namespace, Name: where.Name}
+	challengeKey := r.challengeKey(instance)
+	e.Challenge = bergv1.ChallengeReference{Namespace: challengeKey.Namespace, Name: challengeKey.Name}
 	c, err := r.observeCandidate(ctx, instance, nil)
 	if err != nil {
 		return e // only a cache that shuts down fails

@@ -17,7 +17,7 @@ func (r *Reconciler) workloads(o *status.Observed, in manifests.Inputs, reached 
 		return manifests.PlanWorkloads(in, reached), nil
 	}
 	if o.Challenge != nil {
-		if found, ok := o.Pinned.WithValuesOf(o.Challenge); ok {
+		if found, ok := o.Pinned.WithValuesFrom(o.Challenge); ok {
 			in.Challenge = found
 			planned := manifests.PlanWorkloads(in, reached)
 			if same, err := r.areRunning(*o, planned); err != nil || same {
@@ -43,7 +43,7 @@ func (r *Reconciler) workloads(o *status.Observed, in manifests.Inputs, reached 
 
 // areRunning reports whether the Deployments that exist were written from a plan.
 func (r *Reconciler) areRunning(o status.Observed, planned []*appsv1.Deployment) (bool, error) {
-	owner := manifests.OwnerOf(o.Instance)
+	owner := manifests.OwnerFor(o.Instance)
 	for _, d := range planned {
 		live := o.Deployments[d.Name]
 		if live == nil {

@@ -44,7 +44,7 @@ func TestWhatIsLostIsTakenFromTheChallengeOrFromWhatRuns(t *testing.T) {
 		instance := testInstance(wasReady)
 		in := r.inputs(status.Observed{Candidate: status.Candidate{Instance: instance, Pinned: &pinned}, Policies: r.Config.Challenge.NetworkPolicy})
 		deployments := map[string]*appsv1.Deployment{}
-		owner := manifests.OwnerOf(instance)
+		owner := manifests.OwnerFor(instance)
 		for _, d := range manifests.PlanWorkloads(in, nil) {
 			sum, err := apply.PlanChecksum(r.Writer, owner, d)
 			if err != nil {

@@ -179,8 +179,8 @@ func observeOverdue(reader client.Reader, now clock.PassiveClock) func(context.C
 
 func maxOverdue(instances []bergv1.ChallengeInstance, now time.Time) (oldest time.Duration) {
 	for i := range instances {
-		if at := instances[i].Status.ExpiresAt; at != nil && instances[i].DeletionTimestamp == nil {
-			oldest = max(oldest, now.Sub(at.Time))
+		if expiry := instances[i].Status.ExpiresAt; expiry != nil && instances[i].DeletionTimestamp == nil {
+			oldest = max(oldest, now.Sub(expiry.Time))
 		}
 	}
 	return oldest
@@ -193,12 +193,12 @@ func observeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observ
 	}
 	observations := make([]gauge.Observation, len(instances.Items))
 	for i := range instances.Items {
-		observations[i] = observationOf(&instances.Items[i])
+		observations[i] = newObservation(&instances.Items[i])
 	}
 	return observations, nil
 }
 
-func observationOf(instance *bergv1.ChallengeInstance) gauge.Observation {
+func newObservation(instance *bergv1.ChallengeInstance) gauge.Observation {
 	return gauge.Observation{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
 }
 

@@ -112,7 +112,7 @@ func TestEnteredPhase(t *testing.T) {
 			i.Status.Conditions = []metav1.Condition{{LastTransitionTime: *ago(5 * time.Minute)}, {LastTransitionTime: *ago(4 * time.Minute)}}
 		}), bergv1.PhaseFailed, 4 * time.Minute},
 	} {
-		if got := observationOf(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
+		if got := newObservation(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
 			t.Errorf("%s: seen as %s for %s, want %s", tc.phase, got.Phase, noon.Sub(got.Since), tc.since)
 		}
 	}

@@ -67,8 +67,8 @@ func refusedNodePorts(s *corev1.Service, err error) []int {
 	}
 	numbers := sets.New[int32]()
 	for i, p := range s.Spec.Ports {
-		at := fmt.Sprintf("spec.ports[%d].nodePort", i)
-		if slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == at }) {
+		field := fmt.Sprintf("spec.ports[%d].nodePort", i)
+		if slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == field }) {
 			numbers.Insert(p.Port)
 		}
 	}

@@ -60,7 +60,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 			err = r.Live.Get(ctx, key, d)
 		}
 		switch {
-		case err == nil && manifests.OwnerOf(c.Instance).Owns(d):
+		case err == nil && manifests.OwnerFor(c.Instance).Owns(d):
 			all[container.Hostname] = d
 		case apply.IgnoreAbsent(err) != nil:
 			return nil, err
@@ -125,7 +125,7 @@ func (r *Reconciler) observePods(ctx context.Context, c status.Candidate) ([]cor
 		client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
-	if c.Pinned == nil || c.Pinned.Defaults == nil || !c.Pinned.Defaults.MarkedPods {
+	if c.Pinned == nil || c.Pinned.Defaults == nil || !c.Pinned.Defaults.AnnotatedPods {
 		return pods.Items, nil
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
@@ -140,10 +140,10 @@ func (r *Reconciler) compareImages(ctx context.Context, o *status.Observed) {
 		r.images.Forget(o.Key)
 		return
 	}
-	news := false
-	for name, running := range status.ImagesOf(*o) {
+	anyChanged := false
+	for name, running := range status.RunningImages(*o) {
 		newest, changed := r.images.Note(o.Key, name, running)
-		news = news || changed
+		anyChanged = anyChanged || changed
 		if newest != running.Digest {
 			if o.Replaced == nil {
 				o.Replaced = map[string]string{}
@@ -151,7 +151,7 @@ func (r *Reconciler) compareImages(ctx context.Context, o *status.Observed) {
 			o.Replaced[name] = newest
 		}
 	}
-	if news {
+	if anyChanged {
 		for _, request := range r.requests(ctx, indexChallenge, o.Key.String(), isBuilt) {
 			r.enqueue(request)
 		}

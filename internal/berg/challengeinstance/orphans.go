@@ -48,9 +48,9 @@ type orphans struct {
 // orphansSeen holds since when this process has known an orphan. The zero value is ready for
 // use.
 type orphansSeen struct {
-	mu    sync.Mutex
-	since map[types.UID]time.Time // by the UID of the namespace
-	of    map[string]types.UID    // the UID by the name, of those in since
+	mu        sync.Mutex
+	since     map[types.UID]time.Time // by the UID of the namespace
+	uidByName map[string]types.UID    // the UID by the name, of those in since
 }
 
 func (o *orphans) setup(mgr ctrl.Manager) error {
@@ -86,14 +86,14 @@ func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return result, nil
 }
 
-func (o *orphans) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time.Duration, err error) {
 	ns := &corev1.Namespace{}
 	err = o.client.Get(ctx, types.NamespacedName{Name: name}, ns)
 	gone := apply.Absent(err)
 	if err != nil && !gone {
 		return 0, err
 	}
-	instance, provable := manifests.InstanceUIDOf(ns)
+	instance, provable := manifests.ReadInstanceUID(ns)
 	if gone || !provable || ns.DeletionTimestamp != nil {
 		o.seen.forget(name)
 		return 0, nil
@@ -107,8 +107,8 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 		return 0, nil
 	}
 	now := o.clock.Now()
-	since, news := o.seen.note(ns, now)
-	if news {
+	since, fresh := o.seen.note(ns, now)
+	if fresh {
 		about := log.FromContext(ctx).WithValues("orphan", name, "instance", ns.Annotations[bergv1.AnnotationInstance], "uid", instance)
 		if o.grace > 0 {
 			about = about.WithValues("deletedIn", o.grace.String())
@@ -154,7 +154,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {
 		return err // it is gone, or the check is repeated
 	}
-	if uid, provable := manifests.InstanceUIDOf(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
+	if uid, provable := manifests.ReadInstanceUID(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
 		return outcome.ErrConflict // an event follows
 	}
 	instances := &metav1.PartialObjectMetadataList{}
@@ -188,25 +188,25 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 }
 
 // note returns since when a namespace has been known as an orphan, and whether that is new.
-func (s *orphansSeen) note(ns *corev1.Namespace, now time.Time) (since time.Time, news bool) {
+func (s *orphansSeen) note(ns *corev1.Namespace, now time.Time) (since time.Time, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since, ok := s.since[ns.UID]; ok {
 		return since, false
 	}
 	if s.since == nil {
-		s.since, s.of = map[types.UID]time.Time{}, map[string]types.UID{}
+		s.since, s.uidByName = map[types.UID]time.Time{}, map[string]types.UID{}
 	}
-	delete(s.since, s.of[ns.Name])
-	s.since[ns.UID], s.of[ns.Name] = now, ns.UID
+	delete(s.since, s.uidByName[ns.Name])
+	s.since[ns.UID], s.uidByName[ns.Name] = now, ns.UID
 	return now, true
 }
 
 func (s *orphansSeen) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.since, s.of[name])
-	delete(s.of, name)
+	delete(s.since, s.uidByName[name])
+	delete(s.uidByName, name)
 }
 
 func (s *orphansSeen) count() int {

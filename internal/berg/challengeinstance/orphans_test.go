@@ -30,8 +30,8 @@ func TestOrphansCountFromTheirFirstObservation(t *testing.T) {
 	}
 	met.forget("another")
 	met.forget(one.Name)
-	if met.count() != 0 || len(met.of) != 0 {
-		t.Errorf("%d are counted, %d remembered", met.count(), len(met.of))
+	if met.count() != 0 || len(met.uidByName) != 0 {
+		t.Errorf("%d are counted, %d remembered", met.count(), len(met.uidByName))
 	}
 }
 

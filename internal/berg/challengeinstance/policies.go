@@ -68,16 +68,16 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Own
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
 		return nil // the other kind has no cache
 	}
-	var others client.ObjectList
+	var leftover client.ObjectList
 	switch in.Config.NetworkPolicy {
 	case config.NetworkPolicyBoth:
 		return nil
 	case config.NetworkPolicyCilium:
-		others = &networkingv1.NetworkPolicyList{}
+		leftover = &networkingv1.NetworkPolicyList{}
 	default:
-		others = &ciliumv2.CiliumNetworkPolicyList{}
+		leftover = &ciliumv2.CiliumNetworkPolicyList{}
 	}
-	return apply.Prune(ctx, r.Writer, owner, others, in.Namespace(), func(types.NamespacedName) bool { return false })
+	return apply.Prune(ctx, r.Writer, owner, leftover, in.Namespace(), func(types.NamespacedName) bool { return false })
 }
 
 // policySets returns the policies by kind. A kind outside NETWORK_POLICY is left out: it has
@@ -104,7 +104,7 @@ func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *o
 			continue
 		}
 		key := client.ObjectKey{Namespace: d.Namespace, Name: name}
-		if err := apply.ScaleToZero(ctx, r.Writer, manifests.OwnerOf(o.Instance), key); err != nil {
+		if err := apply.ScaleToZero(ctx, r.Writer, manifests.OwnerFor(o.Instance), key); err != nil {
 			return err
 		}
 		log.FromContext(ctx).Info("stopped the pods of a container: the network policies of its instance cannot be put in place", "container", name)

@@ -72,7 +72,7 @@ var challengeChanged = predicate.Funcs{
 	},
 }
 
-func requestOf(o client.Object) ctrl.Request {
+func newRequest(o client.Object) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
 }
 
@@ -85,7 +85,7 @@ func isBuilt(o client.Object) bool {
 // that its image is being pulled, changes nothing of it.
 var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return status.ViewOf(e.ObjectOld.(*corev1.Pod)) != status.ViewOf(e.ObjectNew.(*corev1.Pod))
+		return status.NewPodView(e.ObjectOld.(*corev1.Pod)) != status.NewPodView(e.ObjectNew.(*corev1.Pod))
 	},
 }
 
@@ -112,7 +112,7 @@ var refusalChanged = predicate.Funcs{
 }
 
 func refusalText(o client.Object) string {
-	if c := status.RefusalOf(o.(*appsv1.Deployment)); c != nil {
+	if c := status.FindRefusal(o.(*appsv1.Deployment)); c != nil {
 		return c.Message
 	}
 	return ""

@@ -13,19 +13,19 @@ import (
 // namespaceOwner is manifests.NamespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) namespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
 	owner, s := manifests.NamespaceOwner(instance), &instance.Status
-	if owner.Proof != nil {
-		owner.Proof = r.proofs.Proof(s.NamespaceUID, s.NamespaceProof)
+	if owner.Token != nil {
+		owner.Token = r.tokens.Token(s.NamespaceUID, s.NamespaceTokenDigest)
 	}
 	return owner
 }
 
-// proveNamespace makes sure that the namespace can be created. The admitter draws the secret when the instance starts.
+// prepareNamespace makes sure that the namespace can be created. The admitter draws the secret when the instance starts.
 // Another one is needed when the namespace was deleted, when the process that drew it has ended before it created the
 // namespace, and for an instance that an older version has started.
-func (r *Reconciler) proveNamespace(ctx context.Context, o *status.Observed) (err error) {
-	o.Namespace, err = apply.Prove(ctx, r.Writer, r.namespaceOwner(o.Instance), o.Namespace, manifests.NamespaceName(o.Instance.Spec.OwnerID), func() error {
+func (r *Reconciler) prepareNamespace(ctx context.Context, o *status.Observed) (err error) {
+	o.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.namespaceOwner(o.Instance), o.Namespace, manifests.NamespaceName(o.Instance.Spec.OwnerID), func() error {
 		before := o.Instance.DeepCopy()
-		status.ProveAgain(o.Instance, r.proofs.Draw())
+		status.ResetNamespace(o.Instance, r.tokens.Draw())
 		return r.patchStatus(ctx, before, o.Instance)
 	})
 	return err

@@ -83,7 +83,7 @@ func (r *Reconciler) pullSecretUses(ctx context.Context, o status.Observed, in m
 		if d != nil {
 			uses[c.Hostname] = manifests.ParsePullSecretUse(d.Annotations[bergv1.AnnotationPullSecret], in.Config.PullSecretName)
 		}
-		live, _ := status.PodsOf(pods, c.Hostname)
+		live, _ := status.ContainerPods(pods, c.Hostname)
 		if d == nil || !slices.Contains(d.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: uses[c.Hostname].Name}) ||
 			slices.ContainsFunc(live, pullFails) {
 			open = append(open, c.Hostname)
@@ -103,9 +103,9 @@ func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in ma
 		r.copies.Add(in.UID, copied)
 	}
 	// A Secret of that name exists. It is ours if this process or a Deployment knows it.
-	of, known := r.copies.Get(in.UID)
+	copyVersion, known := r.copies.Get(in.UID)
 	ours := known
-	if known && of == copied {
+	if known && copyVersion == copied {
 		return wanted, nil
 	}
 	for _, use := range uses {

@@ -85,14 +85,14 @@ func (l *queueLengths) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return // the cache is shutting down
 	}
-	for name, n := range lengthsOf(all) {
+	for name, n := range countByChallenge(all) {
 		ch <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(n), name)
 	}
 }
 
-// lengthsOf counts by the name of the Challenge, those with the longest queues first, and what is
+// countByChallenge counts by the name of the Challenge, those with the longest queues first, and what is
 // beyond the bound of the label as one.
-func lengthsOf(instances []bergv1.ChallengeInstance) map[string]int {
+func countByChallenge(instances []bergv1.ChallengeInstance) map[string]int {
 	byName := map[string]int{}
 	for n := range instances {
 		byName[instances[n].Spec.ChallengeRef.Name]++

@@ -54,7 +54,7 @@ type Reconciler struct {
 
 	images       digests.Latest
 	backoff      *outcome.Backoff
-	proofs       ownership.Secrets
+	tokens       ownership.Secrets
 	former       formerPolicies
 	finalizers   finalizer.Remover
 	terminations terminations
@@ -70,8 +70,8 @@ type Reconciler struct {
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
 	return reconcile.Status[*bergv1.ChallengeInstance]{
-		Client: r.Client,
-		Of:     func(i *bergv1.ChallengeInstance) any { return &i.Status },
+		Client:  r.Client,
+		Pointer: func(i *bergv1.ChallengeInstance) any { return &i.Status },
 		Rejected: func(i *bergv1.ChallengeInstance, err error) {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,

@@ -22,13 +22,13 @@ import (
 func (r *Reconciler) retryRefused(ctx context.Context, o status.Observed, now time.Time) error {
 	var errs []error
 	for _, d := range o.Deployments {
-		if at := status.RetryAt(d); at.IsZero() || now.Before(at) {
+		if retry := status.RetryAt(d); retry.IsZero() || now.Before(retry) {
 			continue
 		}
 		// The cached object is trimmed.
 		live := &appsv1.Deployment{}
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(d), live)
-		if err == nil && live.UID == d.UID && manifests.OwnerOf(o.Instance).Owns(live) {
+		if err == nil && live.UID == d.UID && manifests.OwnerFor(o.Instance).Owns(live) {
 			metav1.SetMetaDataAnnotation(&live.ObjectMeta, bergv1.AnnotationRetriedAt, now.UTC().Format(time.RFC3339))
 			err = r.Client.Update(ctx, live, client.FieldOwner(r.Writer.Manager))
 		}

@@ -15,19 +15,19 @@ import (
 )
 
 var (
-	room = gauge.NewNumber("berg_challengeinstance_room",
+	freeCapacity = gauge.NewNumber("berg_challengeinstance_room",
 		"Instances that may start before CHALLENGE_MAX_INSTANCES is reached, absent without that limit. Only the leader reports it.")
 	nodePortsInUse = gauge.NewNumber("berg_challengeinstance_node_ports",
 		"Node ports that the Services of all instances hold. Only the leader reports it.")
 )
 
-func init() { metrics.Registry.MustRegister(room, nodePortsInUse) }
+func init() { metrics.Registry.MustRegister(freeCapacity, nodePortsInUse) }
 
 // errNoLimit is why there is no room to report: no limit is set.
 var errNoLimit = errors.New("CHALLENGE_MAX_INSTANCES is 0")
 
-// observeRoom returns how many instances may start until there are as many as limit.
-func observeRoom(reader client.Reader, limit int) func(context.Context) (instances float64, err error) {
+// observeFreeCapacity returns how many instances may start until there are as many as limit.
+func observeFreeCapacity(reader client.Reader, limit int) func(context.Context) (instances float64, err error) {
 	return func(ctx context.Context) (float64, error) {
 		if limit == 0 {
 			return 0, errNoLimit
@@ -36,12 +36,12 @@ func observeRoom(reader client.Reader, limit int) func(context.Context) (instanc
 		if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 			return 0, err
 		}
-		return float64(max(0, limit-startedOf(instances.Items))), nil
+		return float64(max(0, limit-countStarted(instances.Items))), nil
 	}
 }
 
-// startedOf counts the instances that take room, as the admission does.
-func startedOf(instances []bergv1.ChallengeInstance) (n int) {
+// countStarted counts the instances that take room, as the admission does.
+func countStarted(instances []bergv1.ChallengeInstance) (n int) {
 	for i := range instances {
 		if isStarted(&instances[i]) {
 			n++

@@ -11,7 +11,7 @@ import (
 func TestOnlyWhatHasBegunTakesRoom(t *testing.T) {
 	waits := *testInstance(func(i *bergv1.ChallengeInstance) { i.Status = bergv1.ChallengeInstanceStatus{} })
 	runs := *testInstance(func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "1" })
-	if got := startedOf([]bergv1.ChallengeInstance{waits, runs, waits, runs}); got != 2 {
+	if got := countStarted([]bergv1.ChallengeInstance{waits, runs, waits, runs}); got != 2 {
 		t.Errorf("%d instances take room", got)
 	}
 }

@@ -75,12 +75,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 // index lets the cache find instances by their owner and by their Challenge, and those that were not started.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
-	for name, valueOf := range map[string]func(*bergv1.ChallengeInstance) string{
+	for name, extract := range map[string]func(*bergv1.ChallengeInstance) string{
 		indexOwner:     func(i *bergv1.ChallengeInstance) string { return i.Spec.OwnerID },
 		indexChallenge: func(i *bergv1.ChallengeInstance) string { return r.challengeKey(i).String() },
 	} {
 		if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, name, func(o client.Object) []string {
-			return []string{valueOf(o.(*bergv1.ChallengeInstance))}
+			return []string{extract(o.(*bergv1.ChallengeInstance))}
 		}); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (r *Reconciler) serveGauges(mgr ctrl.Manager) {
 	var reader client.Reader = mgr.GetCache()
 	queueLength.watch(reader, mgr.Elected())
 	headAge.Watch(observeHeadAge(reader, r.Clock), mgr.Elected())
-	room.Watch(observeRoom(reader, r.Config.Challenge.MaxInstances), mgr.Elected())
+	freeCapacity.Watch(observeFreeCapacity(reader, r.Config.Challenge.MaxInstances), mgr.Elected())
 	nodePortsInUse.Watch(observeNodePorts(reader), mgr.Elected())
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
@@ -111,7 +111,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	changed := builder.WithPredicates(changes)
 	controllers = ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, begun, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
+		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
@@ -186,7 +186,7 @@ var instanceEvents = handler.Funcs{
 		enqueueInstance(q, e.ObjectNew.(*bergv1.ChallengeInstance), false)
 	},
 	DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-		enqueue(q, 0, requestOf(e.Object))
+		enqueue(q, 0, newRequest(e.Object))
 	},
 }
 
@@ -194,34 +194,34 @@ var instanceEvents = handler.Funcs{
 func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *bergv1.ChallengeInstance, initial bool) {
 	switch {
 	case isEnding(i):
-		enqueue(q, deletionPriority, requestOf(i))
-		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, requestOf(i)) })
+		enqueue(q, deletionPriority, newRequest(i))
+		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, newRequest(i)) })
 	case isNew(i):
-		enqueue(q, startPriority, requestOf(i))
+		enqueue(q, startPriority, newRequest(i))
 	case initial:
-		enqueue(q, handler.LowPriority, requestOf(i))
+		enqueue(q, handler.LowPriority, newRequest(i))
 	default:
-		enqueue(q, 0, requestOf(i))
+		enqueue(q, 0, newRequest(i))
 	}
 }
 
 // terminatingNamespaces enqueue the instance that is being deleted and to which the namespace belongs. When the
 // namespace is gone, two writes are left that free a slot.
 func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
-	of := func(ctx context.Context, ns client.Object) []ctrl.Request {
+	mapNamespace := func(ctx context.Context, ns client.Object) []ctrl.Request {
 		return r.ofNamespace(func(i client.Object) bool {
 			return isEnding(i) && manifests.NamespaceOwner(i.(*bergv1.ChallengeInstance)).Owns(ns)
 		})(ctx, ns)
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			enqueue(q, deletionPriority, of(ctx, e.Object)...)
+			enqueue(q, deletionPriority, mapNamespace(ctx, e.Object)...)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			enqueue(q, deletionPriority, of(ctx, e.ObjectNew)...)
+			enqueue(q, deletionPriority, mapNamespace(ctx, e.ObjectNew)...)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			enqueue(q, startPriority, of(ctx, e.Object)...)
+			enqueue(q, startPriority, mapNamespace(ctx, e.Object)...)
 		},
 	}
 }
@@ -271,7 +271,7 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 }
 
 // begun passes the update with which an instance was started.
-var begun = predicate.Funcs{
+var justStarted = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },

@@ -41,14 +41,14 @@ func TestABeginningThatIsRefused(t *testing.T) {
 		"overtaken": {apierrors.NewConflict(kind, "web", nil), false},
 	} {
 		c := checkOf()
-		r := &Reconciler{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9), others: make(chan event.GenericEvent, 1)}
+		r := &Reconciler{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9), queueChanged: make(chan event.GenericEvent, 1)}
 		r.Config.Check.Concurrency = 1
 		o := Observed{Check: c, Challenge: challengeOf(), Contenders: []contender{{UID: c.UID, Due: noon}}}
 		if _, err := r.idle(t.Context(), o, noon); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if held := !r.refusals.holds(c, noon).IsZero(); held != tc.held || len(r.others) == 1 != tc.held {
-			t.Errorf("%s: it stands back: %t, others are woken: %t", name, held, len(r.others) == 1)
+		if held := !r.refusals.holds(c, noon).IsZero(); held != tc.held || len(r.queueChanged) == 1 != tc.held {
+			t.Errorf("%s: it stands back: %t, others are woken: %t", name, held, len(r.queueChanged) == 1)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func assess(o Observed, now time.Time) Assessment {
 		return Assessment{Stage: bergv1.ReasonStarting, Message: "The instance is being created", Left: starting}
 	}
 
-	reason, message := causeOf(i)
+	reason, message := findCause(i)
 	switch {
 	case reason == bergv1.ReasonFrozen, reason == bergv1.ReasonChallengeMissing:
 		return brokenOff("%s", message)
@@ -119,7 +119,7 @@ func assessSolver(o Observed, left time.Duration) Assessment {
 	if disrupted(pod) {
 		return brokenOff("The pod of the solver was evicted from its node: %s", cmp.Or(pod.Status.Reason, "DisruptionTarget"))
 	}
-	state := stateOf(pod)
+	state := solverState(pod)
 	switch {
 	case state.Terminated != nil:
 		return assessEnd(o, state.Terminated)
@@ -227,8 +227,8 @@ func latestPod(pods []corev1.Pod) *corev1.Pod {
 	return &newest
 }
 
-// stateOf is that of the solver's container.
-func stateOf(pod *corev1.Pod) corev1.ContainerState {
+// solverState is that of the solver's container.
+func solverState(pod *corev1.Pod) corev1.ContainerState {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == containerName {
 			return s.State

@@ -44,7 +44,7 @@ type Reconciler struct {
 	Namespace string
 
 	backoff    *outcome.Backoff
-	proofs     ownership.Secrets
+	tokens     ownership.Secrets
 	finalizers finalizer.Remover
 	// What follows is of the one worker.
 	refusals refusals
@@ -52,7 +52,7 @@ type Reconciler struct {
 	// named is the instance that the status last named as waiting for room.
 	named types.NamespacedName
 	// others brings an event when those that wait may begin.
-	others chan event.GenericEvent
+	queueChanged chan event.GenericEvent
 }
 
 // These rights are in a role of their own: berg-check. What a check does in addition (namespaces,
@@ -65,7 +65,7 @@ type Reconciler struct {
 
 // reconcile brings one ChallengeCheck a step further. It returns after how long time alone will
 // change something, zero for never.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	c := &bergv1.ChallengeCheck{}
 	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, c)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
@@ -122,21 +122,21 @@ func (r *Reconciler) idle(ctx context.Context, o Observed, now time.Time) (time.
 func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error {
 	before := o.Check.DeepCopy()
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
-		if outcome.CauseOf(err) == outcome.Rejected {
+		if outcome.FindCause(err) == outcome.Rejected {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, before, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.withoutFlag(err, o).Error())
 		}
 		return err
 	}
 	before = o.Check.DeepCopy()
-	computeStarted(o, r.proofs.Draw(), now)
+	computeStarted(o, r.tokens.Draw(), now)
 	return r.patchStatus(ctx, before, o.Check)
 }
 
 // enqueueOthers enqueues the checks that wait: one that came before them no longer does.
 func (r *Reconciler) enqueueOthers() {
 	select {
-	case r.others <- event.GenericEvent{Object: &bergv1.ChallengeCheck{}}:
+	case r.queueChanged <- event.GenericEvent{Object: &bergv1.ChallengeCheck{}}:
 	default: // they are being enqueued
 	}
 }
@@ -144,17 +144,17 @@ func (r *Reconciler) enqueueOthers() {
 // untilNext is how long it is until a check that waits may begin, if nothing else happens; zero if
 // time alone changes nothing.
 func untilNext(o Observed, reason string, now time.Time) time.Duration {
-	at := due(o.Check, o.Challenge)
+	dueTime := due(o.Check, o.Challenge)
 	switch {
 	case reason == bergv1.CheckReasonPlayersFirst:
-		at = o.Players.Until
-	case reason == bergv1.CheckReasonWaitingForTurn && !o.RefusedUntil.IsZero():
-		at = o.RefusedUntil
+		dueTime = o.Players.Until
+	case reason == bergv1.CheckReasonQueued && !o.RefusedUntil.IsZero():
+		dueTime = o.RefusedUntil
 	}
-	if at.IsZero() {
+	if dueTime.IsZero() {
 		return 0
 	}
-	return max(0, at.Sub(now))
+	return max(0, dueTime.Sub(now))
 }
 
 // run brings a check that is being made a step further.
@@ -223,14 +223,14 @@ func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
 	owner := func() ownership.Owner {
 		owner, s := namespaceOwner(o.Check), &o.Check.Status
-		if owner.Proof != nil {
-			owner.Proof = r.proofs.Proof(s.NamespaceUID, s.NamespaceProof)
+		if owner.Token != nil {
+			owner.Token = r.tokens.Token(s.NamespaceUID, s.NamespaceTokenDigest)
 		}
 		return owner
 	}
-	if _, err := apply.Prove(ctx, r.Writer, owner(), o.Namespace, namespaceName(o.Check), func() error {
+	if _, err := apply.PrepareNamespace(ctx, r.Writer, owner(), o.Namespace, namespaceName(o.Check), func() error {
 		before := o.Check.DeepCopy()
-		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceProof = "", r.proofs.Draw()
+		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.patchStatus(ctx, before, o.Check)
 	}); err != nil {
 		return err
@@ -245,9 +245,9 @@ func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
 func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, policy client.Object) (err error) {
 	switch p := policy.(type) {
 	case *networkingv1.NetworkPolicy:
-		_, err = apply.Apply(ctx, r.once(), ownerOf(c), p)
+		_, err = apply.Apply(ctx, r.once(), ownerFor(c), p)
 	case *ciliumv2.CiliumNetworkPolicy:
-		_, err = apply.Apply(ctx, r.once(), ownerOf(c), p)
+		_, err = apply.Apply(ctx, r.once(), ownerFor(c), p)
 	}
 	return err
 }
@@ -295,7 +295,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeChec
 
 // refused reports whether the API server, or what is there already, stands against a write.
 func refused(err error) bool {
-	switch outcome.CauseOf(err) {
+	switch outcome.FindCause(err) {
 	case outcome.Rejected, outcome.NotOwned:
 		return err != nil
 	default:
@@ -304,24 +304,24 @@ func refused(err error) bool {
 }
 
 // cleanUp deletes the objects of a check, and makes the ChallengeCheck idle when all of them are gone.
-func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) (again time.Duration, err error) {
-	gone, again, err := r.end(ctx, o, now)
+func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) (requeueAfter time.Duration, err error) {
+	gone, requeueAfter, err := r.end(ctx, o, now)
 	if err != nil {
 		return 0, err
 	}
 	before := o.Check.DeepCopy()
 	if !gone {
 		computeEnding(o, now)
-		return again, r.patchStatus(ctx, before, o.Check)
+		return requeueAfter, r.patchStatus(ctx, before, o.Check)
 	}
 	if err := r.release(ctx, o.Check); err != nil {
 		return 0, err
 	}
 	before = o.Check.DeepCopy()
-	o.Check.Status.Run, o.Check.Status.NamespaceUID, o.Check.Status.NamespaceProof = nil, "", ""
+	o.Check.Status.Run, o.Check.Status.NamespaceUID, o.Check.Status.NamespaceTokenDigest = nil, "", ""
 	reason, message := obstacle(o.Check, o.Challenge, now)
 	if reason == "" {
-		reason, message = bergv1.CheckReasonWaitingForTurn, "A check is due"
+		reason, message = bergv1.CheckReasonQueued, "A check is due"
 	}
 	computeIdle(o, reason, message, now)
 	return 0, r.patchStatus(ctx, before, o.Check)
@@ -330,8 +330,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) (ag
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.ChallengeCheck) error {
 	return reconcile.Status[*bergv1.ChallengeCheck]{
-		Client: r.Client,
-		Of:     func(c *bergv1.ChallengeCheck) any { return &c.Status },
+		Client:  r.Client,
+		Pointer: func(c *bergv1.ChallengeCheck) any { return &c.Status },
 		Rejected: func(c *bergv1.ChallengeCheck, err error) {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, c, bergv1.ReasonRefused, actionCheck, "The API server refuses the status of this ChallengeCheck: "+err.Error())

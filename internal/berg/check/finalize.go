@@ -19,7 +19,7 @@ import (
 )
 
 // finalize takes away what belongs to a ChallengeCheck that is being deleted, and lets it go.
-func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (again time.Duration, err error) {
+func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (requeueAfter time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(o.Check, bergv1.CheckFinalizer) || r.finalizers.Done(o.Check) {
 		return 0, nil // no check was being made
 	}
@@ -28,16 +28,16 @@ func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (a
 			return 0, err
 		}
 	}
-	gone, again, err := r.end(ctx, o, now)
+	gone, requeueAfter, err := r.end(ctx, o, now)
 	if !gone || err != nil {
-		return again, err // the events of what goes wake us
+		return requeueAfter, err // the events of what goes wake us
 	}
 	return 0, r.finalizers.Remove(ctx, r.Client, o.Check, bergv1.CheckFinalizer)
 }
 
 // end asks for the deletion of what belongs to a check, and reports whether all of it is gone. If not, it
 // returns when to look again at pods that do not end, zero for never.
-func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone bool, again time.Duration, err error) {
+func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone bool, requeueAfter time.Duration, err error) {
 	var errs []error
 	if i := o.Instance; i != nil && i.DeletionTimestamp == nil {
 		errs = append(errs, apply.Delete(ctx, r.Client, i))
@@ -57,7 +57,7 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	}
 	// The cache may not show yet what another process wrote before it was killed.
 	for left, owner := range map[client.Object]ownership.Owner{
-		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}}: ownerOf(o.Check),
+		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}}: ownerFor(o.Check),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}}:                                      namespaceOwner(o.Check),
 	} {
 		exists, err := apply.Find(ctx, r.Writer, left)

@@ -41,7 +41,7 @@ func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 			Timeout:      lifetime(c).String(),
 		},
 	}
-	ownerOf(c).SetOn(i)
+	ownerFor(c).SetOn(i)
 	return i
 }
 
@@ -87,8 +87,8 @@ func expected(challenge *bergv1.Challenge, i *bergv1.ChallengeInstance) string {
 	return challenge.Spec.Flag
 }
 
-// reasonOf returns the reason of a condition of an instance, "" if there is none.
-func reasonOf(i *bergv1.ChallengeInstance, conditionType string) string {
+// conditionReason returns the reason of a condition of an instance, "" if there is none.
+func conditionReason(i *bergv1.ChallengeInstance, conditionType string) string {
 	if c := apimeta.FindStatusCondition(i.Status.Conditions, conditionType); c != nil {
 		return c.Reason
 	}
@@ -101,8 +101,8 @@ var startOrder = []string{
 	bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated, bergv1.ConditionDeploymentsCreated, bergv1.ConditionPodsReady,
 }
 
-// causeOf is why an instance is not Running, as it says itself.
-func causeOf(i *bergv1.ChallengeInstance) (reason, message string) {
+// findCause is why an instance is not Running, as it says itself.
+func findCause(i *bergv1.ChallengeInstance) (reason, message string) {
 	for _, step := range startOrder {
 		if c := apimeta.FindStatusCondition(i.Status.Conditions, step); c != nil && c.Status != metav1.ConditionTrue {
 			return c.Reason, c.Message

@@ -62,7 +62,7 @@ func job(in Inputs) *batchv1.Job {
 			},
 		},
 	}
-	ownerOf(in.Check).SetOn(j)
+	ownerFor(in.Check).SetOn(j)
 	return j
 }
 

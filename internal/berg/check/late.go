@@ -23,8 +23,8 @@ type lateness struct {
 // observation is since when a check has been wanted at the earliest, as long as the last result is that
 // of then.
 type observation struct {
-	result metav1.Time
-	at     time.Time
+	result   metav1.Time
+	dueSince time.Time
 	// outdated: the result is of another Challenge or ChallengeCheck than there is.
 	outdated bool
 }
@@ -67,13 +67,13 @@ func (l *lateness) maxDelay(all []bergv1.ChallengeCheck, challenges map[types.UI
 		}
 		switch {
 		case c.Spec.Suspend:
-			s.at = now
+			s.dueSince = now
 		case !s.outdated && outdated(c, challenges[c.UID]):
-			s.at, s.outdated = now, true
+			s.dueSince, s.outdated = now, true
 		}
 		seen[c.UID] = s
 		if since := wanted(c, challenges[c.UID]); !c.Spec.Suspend && !since.IsZero() {
-			maxDelay = max(maxDelay, lateAt(c, now).Sub(latest(since, s.at)))
+			maxDelay = max(maxDelay, lateAt(c, now).Sub(latest(since, s.dueSince)))
 		}
 	}
 	l.seen = seen

@@ -37,6 +37,6 @@ func meta(c *bergv1.ChallengeCheck, name string) metav1.ObjectMeta {
 // pullSecret is a copy of the one that the operator pulls the images of challenges with.
 func pullSecret(c *bergv1.ChallengeCheck, source *corev1.Secret) *corev1.Secret {
 	copied := &corev1.Secret{ObjectMeta: meta(c, source.Name), Type: source.Type, Data: source.Data}
-	ownerOf(c).SetOn(copied)
+	ownerFor(c).SetOn(copied)
 	return copied
 }

@@ -77,13 +77,13 @@ func policies(in Inputs) []client.Object {
 	var out []client.Object
 	if in.Config.Challenge.NetworkPolicy.Kubernetes() {
 		out = append(out, kubernetesPolicy(in))
-		if p := kubernetesEntry(in); p != nil {
+		if p := kubernetesIngress(in); p != nil {
 			out = append(out, p)
 		}
 	}
 	if in.Config.Challenge.NetworkPolicy.Cilium() {
 		out = append(out, ciliumPolicy(in))
-		if p := ciliumEntry(in); p != nil {
+		if p := ciliumIngress(in); p != nil {
 			out = append(out, p)
 		}
 	}
@@ -115,11 +115,11 @@ func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	}
 }
 
-// kubernetesEntry lets the solver in where the whole world may come in, and only the
+// kubernetesIngress lets the solver in where the whole world may come in, and only the
 // Gateway's own namespaces of the cluster: the solver is no part of the world. Nil where the
 // instance lets it in anyway.
-func kubernetesEntry(in Inputs) *networkingv1.NetworkPolicy {
-	if !in.needsEntry() {
+func kubernetesIngress(in Inputs) *networkingv1.NetworkPolicy {
+	if !in.needsIngress() {
 		return nil
 	}
 	return &networkingv1.NetworkPolicy{
@@ -135,8 +135,8 @@ func kubernetesEntry(in Inputs) *networkingv1.NetworkPolicy {
 	}
 }
 
-// needsEntry: only where the proxies are named does an instance refuse other pods.
-func (in Inputs) needsEntry() bool {
+// needsIngress: only where the proxies are named does an instance refuse other pods.
+func (in Inputs) needsIngress() bool {
 	return len(in.Way.Translated) > 0 && len(in.Config.Gateway.DataplaneNamespaces) > 0
 }
 
@@ -205,9 +205,9 @@ func ciliumPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	}
 }
 
-// ciliumEntry is kubernetesEntry for Cilium.
-func ciliumEntry(in Inputs) *ciliumv2.CiliumNetworkPolicy {
-	if !in.needsEntry() {
+// ciliumIngress is kubernetesIngress for Cilium.
+func ciliumIngress(in Inputs) *ciliumv2.CiliumNetworkPolicy {
+	if !in.needsIngress() {
 		return nil
 	}
 	return &ciliumv2.CiliumNetworkPolicy{

@@ -58,7 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 }
 
 func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
-	owner := ownerOf(o.Check)
+	owner := ownerFor(o.Check)
 	i, err := apply.Found(ctx, r.Client, client.ObjectKey{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}, &bergv1.ChallengeInstance{})
 	if err != nil {
 		return err

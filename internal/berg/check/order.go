@@ -103,7 +103,7 @@ type refusedRun struct {
 // over reports whether a failure to build is the result of the check: always if an object has another owner, and if the
 // API server keeps refusing for maxRefusal.
 func (p *refusedBuilds) over(c *bergv1.ChallengeCheck, failure error, now time.Time) bool {
-	switch cause := outcome.CauseOf(failure); {
+	switch cause := outcome.FindCause(failure); {
 	case cause == outcome.NotOwned:
 		return true
 	case cause == outcome.Rejected:
@@ -151,7 +151,7 @@ func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName,
 	queued, same := false, false
 	for n := range all {
 		i := &all[n]
-		if !waitsForRoom(i) {
+		if !waitsForCapacity(i) {
 			continue
 		}
 		if !status.Queued(i) {
@@ -183,21 +183,21 @@ func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName,
 }
 
 // waitsSince is since when an instance that was started has not been ready.
-func waitsSince(i *bergv1.ChallengeInstance) (at time.Time) {
+func waitsSince(i *bergv1.ChallengeInstance) (since time.Time) {
 	if c := apimeta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionPodsReady); c != nil {
-		at = c.LastTransitionTime.Time
+		since = c.LastTransitionTime.Time
 	}
-	if started := i.Status.StartedAt; started != nil && started.After(at) {
+	if started := i.Status.StartedAt; started != nil && started.After(since) {
 		return started.Time // it may have been in the queue before
 	}
-	return at
+	return since
 }
 
-// waitsForRoom reports whether an instance is that of a player, who waits because no node has
+// waitsForCapacity reports whether an instance is that of a player, who waits because no node has
 // room for a pod of it, or because as many instances exist as may.
-func waitsForRoom(i *bergv1.ChallengeInstance) bool {
+func waitsForCapacity(i *bergv1.ChallengeInstance) bool {
 	if i.DeletionTimestamp != nil || i.Labels[bergv1.LabelCheck] != "" || i.Status.ReadyAt != nil {
 		return false
 	}
-	return status.Queued(i) || reasonOf(i, bergv1.ConditionPodsReady) == unschedulable
+	return status.Queued(i) || conditionReason(i, bergv1.ConditionPodsReady) == unschedulable
 }

@@ -69,7 +69,7 @@ func TestWaitsForRoom(t *testing.T) {
 			i.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: bergv1.ReasonQueued}}
 		}, true},
 	} {
-		if got := waitsForRoom(player(tc.change)); got != tc.want {
+		if got := waitsForCapacity(player(tc.change)); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -126,7 +126,7 @@ func TestWhoIsRefusedStandsBack(t *testing.T) {
 	}
 	o := Observed{Check: me, Challenge: challengeOf(), RefusedUntil: noon.Add(time.Minute)}
 	reason, message := waiting(o, 1, noon)
-	if reason != bergv1.CheckReasonWaitingForTurn || !strings.Contains(message, "refused") {
+	if reason != bergv1.CheckReasonQueued || !strings.Contains(message, "refused") {
 		t.Errorf("%s: %s", reason, message)
 	}
 }

@@ -27,21 +27,21 @@ var OwnershipLabels = ownership.Labels{
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
-// ownerOf is the proof of what belongs to a check: its UID alone, since an instance has no
+// ownerFor is the proof of what belongs to a check: its UID alone, since an instance has no
 // label to be found by.
-func ownerOf(c *bergv1.ChallengeCheck) ownership.Owner {
+func ownerFor(c *bergv1.ChallengeCheck) ownership.Owner {
 	return ownership.Owner{Annotation: OwnershipLabels.Annotation(), UID: c.UID}
 }
 
 // namespaceOwner is the check as the owner of its namespace, which others can create first. Before a check is made it
 // owns none. One that an older version has begun has no proof until the UID of its namespace is known.
 func namespaceOwner(c *bergv1.ChallengeCheck) ownership.Owner {
-	s, owner := &c.Status, ownerOf(c)
+	s, owner := &c.Status, ownerFor(c)
 	switch {
 	case s.Run == nil:
 		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceProof != "":
-		owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
+		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
 	}
 	return owner
 }

@@ -31,17 +31,17 @@ type route struct {
 // caches hold neither the status of routes nor routes of others. A result does not wait for them.
 func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInstance) []string {
 	var problems []string
-	look := func(of route) { problems = append(problems, routeProblem(of, i)...) }
+	addProblems := func(target route) { problems = append(problems, routeProblem(target, i)...) }
 	var https gatewayv1.HTTPRouteList
 	err := r.eachPage(ctx, &https, func() {
 		for _, h := range https.Items {
-			look(route{"HTTPRoute", h.Namespace, h.Name, h.Spec.Hostnames, h.Status.Parents})
+			addProblems(route{"HTTPRoute", h.Namespace, h.Name, h.Spec.Hostnames, h.Status.Parents})
 		}
 	})
 	var tls gatewayv1.TLSRouteList
 	err = cmp.Or(err, r.eachPage(ctx, &tls, func() {
 		for _, t := range tls.Items {
-			look(route{"TLSRoute", t.Namespace, t.Name, t.Spec.Hostnames, t.Status.Parents})
+			addProblems(route{"TLSRoute", t.Namespace, t.Name, t.Spec.Hostnames, t.Status.Parents})
 		}
 	}))
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 	for {
 		err := r.Live.List(ctx, list, client.Limit(routesPerRequest), client.Continue(list.GetContinue()))
 		if err != nil {
-			if cause := outcome.CauseOf(err); cause == outcome.NotInstalled || cause == outcome.NotServed {
+			if cause := outcome.FindCause(err); cause == outcome.NotInstalled || cause == outcome.NotServed {
 				return nil
 			}
 			return err
@@ -68,20 +68,20 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 }
 
 // routeProblem says why a route keeps players from an instance, if it does.
-func routeProblem(of route, i *bergv1.ChallengeInstance) (problems []string) {
-	name := fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name)
-	if of.Namespace != i.Status.Namespace {
-		for _, host := range of.Hosts {
+func routeProblem(target route, i *bergv1.ChallengeInstance) (problems []string) {
+	name := fmt.Sprintf("%s %s/%s", target.Kind, target.Namespace, target.Name)
+	if target.Namespace != i.Status.Namespace {
+		for _, host := range target.Hosts {
 			if slices.ContainsFunc(i.Status.Services, func(s bergv1.ServiceEndpoint) bool { return strings.EqualFold(s.Hostname, string(host)) }) {
 				problems = append(problems, fmt.Sprintf("%s claims the host %s too", name, host))
 			}
 		}
 		return problems
 	}
-	if len(of.Parents) == 0 {
+	if len(target.Parents) == 0 {
 		return []string{name + ": no controller of a Gateway has processed it"}
 	}
-	for _, parent := range of.Parents {
+	for _, parent := range target.Parents {
 		for _, c := range parent.Conditions {
 			if c.Status == metav1.ConditionFalse && (c.Type == string(gatewayv1.RouteConditionAccepted) || c.Type == string(gatewayv1.RouteConditionResolvedRefs)) {
 				problems = append(problems, fmt.Sprintf("%s: %s is False: %s", name, c.Type, strings.TrimSuffix(c.Reason+": "+c.Message, ": ")))

@@ -30,12 +30,12 @@ func due(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 	if c.Spec.Suspend {
 		return time.Time{}
 	}
-	at := wanted(c, challenge)
+	next := wanted(c, challenge)
 	// What was broken off does not begin again immediately: its cause may return as soon.
-	if retry := c.Status.RetryAt; retry != nil && !at.IsZero() && at.Before(retry.Time) {
+	if retry := c.Status.RetryAt; retry != nil && !next.IsZero() && next.Before(retry.Time) {
 		return retry.Time
 	}
-	return at
+	return next
 }
 
 func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
@@ -54,8 +54,8 @@ func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 	if every := duration(c.Spec.Schedule.Every); every > 0 {
 		next = last.StartedAt.Add(every)
 	}
-	if at := beforeShown(c, challenge); !at.IsZero() && last.StartedAt.Time.Before(at) && (next.IsZero() || at.Before(next)) {
-		next = at
+	if shown := beforeShown(c, challenge); !shown.IsZero() && last.StartedAt.Time.Before(shown) && (next.IsZero() || shown.Before(next)) {
+		next = shown
 	}
 	return next
 }

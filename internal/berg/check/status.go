@@ -18,7 +18,7 @@ const retryDelay = time.Minute
 // obstacle says what keeps a check from being made, apart from other checks and players; no
 // reason if nothing does.
 func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Time) (reason, message string) {
-	at := due(c, challenge)
+	next := due(c, challenge)
 	switch {
 	case c.Spec.Suspend:
 		return bergv1.CheckReasonSuspended, "spec.suspend is true: no check runs"
@@ -26,10 +26,10 @@ func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Ti
 		return bergv1.ReasonChallengeMissing, fmt.Sprintf("No Challenge %s exists that a ChallengeCheck of this namespace may use: create it, or correct spec.challengeRef or the operator's CHALLENGE_REF_POLICY", c.Spec.ChallengeRef.Name)
 	case !dynamic(challenge) && challenge.Spec.Flag == "":
 		return bergv1.CheckReasonNoFlag, "The Challenge has no flag: give a container of the Challenge a dynamicFlag, or set the Challenge's spec.flag"
-	case at.IsZero():
+	case next.IsZero():
 		return bergv1.CheckReasonIdle, "The next check runs when the Challenge or this ChallengeCheck is changed"
-	case at.After(now):
-		return bergv1.CheckReasonIdle, "The next check is due at " + at.UTC().Format(time.RFC3339)
+	case next.After(now):
+		return bergv1.CheckReasonIdle, "The next check is due at " + next.UTC().Format(time.RFC3339)
 	case challenge.Annotations[bergv1.AnnotationFrozen] != "":
 		return bergv1.ReasonFrozen, fmt.Sprintf("The Challenge is frozen: the check runs when its annotation %s is removed", bergv1.AnnotationFrozen)
 	}
@@ -45,10 +45,10 @@ func waiting(o Observed, limit int, now time.Time) (reason, message string) {
 		return bergv1.CheckReasonPlayersFirst, fmt.Sprintf("%s, and players go first: the check runs when no player waits", o.Players)
 	}
 	if !o.RefusedUntil.IsZero() {
-		return bergv1.CheckReasonWaitingForTurn, "The API server refused to let the check begin, as an event says: other checks go first for a minute"
+		return bergv1.CheckReasonQueued, "The API server refused to let the check begin, as an event says: other checks go first for a minute"
 	}
 	if wait := waitReason(o.Contenders, o.Check.UID, limit); wait != "" {
-		return bergv1.CheckReasonWaitingForTurn, wait
+		return bergv1.CheckReasonQueued, wait
 	}
 	return "", ""
 }
@@ -59,9 +59,9 @@ func computeIdle(o Observed, reason, message string, now time.Time) {
 }
 
 // computeStarted is the status of a check that begins.
-func computeStarted(o Observed, namespaceProof string, now time.Time) {
+func computeStarted(o Observed, tokenDigest string, now time.Time) {
 	c := o.Check
-	c.Status.NamespaceUID, c.Status.NamespaceProof = "", namespaceProof
+	c.Status.NamespaceUID, c.Status.NamespaceTokenDigest = "", tokenDigest
 	c.Status.Run = &bergv1.CheckRun{
 		StartedAt: metav1.Time{Time: now}, Generation: c.Generation,
 		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),
@@ -74,7 +74,7 @@ func computeStarted(o Observed, namespaceProof string, now time.Time) {
 func computeRunning(o Observed, v Assessment, now time.Time) {
 	s := &o.Check.Status
 	if o.Namespace != nil {
-		s.NamespaceUID, s.NamespaceProof = o.Namespace.UID, ""
+		s.NamespaceUID, s.NamespaceTokenDigest = o.Namespace.UID, ""
 	}
 	running := condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
 	switch {
@@ -124,8 +124,8 @@ func computeStatus(o Observed, running metav1.Condition, now time.Time) {
 	c := o.Check
 	c.Status.ObservedGeneration = c.Generation
 	c.Status.NextRunAt = nil
-	if at := due(c, o.Challenge); !at.IsZero() && c.Status.Run == nil {
-		c.Status.NextRunAt = &metav1.Time{Time: at}
+	if next := due(c, o.Challenge); !next.IsZero() && c.Status.Run == nil {
+		c.Status.NextRunAt = &metav1.Time{Time: next}
 	}
 	solvable := solvableCondition(c.Status.LastResult)
 	conditions.Upsert(&c.Status.Conditions, c.Generation, now, solvable, running)

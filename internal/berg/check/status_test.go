@@ -99,7 +99,7 @@ func TestWaiting(t *testing.T) {
 			o.Challenge.Annotations = map[string]string{bergv1.AnnotationFrozen: "yes"}
 		}, bergv1.ReasonFrozen},
 		"players":         {playersWait, bergv1.CheckReasonPlayersFirst},
-		"another is made": {func(o *Observed) { o.Contenders = append(o.Contenders, contender{UID: "a", Running: true}) }, bergv1.CheckReasonWaitingForTurn},
+		"another is made": {func(o *Observed) { o.Contenders = append(o.Contenders, contender{UID: "a", Running: true}) }, bergv1.CheckReasonQueued},
 	} {
 		o := Observed{Check: checkOf(), Challenge: challengeOf()}
 		o.Contenders = []contender{{UID: o.Check.UID, Due: noon}}

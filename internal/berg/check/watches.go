@@ -30,7 +30,7 @@ import (
 // jump of the clock enqueues all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	r.others = make(chan event.GenericEvent, 1)
+	r.queueChanged = make(chan event.GenericEvent, 1)
 	var reader client.Reader = mgr.GetCache()
 	overdue.Watch(r.observeOverdue(reader), mgr.Elected())
 	perChallenge.watch(reader, mgr.Elected())
@@ -41,14 +41,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengecheck").
 		For(&bergv1.ChallengeCheck{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, endingBegins, runCleared, finalizer.TakenOff(bergv1.CheckFinalizer)))).
-		Watches(&bergv1.ChallengeCheck{}, handler.EnqueueRequestsFromMapFunc(r.resting), builder.WithPredicates(roomMade)).
+		Watches(&bergv1.ChallengeCheck{}, handler.EnqueueRequestsFromMapFunc(r.resting), builder.WithPredicates(capacityFreed)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.ofChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.ofInstance), builder.WithPredicates(progressed)).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(playersChanged)).
 		Watches(&corev1.Namespace{}, inNamespace).
 		Watches(&batchv1.Job{}, inNamespace).
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(solverChanged)).
-		WatchesRawSource(source.Channel(r.others, handler.EnqueueRequestsFromMapFunc(r.resting))).
+		WatchesRawSource(source.Channel(r.queueChanged, handler.EnqueueRequestsFromMapFunc(r.resting))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.every))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // so that no two passes count at the same time
@@ -82,7 +82,7 @@ func (r *Reconciler) ofChallenge(ctx context.Context, o client.Object) []ctrl.Re
 
 // ofInstance maps an instance of a check to it.
 func (r *Reconciler) ofInstance(_ context.Context, o client.Object) []ctrl.Request {
-	owner := controllerOf(o)
+	owner := controllingCheck(o)
 	if owner == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ var runCleared = onUpdate(func(before, after client.Object) bool {
 })
 
 // roomMade passes what may let another check begin.
-var roomMade = predicate.Funcs{
+var capacityFreed = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return true },
@@ -135,10 +135,10 @@ var progressed = predicate.And(ofCheck, onChange(func(before, after client.Objec
 }))
 
 // ofCheck passes the instances that a ChallengeCheck owns.
-var ofCheck = predicate.NewPredicateFuncs(func(o client.Object) bool { return controllerOf(o) != nil })
+var ofCheck = predicate.NewPredicateFuncs(func(o client.Object) bool { return controllingCheck(o) != nil })
 
-// controllerOf is the ChallengeCheck that owns an instance, nil if none does.
-func controllerOf(o client.Object) *metav1.OwnerReference {
+// controllingCheck is the ChallengeCheck that owns an instance, nil if none does.
+func controllingCheck(o client.Object) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "ChallengeCheck" {
 		return owner
 	}
@@ -153,14 +153,14 @@ var playersChanged = predicate.Funcs{
 	UpdateFunc:  func(e event.UpdateEvent) bool { return isWaiting(e.ObjectOld) != isWaiting(e.ObjectNew) },
 }
 
-// isWaiting is waitsForRoom for what an event brings.
-func isWaiting(o client.Object) bool { return waitsForRoom(o.(*bergv1.ChallengeInstance)) }
+// isWaiting is waitsForCapacity for what an event brings.
+func isWaiting(o client.Object) bool { return waitsForCapacity(o.(*bergv1.ChallengeInstance)) }
 
 // solverChanged passes what becomes of solvers' pods.
 var solverChanged = onChange(func(before, after client.Object) bool {
 	b, a := before.(*corev1.Pod), after.(*corev1.Pod)
-	return b.Status.Phase != a.Status.Phase || !equality.Semantic.DeepEqual(stateOf(b), stateOf(a)) ||
-		disrupted(b) != disrupted(a) || podProblem(b, stateOf(b)) != podProblem(a, stateOf(a))
+	return b.Status.Phase != a.Status.Phase || !equality.Semantic.DeepEqual(solverState(b), solverState(a)) ||
+		disrupted(b) != disrupted(a) || podProblem(b, solverState(b)) != podProblem(a, solverState(a))
 })
 
 // onUpdate passes some updates and nothing else.

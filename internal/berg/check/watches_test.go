@@ -42,8 +42,8 @@ func TestPredicates(t *testing.T) {
 		"the Challenge was edited":   {challengeChanged, challenge, func(o client.Object) { o.SetGeneration(9) }, true},
 		"the Challenge was unfrozen": {challengeChanged, challenge, func(o client.Object) { o.SetAnnotations(map[string]string{bergv1.AnnotationFrozen: "x"}) }, true},
 		"the Challenge was noted":    {challengeChanged, challenge, func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, false},
-		"another check has ended":    {roomMade, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.Run = nil }, true},
-		"another check was reported": {roomMade, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.ObservedGeneration = 9 }, false},
+		"another check has ended":    {capacityFreed, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.Run = nil }, true},
+		"another check was reported": {capacityFreed, check, func(o client.Object) { o.(*bergv1.ChallengeCheck).Status.ObservedGeneration = 9 }, false},
 		"it begins to be deleted":    {endingBegins, check, func(o client.Object) { o.SetDeletionTimestamp(atPtr(0)) }, true},
 	} {
 		after := tc.before.DeepCopyObject().(client.Object)

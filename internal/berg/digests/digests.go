@@ -43,7 +43,7 @@ type Running struct {
 func (l *Latest) Note(challenge types.NamespacedName, container string, now Running) (newest string, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	containers := l.of(challenge)
+	containers := l.forChallenge(challenge)
 	known, there := containers[container]
 	switch {
 	case !there, now.Started.After(known.Started):
@@ -60,7 +60,7 @@ func (l *Latest) Note(challenge types.NamespacedName, container string, now Runn
 }
 
 // of returns what is known of a Challenge, to be written to.
-func (l *Latest) of(challenge types.NamespacedName) map[string]Running {
+func (l *Latest) forChallenge(challenge types.NamespacedName) map[string]Running {
 	if l.all == nil {
 		l.all = lru.New(maxChallenges)
 	}

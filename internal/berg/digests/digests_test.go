@@ -60,7 +60,7 @@ func TestWhatIsKnownIsBounded(t *testing.T) {
 	for n := range 3 * maxContainers { // as after so many edits of hostnames
 		l.Note(web, fmt.Sprint(n), Running{Image: "a:1", Digest: "one", Started: noon.Add(time.Duration(n) * time.Minute)})
 	}
-	if got := len(l.of(web)); got != maxContainers {
+	if got := len(l.forChallenge(web)); got != maxContainers {
 		t.Errorf("%d containers, want %d", got, maxContainers)
 	}
 	// The last ones are known, and the first are not.

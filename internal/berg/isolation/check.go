@@ -208,7 +208,7 @@ func (c *Checker) check(ctx context.Context, s objects) Result {
 func (c *Checker) await(ctx context.Context, s objects, wanted reach, limit time.Duration) bool {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
 		pods, err := c.pods(ctx, s)
-		return err == nil && reachOf(pods) == wanted, nil
+		return err == nil && readReach(pods) == wanted, nil
 	})
 	return err == nil
 }
@@ -269,7 +269,7 @@ func (c *Checker) setCondition(ctx context.Context, pod *corev1.Pod, v Result) e
 		"type": ConditionType, "status": v.Status, "reason": v.Reason, "message": v.Message,
 		"lastProbeTime": metav1.NewTime(c.Clock.Now()),
 	}
-	if old := conditionOf(pod); old == nil || string(old.Status) != string(v.Status) {
+	if old := findCondition(pod); old == nil || string(old.Status) != string(v.Status) {
 		condition["lastTransitionTime"] = metav1.NewTime(c.Clock.Now())
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
@@ -279,7 +279,7 @@ func (c *Checker) setCondition(ctx context.Context, pod *corev1.Pod, v Result) e
 	return c.Client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-func conditionOf(pod *corev1.Pod) *corev1.PodCondition {
+func findCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == ConditionType {
 			return &pod.Status.Conditions[i]

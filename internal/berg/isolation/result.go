@@ -54,9 +54,9 @@ const (
 	notReached
 )
 
-// reachOf reads the probe's pods. Only one that runs tells that it does not reach
+// readReach reads the probe's pods. Only one that runs tells that it does not reach
 // the target; one that ended is not ready either.
-func reachOf(pods []corev1.Pod) reach {
+func readReach(pods []corev1.Pod) reach {
 	if len(pods) != 1 || pods[0].DeletionTimestamp != nil {
 		return unknown
 	}
@@ -91,7 +91,7 @@ func podProblem(pods []corev1.Pod) string {
 			return c.Reason
 		}
 	}
-	if reachOf(pods) == notReached {
+	if readReach(pods) == notReached {
 		return "it runs and does not reach the operator"
 	}
 	return string(pod.Status.Phase)

@@ -31,7 +31,7 @@ func TestReachOf(t *testing.T) {
 		"one of two":            {[]corev1.Pod{ready, ready}, unknown},
 		"runs and is not ready": {[]corev1.Pod{pod(corev1.ContainerStatus{State: running})}, notReached},
 	} {
-		if got := reachOf(tc.pods); got != tc.want {
+		if got := readReach(tc.pods); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}

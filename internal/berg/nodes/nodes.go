@@ -28,15 +28,15 @@ type Support struct {
 	All bool
 }
 
-// SupportOf returns what nodes support. Of a cluster without nodes nothing is known: it may make them when pods wait.
-func SupportOf(list []corev1.Node) Support {
+// ComputeSupport returns what nodes support. Of a cluster without nodes nothing is known: it may make them when pods wait.
+func ComputeSupport(list []corev1.Node) Support {
 	there, none, all := false, true, true
 	for i := range list {
-		of := abilityOf(&list[i])
-		if !of.takesPods {
+		ability := nodeAbility(&list[i])
+		if !ability.takesPods {
 			continue
 		}
-		there, none, all = true, none && !of.some, all && of.plain
+		there, none, all = true, none && !ability.anyRuntime, all && ability.plain
 	}
 	return Support{None: there && none, All: there && all}
 }
@@ -45,15 +45,15 @@ func SupportOf(list []corev1.Node) Support {
 type ability struct {
 	takesPods bool
 	// some of its runtimes support user namespaces, or that of pods without a RuntimeClass.
-	some, plain bool
+	anyRuntime, plain bool
 }
 
-func abilityOf(n *corev1.Node) ability {
+func nodeAbility(n *corev1.Node) ability {
 	handlers := n.Status.RuntimeHandlers
 	return ability{
-		takesPods: takesPods(n),
-		some:      slices.ContainsFunc(handlers, supports),
-		plain:     slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return h.Name == "" && supports(h) }),
+		takesPods:  takesPods(n),
+		anyRuntime: slices.ContainsFunc(handlers, supports),
+		plain:      slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return h.Name == "" && supports(h) }),
 	}
 }
 
@@ -83,7 +83,7 @@ func Observe(ctx context.Context, reader client.Reader, cfg config.Challenge) (S
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return Support{}, err
 	}
-	return SupportOf(list.Items), nil
+	return ComputeSupport(list.Items), nil
 }
 
 // Apply returns the configuration for a cluster whose nodes support so much: auto becomes what that means.
@@ -108,7 +108,7 @@ func (s Support) Check(condition string, containers []bergv1.Container) *outcome
 // Changed passes the events of nodes after which they may support more or less.
 var Changed = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return abilityOf(e.ObjectOld.(*corev1.Node)) != abilityOf(e.ObjectNew.(*corev1.Node))
+		return nodeAbility(e.ObjectOld.(*corev1.Node)) != nodeAbility(e.ObjectNew.(*corev1.Node))
 	},
 }
 

@@ -56,7 +56,7 @@ func TestSupport(t *testing.T) {
 		"the other does not answer":   {[]corev1.Node{node(true), with(node(), tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute))}, Support{}},
 		"the capable one is not here": {[]corev1.Node{node(), with(node(true), cordoned)}, Support{None: true}},
 	} {
-		if got := SupportOf(tc.nodes); got != tc.want {
+		if got := ComputeSupport(tc.nodes); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 		trimmed := make([]corev1.Node, len(tc.nodes))
@@ -64,7 +64,7 @@ func TestSupport(t *testing.T) {
 			trimmed[i] = *tc.nodes[i].DeepCopy()
 			Trim(&trimmed[i])
 		}
-		if got := SupportOf(trimmed); got != tc.want {
+		if got := ComputeSupport(trimmed); got != tc.want {
 			t.Errorf("%s: %+v after it was trimmed, want %+v", name, got, tc.want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestTrimKeepsLittle(t *testing.T) {
 		n.Status.RuntimeHandlers[0].Features.RecursiveReadOnlyMounts = ptr.To(true)
 	})
 	Trim(&n)
-	if want := node(true); n.Labels != nil || n.Annotations != nil || n.Status.Images != nil || n.Status.RuntimeHandlers[0].Features.RecursiveReadOnlyMounts != nil || SupportOf([]corev1.Node{n}) != SupportOf([]corev1.Node{want}) {
+	if want := node(true); n.Labels != nil || n.Annotations != nil || n.Status.Images != nil || n.Status.RuntimeHandlers[0].Features.RecursiveReadOnlyMounts != nil || ComputeSupport([]corev1.Node{n}) != ComputeSupport([]corev1.Node{want}) {
 		t.Errorf("%+v", n)
 	}
 }

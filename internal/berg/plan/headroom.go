@@ -14,11 +14,11 @@ type Free struct {
 	pods int
 }
 
-// FreeOf returns what a node has left when some of it is reserved by a number of pods.
-func FreeOf(allocatable, reserved corev1.ResourceList, pods int) Free {
+// NewFree returns what a node has left when some of it is reserved by a number of pods.
+func NewFree(allocatable, reserved corev1.ResourceList, pods int) Free {
 	left := func(name corev1.ResourceName) float64 {
-		has, taken := allocatable[name], reserved[name]
-		return max(0, has.AsApproximateFloat64()-taken.AsApproximateFloat64())
+		allocatable, taken := allocatable[name], reserved[name]
+		return max(0, allocatable.AsApproximateFloat64()-taken.AsApproximateFloat64())
 	}
 	free := Free{load{left(corev1.ResourceCPU), left(corev1.ResourceMemory), left(corev1.ResourceEphemeralStorage)}, max(0, int(allocatable.Pods().Value())-pods)}
 	if allocatable.StorageEphemeral().IsZero() {
@@ -29,7 +29,7 @@ func FreeOf(allocatable, reserved corev1.ResourceList, pods int) Free {
 
 // Headroom returns how many more instances of a shape fit on nodes, limit at most, and what is used up then: CPU, memory,
 // disk or pods. It is "" if more than limit fit.
-func Headroom(s Shape, nodes []Free, limit int) (instances int, by string) {
+func Headroom(s Shape, nodes []Free, limit int) (instances int, constraint string) {
 	left := slices.Clone(nodes)
 	// What one pod leaves free only shrinks: a node on which it does not fit stays so.
 	from := make([]int, len(s.pods))

@@ -18,7 +18,7 @@ func amounts(cpu, memory, disk, pods string) corev1.ResourceList {
 func TestHeadroomForMoreInstances(t *testing.T) {
 	const two = `containers: [{hostname: web, image: a}, {hostname: db, image: b, resourceRequests: {memory: 1Gi}, resourceLimits: {memory: 1Gi}}]`
 	node := func(reserved corev1.ResourceList, pods int) Free {
-		return FreeOf(amounts("4", "8Gi", "10Gi", "110"), reserved, pods)
+		return NewFree(amounts("4", "8Gi", "10Gi", "110"), reserved, pods)
 	}
 	for name, tc := range map[string]struct {
 		spec  string
@@ -33,7 +33,7 @@ func TestHeadroomForMoreInstances(t *testing.T) {
 		"memory":                {two, []Free{node(nil, 0)}, "7 memory"},
 		"remainders are no sum": {two, []Free{node(amounts("0", "7400Mi", "0", "0"), 0), node(amounts("0", "7400Mi", "0", "0"), 0)}, "0 memory"},
 		"disk":                  {oneWeb, []Free{node(amounts("0", "0", "9984Mi", "0"), 0)}, "4 disk"},
-		"disk is not known":     {oneWeb, []Free{FreeOf(amounts("1", "8Gi", "0", "110"), nil, 0)}, "10 CPU"},
+		"disk is not known":     {oneWeb, []Free{NewFree(amounts("1", "8Gi", "0", "110"), nil, 0)}, "10 CPU"},
 		"no node":               {oneWeb, nil, "0 nodes"},
 		"more than the limit":   {oneWeb, []Free{node(nil, 0), node(nil, 0), node(nil, 0)}, "100 "},
 		"of most nodes":         {oneWeb, []Free{node(nil, 110), node(amounts("4", "0", "0", "0"), 0), node(amounts("4", "0", "0", "0"), 0)}, "0 CPU"},

@@ -110,8 +110,8 @@ type Shape struct {
 
 type load struct{ cpu, memory, disk float64 }
 
-// ShapeOf returns the shape of a Challenge.
-func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
+// NewShape returns the shape of a Challenge.
+func NewShape(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 	out := Shape{Challenge: c.Name, Containers: len(c.Spec.Containers), Weight: weight, MaxInstances: int(c.Spec.MaxInstances)}
 	objects := 1 + max(1, s.Policies) // the namespace
 	var content, executable bool
@@ -147,8 +147,8 @@ func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 			content, executable = content || f.Content != nil, executable || f.Executable != nil
 		}
 	}
-	for _, more := range []bool{content, executable, s.PullSecret} {
-		if more {
+	for _, present := range []bool{content, executable, s.PullSecret} {
+		if present {
 			objects++
 		}
 	}
@@ -232,7 +232,7 @@ type Result struct {
 const deletionRequests = 5
 
 // Of calculates what an event needs.
-func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
+func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if len(shapes) == 0 {
 		return Result{}, errors.New("there are no Challenges")
 	}
@@ -274,8 +274,8 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	r.APIServerMiB = apiServerBase + total*apiServerPerInstance
 
 	needs := []struct {
-		by   string
-		need float64
+		resource string
+		need     float64
 	}{
 		{"pods", pods / max(1, float64(n.Pods-n.Overhead))},
 		{"CPU", divide(cpu, n.CPU)},
@@ -283,17 +283,17 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 		{"disk", divide(disk, n.Disk)},
 	}
 	largest := slices.MaxFunc(needs, func(a, b struct {
-		by   string
-		need float64
+		resource string
+		need     float64
 	},
 	) int {
 		return cmp.Compare(a.need, b.need)
 	})
 	if r.Impossible = impossible(shapes, n); r.Impossible == "" && r.Instances > 0 {
-		r.NodesBy = largest.by
+		r.NodesBy = largest.resource
 		r.Nodes = pack(shapes, weights, r.Instances, n)
 		if r.Nodes > ceil(largest.need) {
-			r.NodesBy = largest.by + ", and unused remainders of nodes"
+			r.NodesBy = largest.resource + ", and unused remainders of nodes"
 		}
 	}
 	r.Cost = n.Price * float64(r.Nodes) * e.Duration.Hours()
@@ -303,20 +303,20 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 
 func ceil(f float64) int { return int(math.Ceil(f - 1e-9)) }
 
-func divide(need float64, has resource.Quantity) float64 {
-	if has.IsZero() {
+func divide(need float64, available resource.Quantity) float64 {
+	if available.IsZero() {
 		return 0
 	}
-	return need / has.AsApproximateFloat64()
+	return need / available.AsApproximateFloat64()
 }
 
-// capacityOf returns the capacity of a node.
-func capacityOf(n Node) load {
+// nodeCapacity returns the capacity of a node.
+func nodeCapacity(n Node) load {
 	return load{n.CPU.AsApproximateFloat64(), n.Memory.AsApproximateFloat64(), n.Disk.AsApproximateFloat64()}
 }
 
-// shareOf returns the share of a node that a pod uses.
-func shareOf(pod, capacity load) float64 {
+// nodeShare returns the share of a node that a pod uses.
+func nodeShare(pod, capacity load) float64 {
 	return max(part(pod.cpu, capacity.cpu), part(pod.memory, capacity.memory), part(pod.disk, capacity.disk))
 }
 
@@ -325,7 +325,7 @@ func shareOf(pod, capacity load) float64 {
 func impossible(shapes []Shape, n Node) string {
 	var names []string
 	for _, s := range shapes {
-		if s.Weight > 0 && slices.ContainsFunc(s.pods, func(p load) bool { return shareOf(p, capacityOf(n)) > 1 }) {
+		if s.Weight > 0 && slices.ContainsFunc(s.pods, func(p load) bool { return nodeShare(p, nodeCapacity(n)) > 1 }) {
 			names = append(names, s.Challenge)
 		}
 	}
@@ -349,8 +349,8 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 			kinds = append(kinds, kind{p, count})
 		}
 	}
-	whole := capacityOf(n)
-	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(shareOf(b.load, whole), shareOf(a.load, whole)) })
+	whole := nodeCapacity(n)
+	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(nodeShare(b.load, whole), nodeShare(a.load, whole)) })
 	type free struct {
 		load
 		pods, same int
@@ -419,13 +419,13 @@ func (l load) minus(o load, times int) load {
 }
 
 // fitting returns how many pods fit, as far as the size of the node is known.
-func fitting(has, each, capacity load) int {
+func fitting(available, each, capacity load) int {
 	n := math.Inf(1)
-	for _, d := range []struct{ has, each, room float64 }{
-		{has.cpu, each.cpu, capacity.cpu}, {has.memory, each.memory, capacity.memory}, {has.disk, each.disk, capacity.disk},
+	for _, d := range []struct{ available, each, capacity float64 }{
+		{available.cpu, each.cpu, capacity.cpu}, {available.memory, each.memory, capacity.memory}, {available.disk, each.disk, capacity.disk},
 	} {
-		if d.room > 0 && d.each > 0 {
-			n = min(n, math.Floor(d.has/d.each+1e-9))
+		if d.capacity > 0 && d.each > 0 {
+			n = min(n, math.Floor(d.available/d.each+1e-9))
 		}
 	}
 	if math.IsInf(n, 1) {
@@ -439,11 +439,11 @@ func fitting(has, each, capacity load) int {
 func breaks(r Result, l Limits, nodes, objects float64) []Break {
 	n := max(1, float64(r.Instances))
 	var out []Break
-	add := func(what string, limit, taken float64, do string) {
+	add := func(label string, limit, taken float64, do string) {
 		if limit <= 0 || taken <= 0 {
 			return
 		}
-		out = append(out, Break{What: what, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
+		out = append(out, Break{What: label, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
 	}
 	add("CHALLENGE_MAX_INSTANCES", float64(l.Instances), float64(r.Instances), "raise it: further instances are queued")
 	var weights float64

@@ -26,7 +26,7 @@ func shape(t *testing.T, text string, s Settings) Shape {
 		t.Fatal(err)
 	}
 	c.Name = "some"
-	out, err := ShapeOf(c, s, 1)
+	out, err := NewShape(c, s, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestResourceRequestDefaults(t *testing.T) {
 	c := &bergv1.Challenge{}
 	bad := bergv1.Amount("much")
 	c.Spec.Containers = []bergv1.Container{{Hostname: "web", ResourceRequests: &bergv1.Resources{CPU: &bad}}}
-	if _, err := ShapeOf(c, settings, 1); err == nil {
+	if _, err := NewShape(c, settings, 1); err == nil {
 		t.Error("an invalid amount is accepted")
 	}
 }
@@ -85,7 +85,7 @@ var node = Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"
 
 func of(t *testing.T, shapes []Shape, active int, n Node) Result {
 	t.Helper()
-	r, err := Of(shapes, Event{Players: 1 << 30, Active: active, Start: 5 * time.Minute, Lifetime: 2 * time.Hour, Duration: 10 * time.Hour}, n,
+	r, err := Calculate(shapes, Event{Players: 1 << 30, Active: active, Start: 5 * time.Minute, Lifetime: 2 * time.Hour, Duration: 10 * time.Hour}, n,
 		Limits{NodePorts: 2768, EtcdMB: 2147, StartsPerSecond: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestFirstLimitOfAPlan(t *testing.T) {
 
 func TestInstanceLimitsOfAPlan(t *testing.T) {
 	first := func(shapes []Shape, l Limits) Break {
-		r, err := Of(shapes, Event{Players: 100, Active: 100, Start: time.Hour}, node, l)
+		r, err := Calculate(shapes, Event{Players: 100, Active: 100, Start: time.Hour}, node, l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestInstanceLimitsOfAPlan(t *testing.T) {
 	}
 	c := &bergv1.Challenge{}
 	c.Spec.MaxInstances = 7
-	if got, err := ShapeOf(c, settings, 1); err != nil || got.MaxInstances != 7 {
+	if got, err := NewShape(c, settings, 1); err != nil || got.MaxInstances != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -187,7 +187,7 @@ func TestPlanWithoutInstances(t *testing.T) {
 	if got := of(t, []Shape{shape(t, oneWeb, settings)}, 0, node); got.Nodes != 0 || got.Pods != 0 {
 		t.Errorf("%+v", got)
 	}
-	if _, err := Of(nil, Event{}, node, Limits{}); err == nil {
+	if _, err := Calculate(nil, Event{}, node, Limits{}); err == nil {
 		t.Error("no error without Challenges")
 	}
 }

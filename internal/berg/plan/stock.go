@@ -56,14 +56,14 @@ func (s Stock) Smallest() Node {
 }
 
 // Room is for how many more instances there is room.
-type Room struct {
+type FreeCapacity struct {
 	// Least find a place however the scheduler has spread the pods that there are; more than Most do not.
 	Least, Most int
 	// By is what ends it.
 	By string
 }
 
-func (r Room) String() string {
+func (r FreeCapacity) String() string {
 	if r.Least == r.Most {
 		return fmt.Sprintf("%d (%s)", r.Most, r.By)
 	}
@@ -73,45 +73,45 @@ func (r Room) String() string {
 // noNode says that a pod is larger than each node.
 const noNode = "the size of a node"
 
-// RoomOf returns for how many more instances of a shape there is room. own is how many there are of it, taken what all take, in
+// CalculateFreeCapacity returns for how many more instances of a shape there is room. own is how many there are of it, taken what all take, in
 // the sizes of which Add has been called. It is not known on which nodes they are. limited is false if nothing that is known
 // limits them.
-func RoomOf(s Shape, own int, has Stock, taken Use) (room Room, limited bool) {
+func CalculateFreeCapacity(s Shape, own int, stock Stock, taken Use) (free FreeCapacity, limited bool) {
 	left := math.Inf(1)
-	limit := func(what string, all, used, each float64) {
+	limit := func(label string, all, used, each float64) {
 		if all <= 0 || each <= 0 {
 			return
 		}
 		if n := max(0, math.Floor((all-used)/each+margin)); n < left {
-			left, room.By = n, what
+			left, free.By = n, label
 		}
 	}
-	limit("CHALLENGE_MAX_INSTANCES", float64(has.Instances), float64(taken.Instances), 1)
+	limit("CHALLENGE_MAX_INSTANCES", float64(stock.Instances), float64(taken.Instances), 1)
 	limit("maxInstances", float64(s.MaxInstances), float64(own), 1)
-	limit("node ports", float64(has.NodePorts), float64(taken.NodePorts), float64(s.NodePorts))
-	if len(has.Nodes) > 0 {
-		all := has.Total()
+	limit("node ports", float64(stock.NodePorts), float64(taken.NodePorts), float64(s.NodePorts))
+	if len(stock.Nodes) > 0 {
+		all := stock.Total()
 		limit("pods", float64(all.Pods), float64(taken.Pods), float64(s.Containers))
 		limit("CPU", all.CPU, taken.CPU, s.CPU.AsApproximateFloat64())
 		limit("memory", all.Memory, taken.Memory, s.Memory.AsApproximateFloat64())
 		limit("disk", all.Disk, taken.Disk, s.Disk.AsApproximateFloat64())
 		for _, p := range s.pods {
-			if n := float64(onEmpty(p, has.Nodes)); n < left {
-				left, room.By = n, noNode
+			if n := float64(onEmpty(p, stock.Nodes)); n < left {
+				left, free.By = n, noNode
 			}
 		}
 	}
 	if math.IsInf(left, 1) {
-		return Room{}, false
+		return FreeCapacity{}, false
 	}
-	room.Most = int(left)
-	room.Least = room.Most
-	if len(has.Nodes) > 0 {
+	free.Most = int(left)
+	free.Least = free.Most
+	if len(stock.Nodes) > 0 {
 		for _, p := range s.pods {
-			room.Least = min(room.Least, certain(s, p, has.Nodes, taken.loads, room.Most))
+			free.Least = min(free.Least, certain(s, p, stock.Nodes, taken.loads, free.Most))
 		}
 	}
-	return room, true
+	return free, true
 }
 
 // margin is what sums of fractions may be wrong by.
@@ -128,16 +128,16 @@ func (p load) dimensions() dimensions { return dimensions{p.cpu, p.memory, p.dis
 // leaving returns what a node may have taken so that a pod still fits. A field that is below 0 is not known. fits is false if the
 // node is too small.
 func (n Node) leaving(p load) (left dimensions, fits bool) {
-	size := capacityOf(n)
-	for d, has := range (dimensions{size.cpu, size.memory, size.disk, float64(max(0, n.Pods-n.Overhead))}) {
+	size := nodeCapacity(n)
+	for d, available := range (dimensions{size.cpu, size.memory, size.disk, float64(max(0, n.Pods-n.Overhead))}) {
 		needs := p.dimensions()[d]
 		switch {
-		case has <= 0 && d != podsAt:
+		case available <= 0 && d != podsAt:
 			left[d] = -1
-		case needs > has*(1+margin):
+		case needs > available*(1+margin):
 			return left, false
 		default:
-			left[d] = max(0, has-needs)
+			left[d] = max(0, available-needs)
 		}
 	}
 	return left, true
@@ -150,13 +150,13 @@ func onEmpty(p load, nodes []Node) (n int) {
 		if !fits {
 			continue
 		}
-		more := math.Inf(1)
+		extra := math.Inf(1)
 		for d, needs := range p.dimensions() {
 			if left[d] >= 0 && needs > 0 {
-				more = min(more, math.Floor(left[d]/needs+margin))
+				extra = min(extra, math.Floor(left[d]/needs+margin))
 			}
 		}
-		n += 1 + int(more)
+		n += 1 + int(extra)
 	}
 	return n
 }
@@ -168,7 +168,7 @@ func onEmpty(p load, nodes []Node) (n int) {
 //     takes. What a pod takes of any node never weighs more than the pod. So while all pods weigh no more than all nodes, one is open.
 //   - Let all that pods take of one dimension close as many nodes as it can. So while all dimensions together close fewer nodes than
 //     there are, one is open.
-func certain(s Shape, p load, nodes []Node, taken map[load]int, most int) int {
+func certain(s Shape, p load, nodes []Node, taken map[load]int, limit int) int {
 	var each []dimensions
 	var needs [len(dimensions{})][]float64 // what closes a node, by dimension, the smallest first
 	largest := dimensions{-1, -1, -1, -1}
@@ -188,27 +188,27 @@ func certain(s Shape, p load, nodes []Node, taken map[load]int, most int) int {
 	for d := range needs {
 		slices.Sort(needs[d])
 	}
-	room := 0.0
+	total := 0.0
 	for _, left := range each {
-		room += weightOfNode(left, largest)
+		total += weightOfNode(left, largest)
 	}
 	// What the others are without the new instances, what an instance adds, and what this pod is, which is not one of them.
-	var others, more pile
+	var rest, extra pile
 	for q, n := range taken {
-		others.add(q, float64(n), largest)
+		rest.add(q, float64(n), largest)
 	}
 	for _, q := range s.pods {
-		more.add(q, 1, largest)
+		extra.add(q, 1, largest)
 	}
-	others.add(p, -1, largest)
-	return sort.Search(most, func(n int) bool { // when the last of n+1 instances looks for a place
+	rest.add(p, -1, largest)
+	return sort.Search(limit, func(n int) bool { // when the last of n+1 instances looks for a place
 		all := float64(n + 1)
-		if others.weight+all*more.weight <= room*(1+margin) {
+		if rest.weight+all*extra.weight <= total*(1+margin) {
 			return false
 		}
 		closed := 0
 		for d := range needs {
-			closed += closedBy(others.sum[d]+all*more.sum[d], needs[d])
+			closed += closedBy(rest.sum[d]+all*extra.sum[d], needs[d])
 		}
 		return closed >= len(each)
 	})

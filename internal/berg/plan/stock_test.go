@@ -48,7 +48,7 @@ func TestRoomForMoreInstances(t *testing.T) {
 		"its larger pod needs a node":  {shape: pair, has: Stock{Nodes: two}, want: "2 (CPU)"},
 		"memory closes one, CPU other": {shape: sized("1", "3Gi"), has: Stock{Nodes: two}, taken: taken(sized("1500m", "2Gi"), 1), want: "1 to 2 (CPU)"},
 	} {
-		room, _ := RoomOf(c.shape, c.own, c.has, c.taken)
+		room, _ := CalculateFreeCapacity(c.shape, c.own, c.has, c.taken)
 		if got := room.String(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
@@ -77,7 +77,7 @@ func TestRoomHoldsHoweverPodsAreSpread(t *testing.T) {
 		for range 1 + random.IntN(6) {
 			n := Node{CPU: pick("1", "2", "4", "8"), Memory: pick("2Gi", "4Gi", "16Gi"), Disk: pick("1Gi", "100Gi"), Pods: 5 + random.IntN(40)}
 			has.Nodes = append(has.Nodes, n)
-			free = append(free, Free{capacityOf(n), n.Pods})
+			free = append(free, Free{nodeCapacity(n), n.Pods})
 		}
 		var taken Use
 		for range random.IntN(40) {
@@ -93,7 +93,7 @@ func TestRoomHoldsHoweverPodsAreSpread(t *testing.T) {
 			}
 		}
 		s := shapes[random.IntN(len(shapes))]
-		room, _ := RoomOf(s, 0, has, taken)
+		room, _ := CalculateFreeCapacity(s, 0, has, taken)
 		random.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
 		if n, _ := Headroom(s, free, 1000); n < room.Least || n > room.Most {
 			t.Fatalf("%d fit, not %v: nodes %+v, taken %v, each %v", n, room, has.Nodes, slices.Collect(maps.Keys(taken.loads)), s.pods)

@@ -33,12 +33,12 @@ var beforeImages = []string{"", "ContainerCreating", "PodInitializing"}
 
 // checkPods returns the state of a pull that began at a time, from its pods.
 func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
-	why := "no pod was made on the node"
+	reason := "no pod was made on the node"
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		why = cmp.Or(placementProblem(p), "the pull has not ended")
+		reason = cmp.Or(placementProblem(p), "the pull has not ended")
 		i := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == containerName })
 		if i < 0 {
 			continue
@@ -57,7 +57,7 @@ func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
 	}
 	left := maxPull - now.Sub(began)
 	if left <= 0 {
-		return PullState{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, why)}
+		return PullState{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, reason)}
 	}
 	return PullState{Left: left}
 }

@@ -49,14 +49,14 @@ type Reconciler struct {
 
 // reconcile brings the images of all Challenges a step further. It returns after how long time
 // alone will change something, zero for never.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	r.backoff.ResetIfReplaced(req, "")
 	now := r.Clock.Now()
 	o, err := r.observe(ctx)
 	if err != nil {
 		return 0, err
 	}
-	all := desiredOf(o, r.Config, now)
+	all := computeDesired(o, r.Config, now)
 	var errs []error
 	errs = append(errs, r.finishPulls(ctx, &o, all, now))
 	r.store.update(o, all, r.Config.Challenge.ImagePullPolicy == corev1.PullAlways)
@@ -66,29 +66,29 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	}
 	errs = append(errs, r.deleteUnused(ctx, o, all))
 
-	again = untilRetry
+	requeueAfter = untilRetry
 	for i := range all {
 		left, err := r.writeStatus(ctx, &all[i], o, now)
 		errs = append(errs, err)
-		again = sooner(sooner(again, left), all[i].Window.untilChange(now))
+		requeueAfter = sooner(sooner(requeueAfter, left), all[i].Window.untilChange(now))
 	}
 	for _, p := range o.Pulls {
-		again = sooner(again, max(time.Second, maxPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
+		requeueAfter = sooner(requeueAfter, max(time.Second, maxPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
 	}
 	failing.Store(int64(len(r.store.failed)))
-	return again, errors.Join(errs...)
+	return requeueAfter, errors.Join(errs...)
 }
 
 // finishPulls ends the pulls that are done, and those that no Challenge needs any more. Pulls in progress stay in o.
 func (r *Reconciler) finishPulls(ctx context.Context, o *Observed, all []Desired, now time.Time) error {
-	of := map[types.UID]*Desired{}
+	desiredByPod := map[types.UID]*Desired{}
 	for i := range all {
-		of[all[i].Challenge.UID] = &all[i]
+		desiredByPod[all[i].Challenge.UID] = &all[i]
 	}
 	var active []Pull
 	var errs []error
 	for _, p := range o.Pulls {
-		if w := of[p.Challenge]; w != nil && isWanted(w, p.Target) {
+		if w := desiredByPod[p.Challenge]; w != nil && isWanted(w, p.Target) {
 			v := checkPods(p.Deployment.CreationTimestamp.Time, p.Pods, now)
 			switch {
 			case v.Pulled:
@@ -151,7 +151,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 // refuse takes what the API server will refuse again for a failed pull. Everything else is
 // returned, to be tried soon.
 func (r *Reconciler) refuse(s start, err error, now time.Time) error {
-	switch outcome.CauseOf(err) {
+	switch outcome.FindCause(err) {
 	case outcome.Rejected, outcome.NotOwned:
 		r.store.fail(attempt{s.Desired.Challenge.UID, s.Target}, s.Desired.Challenge.Generation, "", err.Error(), now)
 		pulls.WithLabelValues(bergv1.ImagesPullFailed).Inc()
@@ -240,19 +240,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, no
 		}
 	}
 	after := c.DeepCopy()
-	news := computeStatus(after, w, o, r.store, now)
-	if news == unchanged {
+	change := computeStatus(after, w, o, r.store, now)
+	if change == unchanged {
 		return 0, nil
 	}
-	if texts, ok := r.store.reportedAt[c.UID]; ok && news == progress {
-		if left := texts.Add(tellEvery).Sub(now); left > 0 {
+	if texts, ok := r.store.reportedAt[c.UID]; ok && change == progress {
+		if left := texts.Add(reportInterval).Sub(now); left > 0 {
 			return left, nil
 		}
 	}
 	switch err := r.patchStatus(ctx, c, after); {
 	case errors.Is(err, outcome.ErrGone): // its event comes
 		return 0, nil
-	case outcome.CauseOf(err) == outcome.Rejected: // an event tells it
+	case outcome.FindCause(err) == outcome.Rejected: // an event tells it
 		r.store.refuse(c.UID, c.Generation, now)
 		return r.store.refused[c.UID].again().Sub(now), nil
 	case err != nil:
@@ -260,7 +260,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, no
 	}
 	delete(r.store.refused, c.UID)
 	r.store.reportedAt[c.UID] = now
-	if news == changed {
+	if change == changed {
 		r.report(after)
 	}
 	return 0, nil

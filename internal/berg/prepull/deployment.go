@@ -63,7 +63,7 @@ func deployment(in Inputs) *appsv1.Deployment {
 			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(in)},
 		},
 	}
-	ownerOf(in.Challenge).SetOn(d)
+	ownerFor(in.Challenge).SetOn(d)
 	return d
 }
 
@@ -111,8 +111,8 @@ func podSpec(in Inputs) corev1.PodSpec {
 	return spec
 }
 
-// targetOf returns what a Deployment pulls.
-func targetOf(d *appsv1.Deployment) Target {
+// parseTarget returns what a Deployment pulls.
+func parseTarget(d *appsv1.Deployment) Target {
 	a := d.Annotations
 	_, node, _ := strings.Cut(a[bergv1.PrepullAnnotationNode], "/")
 	return Target{Node: types.UID(node), Image: a[bergv1.PrepullAnnotationImage], RuntimeClass: a[bergv1.PrepullAnnotationRuntimeClass]}

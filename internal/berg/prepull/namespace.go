@@ -21,18 +21,18 @@ const NamespacePrefix = "berg-prepull-"
 
 func namespaceName(challenge types.UID) string { return NamespacePrefix + string(challenge) }
 
-// ownerOf is the proof of what pulls the images of a Challenge.
-func ownerOf(challenge types.UID) ownership.Owner { return OwnershipLabels.For(challenge, nil) }
+// ownerFor is the proof of what pulls the images of a Challenge.
+func ownerFor(challenge types.UID) ownership.Owner { return OwnershipLabels.For(challenge, nil) }
 
-// challengeOf returns the UID of the Challenge that an object is for, which its namespace
+// findChallengeUID returns the UID of the Challenge that an object is for, which its namespace
 // tells, or its own name. "" unless the object proves it.
-func challengeOf(o client.Object) types.UID {
+func findChallengeUID(o client.Object) types.UID {
 	name := o.GetNamespace()
 	if name == "" {
 		name = o.GetName()
 	}
 	uid, ours := strings.CutPrefix(name, NamespacePrefix)
-	if !ours || !ownerOf(types.UID(uid)).Owns(o) {
+	if !ours || !ownerFor(types.UID(uid)).Owns(o) {
 		return ""
 	}
 	return types.UID(uid)
@@ -46,7 +46,7 @@ func namespace(c *bergv1.Challenge) *corev1.Namespace {
 		ns.Labels["pod-security.kubernetes.io/"+mode] = "restricted"
 	}
 	ns.Annotations = map[string]string{bergv1.AnnotationChallenge: c.Namespace + "/" + c.Name}
-	ownerOf(c.UID).SetOn(ns)
+	ownerFor(c.UID).SetOn(ns)
 	return ns
 }
 
@@ -59,7 +59,7 @@ func networkPolicy(challenge types.UID) *networkingv1.NetworkPolicy {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		},
 	}
-	ownerOf(challenge).SetOn(p)
+	ownerFor(challenge).SetOn(p)
 	return p
 }
 
@@ -80,6 +80,6 @@ func pullSecret(challenge, ns types.UID, source *corev1.Secret) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: secretName(ns, source)},
 		Type:       source.Type, Data: source.Data,
 	}
-	ownerOf(challenge).SetOn(copied)
+	ownerFor(challenge).SetOn(copied)
 	return copied
 }

@@ -30,12 +30,12 @@ func next(all []Desired, active []Pull, l *store, limit int, now time.Time) (sta
 			if l.isDone(t) {
 				continue
 			}
-			if f, ok := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation); ok {
-				at, again := f.again()
-				if !again {
+			if f, ok := l.findFailure(attempt{w.Challenge.UID, t}, w.Challenge.Generation); ok {
+				retry, retriable := f.again()
+				if !retriable {
 					continue
 				}
-				if left := at.Sub(now); left > 0 {
+				if left := retry.Sub(now); left > 0 {
 					untilRetry = sooner(untilRetry, left)
 					continue
 				}
@@ -65,11 +65,11 @@ func needsNamespace(w *Desired, l *store) bool {
 		if l.isDone(t) {
 			continue
 		}
-		f, failed := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
+		f, failed := l.findFailure(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
 		if !failed {
 			return true
 		}
-		if _, again := f.again(); again {
+		if _, retriable := f.again(); retriable {
 			return true
 		}
 	}

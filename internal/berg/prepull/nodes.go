@@ -17,8 +17,8 @@ type placement struct {
 	tolerations  []corev1.Toleration
 }
 
-// placementOf returns where the pod of a container may run. class is its RuntimeClass, nil for none.
-func placementOf(c bergv1.Container, class *nodev1.RuntimeClass) placement {
+// newPlacement returns where the pod of a container may run. class is its RuntimeClass, nil for none.
+func newPlacement(c bergv1.Container, class *nodev1.RuntimeClass) placement {
 	p := placement{nodeSelector: map[string]string{}}
 	if class != nil && class.Scheduling != nil {
 		for key, value := range class.Scheduling.NodeSelector {
@@ -38,7 +38,7 @@ func (o *Observed) support() nodes.Support {
 	for _, n := range o.Nodes {
 		list = append(list, *n)
 	}
-	return nodes.SupportOf(list)
+	return nodes.ComputeSupport(list)
 }
 
 // takes reports whether a node is ready, and lets pods of a placement run.

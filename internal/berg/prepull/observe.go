@@ -66,8 +66,8 @@ func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 		return o, err
 	}
 	for i := range registrations.Items {
-		of := &registrations.Items[i]
-		o.Wanted[types.NamespacedName{Namespace: of.Namespace, Name: of.Labels[bergv1.LabelPrepullChallenge]}] = true
+		registration := &registrations.Items[i]
+		o.Wanted[types.NamespacedName{Namespace: registration.Namespace, Name: registration.Labels[bergv1.LabelPrepullChallenge]}] = true
 	}
 	var nodes corev1.NodeList
 	// The operator never writes nodes, RuntimeClasses and pods: there is no write of its own to
@@ -102,7 +102,7 @@ func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 		switch {
 		case !named:
 			continue
-		case challengeOf(ns) == "":
+		case findChallengeUID(ns) == "":
 			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " exists and belongs to another owner; it was left untouched: delete it"
 			continue
 		}
@@ -131,20 +131,20 @@ func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
 	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency, client.MatchingLabels(OwnershipLabels.Found)); err != nil {
 		return err
 	}
-	of := map[types.NamespacedName][]*corev1.Pod{}
+	podsByRegistration := map[types.NamespacedName][]*corev1.Pod{}
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[bergv1.PrepullLabel]}
-		of[key] = append(of[key], p)
+		podsByRegistration[key] = append(podsByRegistration[key], p)
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		uid := challengeOf(d)
+		uid := findChallengeUID(d)
 		// What is in a namespace that goes, goes with it.
 		if ns := o.Namespaces[uid]; uid == "" || d.DeletionTimestamp != nil || ns == nil || ns.DeletionTimestamp != nil {
 			continue
 		}
-		o.Pulls = append(o.Pulls, Pull{Challenge: uid, Target: targetOf(d), Deployment: d, Pods: of[client.ObjectKeyFromObject(d)]})
+		o.Pulls = append(o.Pulls, Pull{Challenge: uid, Target: parseTarget(d), Deployment: d, Pods: podsByRegistration[client.ObjectKeyFromObject(d)]})
 	}
 	slices.SortFunc(o.Pulls, func(a, b Pull) int { return strings.Compare(string(a.Deployment.UID), string(b.Deployment.UID)) })
 	return nil

@@ -45,11 +45,11 @@ type Desired struct {
 	Blocked string
 }
 
-// desiredOf returns what each Challenge needs; the one that needs it first comes first.
-func desiredOf(o Observed, cfg config.Berg, now time.Time) []Desired {
+// computeDesired returns what each Challenge needs; the one that needs it first comes first.
+func computeDesired(o Observed, cfg config.Berg, now time.Time) []Desired {
 	out := make([]Desired, 0, len(o.Challenges))
 	for _, c := range o.Challenges {
-		w := Desired{Challenge: c, Window: windowOf(c, o.wants(c), cfg.Prepull.Lead, now)}
+		w := Desired{Challenge: c, Window: computeWindow(c, o.wants(c), cfg.Prepull.Lead, now)}
 		if w.Window.Stage == open {
 			w.Targets, w.Nowhere = targets(c, o, cfg)
 			w.Blocked = o.Blocked[c.UID]
@@ -90,7 +90,7 @@ func targets(c *bergv1.Challenge, o Observed, cfg config.Berg) (all []Target, no
 				continue
 			}
 		}
-		p, found := placementOf(container, runtime), false
+		p, found := newPlacement(container, runtime), false
 		for _, n := range o.Nodes {
 			if takes(n, p) {
 				found = true

@@ -127,7 +127,7 @@ func TestTakes(t *testing.T) {
 	} {
 		n := newNode("a")
 		tc.change(n)
-		if got := takes(n, placementOf(tc.container, tc.class)); got != tc.want {
+		if got := takes(n, newPlacement(tc.container, tc.class)); got != tc.want {
 			t.Errorf("a node that is %s: %v", name, got)
 		}
 	}
@@ -156,7 +156,7 @@ func TestWindow(t *testing.T) {
 		c := newChallenge("web")
 		c.Spec.Prepull = false
 		tc.change(c)
-		w := windowOf(c, false, 30*time.Minute, noon)
+		w := computeWindow(c, false, 30*time.Minute, noon)
 		if w.Stage != tc.want || w.untilChange(noon) != tc.left {
 			t.Errorf("%s: stage %d which changes in %s, want %d and %s", name, w.Stage, w.untilChange(noon), tc.want, tc.left)
 		}
@@ -173,7 +173,7 @@ func TestAPlatformWantsImages(t *testing.T) {
 	o.Wanted = map[types.NamespacedName]bool{
 		{Namespace: ns, Name: "web"}: true, {Namespace: "elsewhere", Name: "other"}: true, {Namespace: ns, Name: naming.LabelValue(long)}: true,
 	}
-	for _, d := range desiredOf(o, settingsOf(), noon) {
+	for _, d := range computeDesired(o, settingsOf(), noon) {
 		if want := d.Challenge.Name != "other"; (len(d.Targets) > 0) != want {
 			t.Errorf("%s: %d pulls", d.Challenge.Name, len(d.Targets))
 		}
@@ -187,7 +187,7 @@ func TestDesired(t *testing.T) {
 	}
 	always := newChallenge("always", image)
 	always.Spec.Containers[0].RuntimeClassName = "missing"
-	all := desiredOf(observedOf(always, later, soon, newNode("1"), newNode("2")), settingsOf(), noon)
+	all := computeDesired(observedOf(always, later, soon, newNode("1"), newNode("2")), settingsOf(), noon)
 	var names []string
 	for _, w := range all {
 		names = append(names, w.Challenge.Name)
@@ -256,7 +256,7 @@ func chosen(starts []start) []string {
 func TestNext(t *testing.T) {
 	first, second := newChallenge("a", "x", "y"), newChallenge("b", "x", "z")
 	o := observedOf(first, second, newNode("1"), newNode("2"), newNode("3"))
-	all := desiredOf(o, settingsOf(), noon)
+	all := computeDesired(o, settingsOf(), noon)
 	pull := func(on, of string) Target { return Target{Node: types.UID("uid-" + on), Image: of} }
 	for name, tc := range map[string]struct {
 		limit  int
@@ -303,7 +303,7 @@ func TestFailuresCountOnceAndPause(t *testing.T) {
 		if !l.fail(a, 3, of, "no", noon) || l.fail(a, 3, of, "no", noon) {
 			t.Fatalf("attempt %d does not count once", n+1)
 		}
-		f, ok := l.failureOf(a, 3)
+		f, ok := l.findFailure(a, 3)
 		at, again := f.again()
 		if !ok || f.Count != n+1 || at.Sub(noon) != want || again != (n+1 < maxAttempts) {
 			t.Errorf("after %d attempts: %+v, again at %s: %v", n+1, f, at, again)
@@ -342,7 +342,7 @@ func TestStoreFollowsNodes(t *testing.T) {
 	target := Target{Node: "uid-1", Image: image}
 	look := func(l *store, n *corev1.Node, always bool) {
 		o := observedOf(c, n)
-		l.update(o, desiredOf(o, settingsOf(), noon), always)
+		l.update(o, computeDesired(o, settingsOf(), noon), always)
 	}
 	l := newStore()
 	if look(l, newNode("1"), false); l.isDone(target) {
@@ -383,7 +383,7 @@ func TestDeployment(t *testing.T) {
 		Config: config.Challenge{ImagePullPolicy: corev1.PullAlways, UserNamespaces: config.UserNamespacesTrue}, Now: noon,
 	}
 	d := deployment(in)
-	if !ownerOf("u").Owns(d) || challengeOf(d) != "u" || targetOf(d) != in.Target || d.Namespace != "berg-prepull-u" {
+	if !ownerFor("u").Owns(d) || findChallengeUID(d) != "u" || parseTarget(d) != in.Target || d.Namespace != "berg-prepull-u" {
 		t.Errorf("%+v", d.ObjectMeta)
 	}
 	if !OwnershipLabels.Selector().Matches(labelsOf(d.Spec.Template.Labels)) || d.Spec.Selector.MatchLabels[bergv1.PrepullLabel] != d.Name {
@@ -430,7 +430,7 @@ func (l labelsOf) Lookup(key string) (string, bool) { v, ok := l[key]; return v,
 
 func TestRoom(t *testing.T) {
 	ns := namespace(newChallenge("web"))
-	if challengeOf(ns) != "uid-web" || ns.Labels["pod-security.kubernetes.io/enforce"] != "restricted" || ns.Name != "berg-prepull-uid-web" {
+	if findChallengeUID(ns) != "uid-web" || ns.Labels["pod-security.kubernetes.io/enforce"] != "restricted" || ns.Name != "berg-prepull-uid-web" {
 		t.Errorf("%+v", ns.ObjectMeta)
 	}
 	for name, change := range map[string]func(*corev1.Namespace){
@@ -439,17 +439,17 @@ func TestRoom(t *testing.T) {
 		"another name":  func(ns *corev1.Namespace) { ns.Name = "challenge-1" },
 	} {
 		ns := namespace(newChallenge("web"))
-		if change(ns); challengeOf(ns) != "" {
+		if change(ns); findChallengeUID(ns) != "" {
 			t.Errorf("%s is taken for one of ours", name)
 		}
 	}
 	p := networkPolicy("u")
-	if len(p.Spec.PolicyTypes) != 2 || p.Spec.Ingress != nil || p.Spec.Egress != nil || len(p.Spec.PodSelector.MatchLabels) > 0 || challengeOf(p) != "u" {
+	if len(p.Spec.PolicyTypes) != 2 || p.Spec.Ingress != nil || p.Spec.Egress != nil || len(p.Spec.PodSelector.MatchLabels) > 0 || findChallengeUID(p) != "u" {
 		t.Errorf("%+v", p)
 	}
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("s", 253), UID: "1", ResourceVersion: "7", Labels: map[string]string{"a": "b"}}, Data: map[string][]byte{"k": []byte("v")}}
 	copied := pullSecret("u", "room", source)
-	if len(copied.Name) > 253 || string(copied.Data["k"]) != "v" || copied.Labels["a"] != "" || challengeOf(copied) != "u" {
+	if len(copied.Name) > 253 || string(copied.Data["k"]) != "v" || copied.Labels["a"] != "" || findChallengeUID(copied) != "u" {
 		t.Errorf("%+v", copied)
 	}
 	source.ResourceVersion = "8"
@@ -524,7 +524,7 @@ func TestComputeStatus(t *testing.T) {
 		if tc.see != nil {
 			tc.see(&o)
 		}
-		w := desiredOf(o, settingsOf(), noon)[0]
+		w := computeDesired(o, settingsOf(), noon)[0]
 		got := computeStatus(c, &w, o, l, noon)
 		var reason, message string
 		if len(c.Status.Conditions) > 0 {
@@ -551,7 +551,7 @@ func TestManyFailuresAreShort(t *testing.T) {
 		l.fail(attempt{c.UID, Target{Node: types.UID("uid-" + name), Image: image}}, 3, "", "no", noon)
 	}
 	o := observedOf(objects...)
-	w := desiredOf(o, settingsOf(), noon)[0]
+	w := computeDesired(o, settingsOf(), noon)[0]
 	computeStatus(c, &w, o, l, noon)
 	if got := c.Status.Conditions[0].Message; strings.Count(got, "node ") != maxReported || !strings.Contains(got, "6 more have failed") {
 		t.Error(got)
@@ -561,7 +561,7 @@ func TestManyFailuresAreShort(t *testing.T) {
 func TestNeedsNamespace(t *testing.T) {
 	c := newChallenge("web", image)
 	o := observedOf(c, newNode("1"))
-	w := desiredOf(o, settingsOf(), noon)[0]
+	w := computeDesired(o, settingsOf(), noon)[0]
 	l, target := newStore(), Target{Node: "uid-1", Image: image}
 	if !needsNamespace(&w, l) {
 		t.Error("nothing is pulled, and no room is needed")

@@ -27,8 +27,8 @@ type window struct {
 	From, Until time.Time
 }
 
-// windowOf returns the window of a Challenge at a time. wanted: a platform asks for its images.
-func windowOf(c *bergv1.Challenge, wanted bool, lead time.Duration, now time.Time) window {
+// computeWindow returns the window of a Challenge at a time. wanted: a platform asks for its images.
+func computeWindow(c *bergv1.Challenge, wanted bool, lead time.Duration, now time.Time) window {
 	if c.DeletionTimestamp != nil {
 		return window{}
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// tellEvery is how often the progress of one Challenge is written at most.
-	tellEvery = 5 * time.Second
+	reportInterval = 5 * time.Second
 	// maxReported is how many failures are listed one by one.
 	maxReported = 3
 )
@@ -86,18 +86,18 @@ func imagesCondition(w *Desired, o Observed, l *store) (status metav1.ConditionS
 	}
 	done, nodes := 0, map[types.UID]bool{}
 	var texts []string
-	more := 0
+	hidden := 0
 	for _, t := range w.Targets {
 		nodes[t.Node] = true
 		if l.isDone(t) {
 			done++
 			continue
 		}
-		f, ok := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
+		f, ok := l.findFailure(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
 		switch {
 		case !ok:
 		case len(texts) == maxReported:
-			more++
+			hidden++
 		default:
 			texts = append(texts, fmt.Sprintf("node %s: %s: %s (%s)", o.Nodes[t.Node].Name, conditions.Value(t.Image), f.Message, f.prospect()))
 		}
@@ -109,8 +109,8 @@ func imagesCondition(w *Desired, o Observed, l *store) (status metav1.ConditionS
 	if len(w.Nowhere) > 0 {
 		message += "; no ready node may run " + strings.Join(w.Nowhere, ", ")
 	}
-	if more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more have failed", more))
+	if hidden > 0 {
+		texts = append(texts, fmt.Sprintf("%d more have failed", hidden))
 	}
 	if len(texts) > 0 {
 		message += "; " + strings.Join(texts, "; ")
@@ -131,7 +131,7 @@ func imagesCondition(w *Desired, o Observed, l *store) (status metav1.ConditionS
 
 // prospect says how a failure goes on.
 func (f failure) prospect() string {
-	if _, again := f.again(); again {
+	if _, retriable := f.again(); retriable {
 		return fmt.Sprintf("attempt %d of %d, it is tried again", f.Count, maxAttempts)
 	}
 	return fmt.Sprintf("attempt %d of %d, it is tried again when the Challenge is changed", f.Count, maxAttempts)
@@ -140,8 +140,8 @@ func (f failure) prospect() string {
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.Challenge) error {
 	return reconcile.Status[*bergv1.Challenge]{
-		Client: r.Client,
-		Of:     func(c *bergv1.Challenge) any { return &c.Status },
+		Client:  r.Client,
+		Pointer: func(c *bergv1.Challenge) any { return &c.Status },
 		Rejected: func(c *bergv1.Challenge, err error) {
 			reconcile.Warning(r.Events, c, bergv1.ReasonRefused, actionPull, "The API server refuses the status of this Challenge: "+err.Error())
 		},

@@ -62,7 +62,7 @@ type failure struct {
 	At         time.Time
 	Message    string
 	// Of is the UID of what failed, which counts once.
-	Of types.UID
+	Subject types.UID
 }
 
 func newStore() *store {
@@ -82,16 +82,16 @@ func (l *store) pulled(t Target) bool {
 }
 
 // fail records that a pull has failed, and reports whether that is news.
-func (l *store) fail(a attempt, generation int64, of types.UID, message string, now time.Time) bool {
+func (l *store) fail(a attempt, generation int64, registrationUID types.UID, message string, now time.Time) bool {
 	f := l.failed[a]
-	if f.Of == of && of != "" {
+	if f.Subject == registrationUID && registrationUID != "" {
 		return false
 	}
 	if f.Generation != generation {
 		f = failure{Generation: generation}
 	}
 	f.Count++
-	f.At, f.Message, f.Of = now, message, of
+	f.At, f.Message, f.Subject = now, message, registrationUID
 	l.failed[a] = f
 	return true
 }
@@ -107,14 +107,14 @@ func (l *store) refuse(challenge types.UID, generation int64, now time.Time) {
 	l.refused[challenge] = r
 }
 
-// failureOf returns what is known of a target of a version of a Challenge.
-func (l *store) failureOf(a attempt, generation int64) (failure, bool) {
+// findFailure returns what is known of a target of a version of a Challenge.
+func (l *store) findFailure(a attempt, generation int64) (failure, bool) {
 	f, ok := l.failed[a]
 	return f, ok && f.Generation == generation
 }
 
 // again is when a target is tried again; ok is false if it is not.
-func (f failure) again() (at time.Time, ok bool) {
+func (f failure) again() (retry time.Time, ok bool) {
 	return f.At.Add(pullDelays.After(f.Count)), f.Count < maxAttempts
 }
 

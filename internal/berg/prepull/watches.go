@@ -77,7 +77,10 @@ var wantedChanged = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-func asked(o client.Object) bool { _, is := o.GetLabels()[bergv1.LabelPrepullChallenge]; return is }
+func asked(o client.Object) bool {
+	_, labelled := o.GetLabels()[bergv1.LabelPrepullChallenge]
+	return labelled
+}
 
 // nodeChanged passes whether a node takes pods, and which images it lists.
 var nodeChanged = onChange(func(before, after client.Object) bool {

@@ -104,10 +104,10 @@ func asking(err error) error {
 // defined returns an error where the API server does not know of records: the watch would wait for
 // them, and the operator never become ready.
 func defined(ctx context.Context, direct client.Client, namespace string) error {
-	var some metav1.PartialObjectMetadataList
-	some.SetGroupVersionKind(listKind)
+	var crds metav1.PartialObjectMetadataList
+	crds.SetGroupVersionKind(listKind)
 	err := identity.Retry(ctx, func(ctx context.Context) error {
-		return direct.List(ctx, &some, client.InNamespace(namespace), client.Limit(1))
+		return direct.List(ctx, &crds, client.InNamespace(namespace), client.Limit(1))
 	})
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("RECORD_RETENTION is set and the API server has no definition challengeinstancerecords.%s: install the operator's definitions first, or leave RECORD_RETENTION empty", bergv1.GroupVersion.Group)

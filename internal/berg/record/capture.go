@@ -52,11 +52,11 @@ func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 		return seen
 	}
 	seen.Pods = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
-		id, marked := p.Annotations[bergv1.LabelInstanceID]
-		return marked && id != e.Instance.Status.InstanceID
+		id, found := p.Annotations[bergv1.LabelInstanceID]
+		return found && id != e.Instance.Status.InstanceID
 	})
 	slices.SortFunc(seen.Pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	wanted := logsOf(seen.Pods)
+	wanted := wantedLogs(seen.Pods)
 	if len(wanted) == 0 {
 		return seen
 	}
@@ -69,11 +69,11 @@ func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 	limit := min(MaxLog, max(minLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).maxBytes()
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	turns := make(chan struct{}, parallelLogs)
+	slots := make(chan struct{}, parallelLogs)
 	for _, w := range wanted {
 		group.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			read := k.readLog(ctx, e.Namespace.Name, w, limit)
 			mu.Lock()
 			defer mu.Unlock()
@@ -92,13 +92,13 @@ type wantedLog struct {
 	before bool
 }
 
-// logsOf are the logs of those containers that ran.
-func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
+// wantedLogs are the logs of those containers that ran.
+func wantedLogs(pods []corev1.Pod) (wanted []wantedLog) {
 	for _, pod := range pods {
 		for _, s := range pod.Status.ContainerStatuses {
-			again := s.State.Running != nil && s.LastTerminationState.Terminated != nil
-			if again || s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
-				wanted = append(wanted, wantedLog{LogKey{pod.Name, s.Name}, again})
+			restarted := s.State.Running != nil && s.LastTerminationState.Terminated != nil
+			if restarted || s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
+				wanted = append(wanted, wantedLog{LogKey{pod.Name, s.Name}, restarted})
 			}
 		}
 	}
@@ -125,8 +125,8 @@ func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, l
 	if before, err := k.readRun(ctx, namespace, w.LogKey, max(limit/4, limit-len(read.Raw)), true); err == nil {
 		read.Before, read.BeforeCut = before.bytes(), before.cut()
 	}
-	if more := len(read.Raw) + len(read.Before) - limit; more > 0 {
-		read.Raw, read.Cut = read.Raw[more:], true
+	if omitted := len(read.Raw) + len(read.Before) - limit; omitted > 0 {
+		read.Raw, read.Cut = read.Raw[omitted:], true
 	}
 	return read
 }
@@ -135,29 +135,29 @@ func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, l
 type run struct {
 	tail
 
-	// begun: there is more before what was read.
-	begun bool
+	// partialSuffix: there is more before what was read.
+	truncated bool
 }
 
-func (r *run) cut() bool { return r.begun || r.tail.cut() }
+func (r *run) cut() bool { return r.truncated || r.tail.cut() }
 
-func (k *Recorder) readRun(ctx context.Context, namespace string, of LogKey, limit int, previous bool) (*run, error) {
-	read, err := k.readLines(ctx, namespace, of, limit, previous, manyLines)
+func (k *Recorder) readRun(ctx context.Context, namespace string, source LogKey, limit int, previous bool) (*run, error) {
+	read, err := k.readLines(ctx, namespace, source, limit, previous, manyLines)
 	for _, fewer := range []int64{someLines, fewLines} {
 		if err != nil || read.written <= maxRead {
 			break
 		}
-		if read, err = k.readLines(ctx, namespace, of, limit, previous, fewer); err == nil {
-			read.begun = true
+		if read, err = k.readLines(ctx, namespace, source, limit, previous, fewer); err == nil {
+			read.truncated = true
 		}
 	}
 	return read, err
 }
 
 // readLines reads the last lines of a log, and stops when it has read more than maxRead.
-func (k *Recorder) readLines(ctx context.Context, namespace string, of LogKey, limit int, previous bool, lines int64) (*run, error) {
+func (k *Recorder) readLines(ctx context.Context, namespace string, source LogKey, limit int, previous bool, lines int64) (*run, error) {
 	r := &run{tail: tail{limit: limit}}
-	stream, err := k.openLog(ctx, namespace, of.Pod, &corev1.PodLogOptions{Container: of.Container, Previous: previous, TailLines: ptr.To(lines)})
+	stream, err := k.openLog(ctx, namespace, source.Pod, &corev1.PodLogOptions{Container: source.Container, Previous: previous, TailLines: ptr.To(lines)})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (k *Recorder) readLines(ctx context.Context, namespace string, of LogKey, l
 	if _, err := io.Copy(&r.tail, io.LimitReader(stream, maxRead+1)); err != nil {
 		return nil, err
 	}
-	r.begun = int64(r.fileLines()) >= lines
+	r.truncated = int64(r.fileLines()) >= lines
 	return r, nil
 }
 

@@ -187,7 +187,7 @@ func TestALogThatIsCutInAFlag(t *testing.T) {
 	for n := range 2 * len(secretFlag) {
 		s := &kubelet{lines: []string{strings.Repeat(secretFlag, 5000) + strings.Repeat(".", n)}}
 		got := s.reads(t, 3000+c.maxBytes(), false)
-		text := strings.ReplaceAll(c.log(got.Raw, got.Cut), flagMark, "")
+		text := strings.ReplaceAll(c.log(got.Raw, got.Cut), flagPlaceholder, "")
 		if text != strings.Repeat(".", n) {
 			t.Fatalf("with %d dots behind: %q", n, text)
 		}

@@ -14,12 +14,12 @@ const MaxLog = 64 << 10
 
 const (
 	// flagMark stands for a flag.
-	flagMark = redact.Mark
+	flagPlaceholder = redact.Mark
 	// maxTermination is how much of a termination message a kubelet keeps, in bytes:
 	// https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 	maxTermination = 4096
 	// restartMark stands between the log of a run and that of the run before.
-	restartMark = "--- restarted ---\n"
+	restartSeparator = "--- restarted ---\n"
 )
 
 // censor takes the flags of an instance out of what its containers wrote.
@@ -31,8 +31,8 @@ type censor struct {
 	lost bool
 }
 
-// censorOf returns the censor of an instance that ends.
-func censorOf(e challengeinstance.Ending) censor {
+// censorFor returns the censor of an instance that ends.
+func censorFor(e challengeinstance.Ending) censor {
 	c := newCensor(e.Instance.Spec.Flag, e.StaticFlag)
 	c.lost = e.FlagLost
 	return c
@@ -89,13 +89,13 @@ func (c censor) log(raw []byte, cut bool) string {
 		text = text[c.remainder(text):]
 	}
 	text = c.text(text)
-	text = text[:len(text)-c.begun(text)]
+	text = text[:len(text)-c.partialSuffix(text)]
 	// Once more at the end: what looked like something else may now be a flag.
 	return c.text(stripControl(text))
 }
 
-// begun is how many bytes at the end of a text may be the beginning of a flag.
-func (c censor) begun(text string) int {
+// partialSuffix is how many bytes at the end of a text may be the beginning of a flag.
+func (c censor) partialSuffix(text string) int {
 	for from := max(0, len(text)-c.maxBytes()); from < len(text); from++ {
 		for _, p := range c.patterns {
 			if _, open := p.At(text[from:]); open {

@@ -28,7 +28,7 @@ func TestLogHasNoFlag(t *testing.T) {
 		"among bytes":      "\xff\x00" + secretFlag + "\x1b[0m",
 	} {
 		got := newCensor(secretFlag).log([]byte(text), false)
-		if !strings.Contains(got, flagMark) || strings.Contains(got, "alice") {
+		if !strings.Contains(got, flagPlaceholder) || strings.Contains(got, "alice") {
 			t.Errorf("%s: %q", name, got)
 		}
 		for _, n := range notations(secretFlag) {

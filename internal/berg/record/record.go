@@ -56,7 +56,7 @@ type Log struct {
 // server takes.
 func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.Time) *bergv1.ChallengeInstanceRecord {
 	i := e.Instance
-	c := censorOf(e)
+	c := censorFor(e)
 	spec := bergv1.ChallengeInstanceRecordSpec{
 		Instance:            bergv1.RecordedInstance{Namespace: i.Namespace, Name: i.Name, UID: string(i.UID), InstanceID: i.Status.InstanceID},
 		ChallengeRef:        e.Challenge,
@@ -65,9 +65,9 @@ func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.
 		Source:              i.Labels[bergv1.LabelSource],
 		Reason:              e.Reason,
 		Phase:               lastPhase(i),
-		Problem:             problemOf(i, c),
+		Problem:             recordedProblem(i, c),
 		Timeline:            timeline(e),
-		EndedAt:             endOf(i, now),
+		EndedAt:             endTime(i, now),
 		Incomplete:          beginning(c.text(seen.Incomplete), maxMessage),
 	}
 	spec.Containers = containers(seen, c)
@@ -113,21 +113,21 @@ func lastPhase(i *bergv1.ChallengeInstance) bergv1.Phase {
 	return i.Status.Phase
 }
 
-func endOf(i *bergv1.ChallengeInstance, now time.Time) metav1.Time {
+func endTime(i *bergv1.ChallengeInstance, now time.Time) metav1.Time {
 	if i.DeletionTimestamp != nil {
 		return *i.DeletionTimestamp
 	}
 	return metav1.Time{Time: now.Truncate(time.Second)}
 }
 
-// problemOf is the first condition that was False, else the first that was not known to be True; nil
+// recordedProblem is the first condition that was False, else the first that was not known to be True; nil
 // if there is none. The conditions stand in the order in which an instance is built.
-func problemOf(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProblem {
+func recordedProblem(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProblem {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
-		for _, is := range i.Status.Conditions {
-			if is.Status == status && is.Reason != bergv1.ReasonTerminating && slices.Contains(bergv1.ProblemConditions, is.Type) {
-				since := is.LastTransitionTime
-				return &bergv1.RecordedProblem{Condition: is.Type, Reason: is.Reason, Message: c.words(is.Message), Since: &since}
+		for _, condition := range i.Status.Conditions {
+			if condition.Status == status && condition.Reason != bergv1.ReasonTerminating && slices.Contains(bergv1.ProblemConditions, condition.Type) {
+				since := condition.LastTransitionTime
+				return &bergv1.RecordedProblem{Condition: condition.Type, Reason: condition.Reason, Message: c.words(condition.Message), Since: &since}
 			}
 		}
 	}
@@ -138,9 +138,9 @@ func problemOf(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProblem {
 func timeline(e challengeinstance.Ending) []bergv1.RecordedMoment {
 	i := e.Instance
 	var all []bergv1.RecordedMoment
-	add := func(moment string, at *metav1.Time) {
-		if !at.IsZero() {
-			all = append(all, bergv1.RecordedMoment{Moment: moment, At: *at})
+	add := func(moment string, reached *metav1.Time) {
+		if !reached.IsZero() {
+			all = append(all, bergv1.RecordedMoment{Moment: moment, At: *reached})
 		}
 	}
 	add("Created", &i.CreationTimestamp)
@@ -183,13 +183,13 @@ func containers(seen Seen, c censor) []bergv1.RecordedContainer {
 func withoutContainers(pod *corev1.Pod, c censor) bergv1.RecordedContainer {
 	recorded := bergv1.RecordedContainer{
 		Name: cmp.Or(pod.Labels[bergv1.LabelContainer], "unknown"), Pod: pod.Name, Node: pod.Spec.NodeName,
-		Image: imageOf(pod, pod.Labels[bergv1.LabelContainer]),
+		Image: requestedImage(pod, pod.Labels[bergv1.LabelContainer]),
 		State: string(cmp.Or(pod.Status.Phase, corev1.PodPending)),
 	}
 	recorded.WaitingFor, recorded.Message = pod.Status.Reason, pod.Status.Message
-	for _, is := range pod.Status.Conditions {
-		if is.Type == corev1.PodScheduled && is.Status == corev1.ConditionFalse {
-			recorded.WaitingFor, recorded.Message = is.Reason, is.Message
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			recorded.WaitingFor, recorded.Message = condition.Reason, condition.Message
 		}
 	}
 	return bounded(recorded, c)
@@ -197,7 +197,7 @@ func withoutContainers(pod *corev1.Pod, c censor) bergv1.RecordedContainer {
 
 func recordedAs(pod *corev1.Pod, status corev1.ContainerStatus, c censor) bergv1.RecordedContainer {
 	recorded := bergv1.RecordedContainer{
-		Name: status.Name, Pod: pod.Name, Image: imageOf(pod, status.Name), Node: pod.Spec.NodeName,
+		Name: status.Name, Pod: pod.Name, Image: requestedImage(pod, status.Name), Node: pod.Spec.NodeName,
 		Ready: status.Ready, Restarts: status.RestartCount,
 	}
 	ended := status.LastTerminationState.Terminated
@@ -222,8 +222,8 @@ func recordedAs(pod *corev1.Pod, status corev1.ContainerStatus, c censor) bergv1
 	return bounded(recorded, c)
 }
 
-// imageOf is the image of a container as it was asked for: its status may have another name of it.
-func imageOf(pod *corev1.Pod, name string) string {
+// requestedImage is the image of a container as it was asked for: its status may have another name of it.
+func requestedImage(pod *corev1.Pod, name string) string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == name {
 			return c.Image
@@ -263,7 +263,7 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 		if !strings.HasSuffix(before, "\n") {
 			before += "\n"
 		}
-		text = before + restartMark + text
+		text = before + restartSeparator + text
 		wasCut = wasCut || log.BeforeCut
 	}
 	var shortened bool
@@ -278,7 +278,7 @@ func mayBeCut(raw []byte) bool { return bytes.Count(raw, []byte("\n")) >= manyLi
 
 // fit shortens the logs that take most room until the record fits, and returns its size in bytes.
 func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
-	all, logs := sizeOf(*spec), make([]int, len(spec.Containers))
+	all, logs := recordSize(*spec), make([]int, len(spec.Containers))
 	for i := range spec.Containers {
 		logs[i] = encodedSize(spec.Containers[i].Log)
 	}
@@ -297,21 +297,21 @@ func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
 		logs[maxBytes] = encodedSize(c.Log)
 		all += logs[maxBytes]
 	}
-	return sizeOf(*spec)
+	return recordSize(*spec)
 }
 
 // withoutLogs takes all logs out of a record that is too large for where it goes, and says why.
-func withoutLogs(r *bergv1.ChallengeInstanceRecord, why string) {
+func withoutLogs(r *bergv1.ChallengeInstanceRecord, reason string) {
 	for i := range r.Spec.Containers {
 		c := &r.Spec.Containers[i]
 		if c.Log != "" {
-			c.Log, c.LogCut, c.LogMissing = "", false, why
+			c.Log, c.LogCut, c.LogMissing = "", false, reason
 		}
 	}
-	r.Annotations[bergv1.AnnotationRecordSize] = strconv.Itoa(sizeOf(r.Spec))
+	r.Annotations[bergv1.AnnotationRecordSize] = strconv.Itoa(recordSize(r.Spec))
 }
 
-func sizeOf(spec bergv1.ChallengeInstanceRecordSpec) int { return encodedSize(spec) }
+func recordSize(spec bergv1.ChallengeInstanceRecordSpec) int { return encodedSize(spec) }
 
 func encodedSize(v any) int {
 	data, err := json.Marshal(v)

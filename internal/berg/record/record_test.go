@@ -171,8 +171,8 @@ func TestRecordsFit(t *testing.T) {
 				seen.Logs[LogKey{p.Name, "web"}] = Log{Raw: []byte(text), Cut: true}
 			}
 			r := compose(ending(), seen, keptForADay, noon)
-			if size := sizeOf(r.Spec); size > maxRecord || sizeAsWritten(metadataOf(r)) != int64(size) {
-				t.Errorf("%s of %d: %d bytes, and it says %d", name, n, size, sizeAsWritten(metadataOf(r)))
+			if size := recordSize(r.Spec); size > maxRecord || sizeAsWritten(partialMetadata(r)) != int64(size) {
+				t.Errorf("%s of %d: %d bytes, and it says %d", name, n, size, sizeAsWritten(partialMetadata(r)))
 			}
 			if want := min(n, maxContainers); len(r.Spec.Containers) != want || (n > want) != (r.Spec.Incomplete != "") {
 				t.Errorf("%s of %d: %d containers, %q", name, n, len(r.Spec.Containers), r.Spec.Incomplete)
@@ -235,10 +235,10 @@ func TestWithoutLogs(t *testing.T) {
 		Logs: map[LogKey]Log{{"web-1", "web"}: {Raw: []byte(strings.Repeat("x", 5000))}},
 	}
 	r := compose(ending(), seen, keptForADay, noon)
-	before := sizeAsWritten(metadataOf(r))
+	before := sizeAsWritten(partialMetadata(r))
 	withoutLogs(r, "no room")
-	if c := r.Spec.Containers[0]; c.Log != "" || c.LogMissing != "no room" || sizeAsWritten(metadataOf(r)) > before-4900 {
-		t.Errorf("%+v, %d bytes of %d", c, sizeAsWritten(metadataOf(r)), before)
+	if c := r.Spec.Containers[0]; c.Log != "" || c.LogMissing != "no room" || sizeAsWritten(partialMetadata(r)) > before-4900 {
+		t.Errorf("%+v, %d bytes of %d", c, sizeAsWritten(partialMetadata(r)), before)
 	}
 }
 
@@ -249,14 +249,14 @@ func TestLogsOfWhatRan(t *testing.T) {
 		podOf("c", corev1.ContainerStatus{Name: "never", State: backsOff}),
 	}
 	want := []wantedLog{{LogKey{"a", "runs"}, false}, {LogKey{"a", "again"}, true}, {LogKey{"b", "crashed"}, false}, {LogKey{"b", "waits"}, false}}
-	if diff := cmp.Diff(want, logsOf(pods), cmp.AllowUnexported(wantedLog{})); diff != "" {
+	if diff := cmp.Diff(want, wantedLogs(pods), cmp.AllowUnexported(wantedLog{})); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestWhatWasWrong(t *testing.T) {
 	of := func(all ...metav1.Condition) *bergv1.RecordedProblem {
-		return problemOf(&bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Conditions: all}}, newCensor(secretFlag))
+		return recordedProblem(&bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Conditions: all}}, newCensor(secretFlag))
 	}
 	is := func(conditionType string, status metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: conditionType, Status: status, Reason: "Some", Message: "with " + secretFlag}

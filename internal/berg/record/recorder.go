@@ -65,11 +65,11 @@ type Recorder struct {
 	bytes    atomic.Int64
 
 	mu    sync.Mutex
-	known map[types.NamespacedName]entry
+	known map[types.NamespacedName]deletion
 }
 
 // entry is what is known of an instance that is being deleted.
-type entry struct {
+type deletion struct {
 	uid types.UID
 	// ready: its namespace may go.
 	ready bool
@@ -97,7 +97,7 @@ var (
 func (k *Recorder) begin() {
 	k.once.Do(func() {
 		k.waiting, k.finished = make(chan *ended, queued), make(chan written, unwritten)
-		k.known = map[types.NamespacedName]entry{}
+		k.known = map[types.NamespacedName]deletion{}
 	})
 }
 
@@ -114,7 +114,7 @@ func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types
 		return known.ready
 	}
 	if k.exists(ctx, uid) {
-		k.note(key, entry{uid, true})
+		k.note(key, deletion{uid, true})
 		return true
 	}
 	e := about()
@@ -123,18 +123,18 @@ func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types
 		if e.Instance.Status.StartedAt != nil {
 			seen.Incomplete = late
 		}
-		k.note(key, entry{uid, true})
+		k.note(key, deletion{uid, true})
 		k.hand(ctx, compose(e, seen, k.Config, k.Clock.Now()))
 		return true
 	}
 	// A namespace that is being deleted already does not wait.
 	ready := e.Namespace.DeletionTimestamp != nil
-	k.note(key, entry{uid, ready})
+	k.note(key, deletion{uid, ready})
 	select {
 	case k.waiting <- &ended{key, e, k.Clock.Now(), enqueue}:
 		return ready
 	default:
-		k.note(key, entry{uid, true})
+		k.note(key, deletion{uid, true})
 		omitted.Inc()
 		k.hand(ctx, compose(e, Seen{Incomplete: crowded}, k.Config, k.Clock.Now()))
 		return true
@@ -148,7 +148,7 @@ func (k *Recorder) Forget(key types.NamespacedName) {
 	delete(k.known, key)
 }
 
-func (k *Recorder) note(key types.NamespacedName, e entry) {
+func (k *Recorder) note(key types.NamespacedName, e deletion) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.known[key] = e
@@ -221,7 +221,7 @@ func (k *Recorder) update(ctx context.Context, e *ended) {
 	if ctx.Err() != nil {
 		return // the next leader records it: the namespace still exists
 	}
-	k.note(e.key, entry{e.ending.Instance.UID, true})
+	k.note(e.key, deletion{e.ending.Instance.UID, true})
 	e.enqueue()
 	captureTimes.Observe(k.Clock.Since(e.since).Seconds())
 	k.hand(ctx, compose(e.ending, seen, k.Config, k.Clock.Now()))
@@ -229,11 +229,11 @@ func (k *Recorder) update(ctx context.Context, e *ended) {
 
 // hand gives a record to those who write. It does not wait.
 func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) {
-	w := written{r, sizeAsWritten(metadataOf(r))}
+	w := written{r, sizeAsWritten(partialMetadata(r))}
 	if k.bytes.Add(w.bytes) > unwrittenBytes {
 		k.bytes.Add(-w.bytes)
 		withoutLogs(r, "The API server accepted records too slowly: the log was dropped")
-		w.bytes = sizeAsWritten(metadataOf(r))
+		w.bytes = sizeAsWritten(partialMetadata(r))
 		k.bytes.Add(w.bytes)
 	}
 	select {
@@ -244,7 +244,7 @@ func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) 
 	}
 }
 
-func metadataOf(r *bergv1.ChallengeInstanceRecord) *metav1.PartialObjectMetadata {
+func partialMetadata(r *bergv1.ChallengeInstanceRecord) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: r.ObjectMeta}
 }
 
@@ -274,7 +274,7 @@ func (k *Recorder) write(ctx context.Context, w written) {
 		last = err
 	}
 	if last != nil {
-		k.lost(ctx, w.record, reasonOf(last), last)
+		k.lost(ctx, w.record, errorReason(last), last)
 	}
 }
 
@@ -286,12 +286,12 @@ func refusedForGood(err error, tries int) bool {
 	case apierrors.IsForbidden(err):
 		return tries >= 4
 	default:
-		return apierrors.IsNotFound(err) || outcome.CauseOf(err) == outcome.Rejected
+		return apierrors.IsNotFound(err) || outcome.FindCause(err) == outcome.Rejected
 	}
 }
 
-// reasonOf is the API server's reason in a word. What it says in words may repeat the record.
-func reasonOf(err error) string {
+// errorReason is the API server's reason in a word. What it says in words may repeat the record.
+func errorReason(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
 	}

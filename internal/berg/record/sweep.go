@@ -22,8 +22,8 @@ func isOurs(r *metav1.PartialObjectMetadata) bool {
 
 // deleteAt is when a record is to be deleted.
 func deleteAt(r *metav1.PartialObjectMetadata, cfg config.Record) time.Time {
-	if at, err := time.Parse(time.RFC3339, r.Annotations[bergv1.AnnotationDeleteAt]); err == nil {
-		return at
+	if deletion, err := time.Parse(time.RFC3339, r.Annotations[bergv1.AnnotationDeleteAt]); err == nil {
+		return deletion
 	}
 	return r.CreationTimestamp.Add(cfg.Retention)
 }
@@ -54,10 +54,10 @@ func sweep(all []metav1.PartialObjectMetadata, cfg config.Record, now time.Time)
 	slices.SortFunc(kept, func(a, b *metav1.PartialObjectMetadata) int { // newest first
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	room, n := cfg.Size.Value(), 0
+	remaining, n := cfg.Size.Value(), 0
 	for _, r := range kept {
-		room -= sizeAsWritten(r)
-		if n == cfg.Limit || room < 0 {
+		remaining -= sizeAsWritten(r)
+		if n == cfg.Limit || remaining < 0 {
 			break
 		}
 		n++

@@ -17,7 +17,7 @@ const (
 
 // removeEncoded removes from a text each run of digits of base64, or hexadecimal ones, that encodes a text with a flag. A Pattern
 // finds a flag in such digits only if that is its one encoding, since every further one changes all digits.
-func removeEncoded(text string, at func(rest string) int, nested int) string {
+func removeEncoded(text string, match func(rest string) int, nested int) string {
 	if nested == 0 {
 		return text
 	}
@@ -29,7 +29,7 @@ func removeEncoded(text string, at func(rest string) int, nested int) string {
 			continue
 		}
 		digits, end := runAt(text, i)
-		if len(digits) >= minRun && encodesFlag(digits, at, nested) {
+		if len(digits) >= minRun && encodesFlag(digits, match, nested) {
 			out.WriteString(text[kept:i])
 			out.WriteString(Mark)
 			kept = end
@@ -65,13 +65,13 @@ func runAt(text string, from int) (digits string, end int) {
 
 // encodesFlag reports whether the text that digits encode has a flag in it. The digits may be those of the middle of a longer
 // encoding.
-func encodesFlag(digits string, at func(rest string) int, nested int) bool {
-	has := func(decoded []byte) bool {
+func encodesFlag(digits string, match func(rest string) int, nested int) bool {
+	containsFlag := func(decoded []byte) bool {
 		if !isText(decoded) {
 			return false
 		}
 		text := string(decoded)
-		return removeSpelled(text, at) != text || removeEncoded(text, at, nested-1) != text
+		return removeSpelled(text, match) != text || removeEncoded(text, match, nested-1) != text
 	}
 	standard := strings.NewReplacer("-", "+", "_", "/").Replace(digits)
 	for offset := range 4 {
@@ -79,13 +79,13 @@ func encodesFlag(digits string, at func(rest string) int, nested int) bool {
 		if len(part)%4 == 1 {
 			part = part[:len(part)-1]
 		}
-		if decoded, err := base64.RawStdEncoding.DecodeString(part); err == nil && has(decoded) {
+		if decoded, err := base64.RawStdEncoding.DecodeString(part); err == nil && containsFlag(decoded) {
 			return true
 		}
 	}
 	for offset := range 2 {
 		part := digits[offset:]
-		if decoded, err := hex.DecodeString(part[:len(part)/2*2]); err == nil && has(decoded) {
+		if decoded, err := hex.DecodeString(part[:len(part)/2*2]); err == nil && containsFlag(decoded) {
 			return true
 		}
 	}

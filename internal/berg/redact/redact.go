@@ -9,10 +9,10 @@ const minRedacted = 4
 // Text removes a flag, in any notation, from a foreign text: an admission webhook may repeat
 // the whole object that it rejects. A flag that is too short to be distinguished from ordinary
 // words stays.
-func Text(text, flag string) string { return Of(flag)(text) }
+func Text(text, flag string) string { return NewRedactor(flag)(text) }
 
-// Of returns a function that removes a flag from texts.
-func Of(flag string) func(string) string {
+// NewRedactor returns a function that removes a flag from texts.
+func NewRedactor(flag string) func(string) string {
 	p := NewPattern(flag)
 	return func(text string) string { return Remove(text, p) }
 }
@@ -32,15 +32,15 @@ func lengthAt(text string, patterns []Pattern) (length int) {
 }
 
 // remove removes from a text what begins at each byte, also where it was encoded twice; at returns its length, 0 for nothing.
-func remove(text string, at func(rest string) int) string {
-	return removeEncoded(removeSpelled(text, at), at, maxNested)
+func remove(text string, match func(rest string) int) string {
+	return removeEncoded(removeSpelled(text, match), match, maxNested)
 }
 
-func removeSpelled(text string, at func(rest string) int) string {
+func removeSpelled(text string, match func(rest string) int) string {
 	var out strings.Builder
 	kept := 0
 	for i := 0; i < len(text); {
-		length := at(text[i:])
+		length := match(text[i:])
 		if length == 0 {
 			i++
 			continue

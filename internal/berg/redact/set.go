@@ -26,7 +26,7 @@ func NewSet(flags ...string) *Set {
 			continue
 		}
 		seen[flag] = true
-		beginning := beginningOf(flag)
+		beginning := flagPrefix(flag)
 		g := byBeginning[beginning]
 		if g == nil {
 			g = &group{beginning: NewPattern(beginning)}
@@ -42,8 +42,8 @@ func NewSet(flags ...string) *Set {
 	return s
 }
 
-// beginningOf returns the first characters of a flag, enough for a pattern.
-func beginningOf(flag string) string {
+// flagPrefix returns the first characters of a flag, enough for a pattern.
+func flagPrefix(flag string) string {
 	end := minRedacted
 	for end < len(flag) && !utf8.RuneStart(flag[end]) {
 		end++
@@ -55,7 +55,7 @@ func beginningOf(flag string) string {
 func (s *Set) Remove(text string) string {
 	return remove(text, func(rest string) (length int) {
 		for _, g := range s.groups[rest[0]] {
-			if begun, _ := g.beginning.At(rest); begun > 0 {
+			if matched, _ := g.beginning.At(rest); matched > 0 {
 				length = max(length, lengthAt(rest, g.flags))
 			}
 		}

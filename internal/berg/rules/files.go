@@ -58,8 +58,8 @@ func filePathProblem(file string) string {
 			file, path.Join(file, "flag.txt"))
 	}
 	for _, folder := range parents(file) {
-		if why, reserved := runtimeFolders[folder]; reserved {
-			return fmt.Sprintf("must not be in %s: %s", folder, why)
+		if reason, reserved := runtimeFolders[folder]; reserved {
+			return fmt.Sprintf("must not be in %s: %s", folder, reason)
 		}
 		if slices.Contains(runtimeFiles, folder) || slices.Contains(imageFiles, folder) {
 			return fmt.Sprintf("must not be below %s, which is a file in images: no container starts with a file mounted below a file", folder)
@@ -80,11 +80,11 @@ func fileBelow(file string) string {
 
 // UsuallyFolder reports whether images usually have a folder at a path, by their base or by their author.
 func UsuallyFolder(file string) bool {
-	return slices.Contains(imageFolders, file) || looksLikeFolder(file)
+	return slices.Contains(imageFolders, file) || isLikelyFolder(file)
 }
 
-// looksLikeFolder reports whether authors usually have a folder at a path: a home, or the folder of a program.
-func looksLikeFolder(file string) bool {
+// isLikelyFolder reports whether authors usually have a folder at a path: a home, or the folder of a program.
+func isLikelyFolder(file string) bool {
 	if path.Ext(file) != "" || strings.Contains(file, EntropyPlaceholder) || strings.Contains(strings.ToLower(path.Base(file)), "flag") {
 		return false
 	}

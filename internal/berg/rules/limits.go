@@ -39,14 +39,14 @@ const (
 // check, so that those work on bounded input.
 func validateSize(all []bergv1.Container) field.ErrorList {
 	spec := field.NewPath("spec")
-	at := spec.Child("containers")
+	parent := spec.Child("containers")
 	if n := len(all); n > MaxContainers {
-		return field.ErrorList{field.TooMany(at, n, MaxContainers)}
+		return field.ErrorList{field.TooMany(parent, n, MaxContainers)}
 	}
 	var errs field.ErrorList
 	ports, nodePorts := 0, 0
 	for i, c := range all {
-		errs = append(errs, validateContainerSize(at.Index(i), c)...)
+		errs = append(errs, validateContainerSize(parent.Index(i), c)...)
 		ports += len(c.Ports)
 		for _, p := range c.Ports {
 			if p.OnNodePort() {
@@ -55,24 +55,24 @@ func validateSize(all []bergv1.Container) field.ErrorList {
 		}
 	}
 	if ports > MaxAllPorts {
-		errs = append(errs, field.Invalid(at, ports, fmt.Sprintf("all containers together may have at most %d ports", MaxAllPorts)))
+		errs = append(errs, field.Invalid(parent, ports, fmt.Sprintf("all containers together may have at most %d ports", MaxAllPorts)))
 	}
 	if nodePorts > MaxNodePorts {
-		errs = append(errs, field.Invalid(at, nodePorts, fmt.Sprintf("all containers together may have at most %d ports of type publicPort", MaxNodePorts)))
+		errs = append(errs, field.Invalid(parent, nodePorts, fmt.Sprintf("all containers together may have at most %d ports of type publicPort", MaxNodePorts)))
 	}
 	if data, err := json.Marshal(all); err != nil {
 		errs = append(errs, field.InternalError(spec, err))
 	} else if len(data) > MaxSnapshot {
-		errs = append(errs, field.Invalid(at, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes as JSON", MaxSnapshot)))
+		errs = append(errs, field.Invalid(parent, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes as JSON", MaxSnapshot)))
 	}
 	return errs
 }
 
-func validateContainerSize(at *field.Path, c bergv1.Container) field.ErrorList {
+func validateContainerSize(parent *field.Path, c bergv1.Container) field.ErrorList {
 	var errs field.ErrorList
 	atMost := func(name string, n, limit int) {
 		if n > limit {
-			errs = append(errs, field.TooMany(at.Child(name), n, limit))
+			errs = append(errs, field.TooMany(parent.Child(name), n, limit))
 		}
 	}
 	atMost("ports", len(c.Ports), MaxPorts)
@@ -80,7 +80,7 @@ func validateContainerSize(at *field.Path, c bergv1.Container) field.ErrorList {
 		atMost(name, len(all), MaxWords)
 		for i, word := range all {
 			if utf8.RuneCountInString(word) > MaxWord {
-				errs = append(errs, field.TooLong(at.Child(name).Index(i), "(not shown)", MaxWord))
+				errs = append(errs, field.TooLong(parent.Child(name).Index(i), "(not shown)", MaxWord))
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func validateContainerSize(at *field.Path, c bergv1.Container) field.ErrorList {
 		bytes += len(name) + len(text)
 	}
 	if bytes > MaxEnvironment {
-		errs = append(errs, field.Invalid(at.Child("environment"), fmt.Sprintf("%d bytes", bytes),
+		errs = append(errs, field.Invalid(parent.Child("environment"), fmt.Sprintf("%d bytes", bytes),
 			fmt.Sprintf("names and values together must be at most %d bytes", MaxEnvironment)))
 	}
 	return errs

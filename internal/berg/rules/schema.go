@@ -39,9 +39,9 @@ func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 	}
 	errs = append(errs, v1validation.ValidateLabels(c.Labels, metadata.Child("labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(c.Annotations, metadata.Child("annotations"))...)
-	if at := c.Spec.HideUntil; at != "" {
-		if _, err := time.Parse(time.RFC3339, at); err != nil {
-			errs = append(errs, field.Invalid(spec.Child("hideUntil"), at, "must be a time with a zone, for example 2030-01-31T18:00:00Z"))
+	if limit := c.Spec.HideUntil; limit != "" {
+		if _, err := time.Parse(time.RFC3339, limit); err != nil {
+			errs = append(errs, field.Invalid(spec.Child("hideUntil"), limit, "must be a time with a zone, for example 2030-01-31T18:00:00Z"))
 		}
 	}
 	if mode := c.Spec.DynamicFlagMode; mode != "" && mode != "suffix" && mode != "leetify" {
@@ -66,30 +66,30 @@ const (
 	maxFlagVariable = 253
 )
 
-func containerSchema(at *field.Path, c bergv1.Container) field.ErrorList {
+func containerSchema(parent *field.Path, c bergv1.Container) field.ErrorList {
 	var errs field.ErrorList
-	short := func(where *field.Path, text string, limit int) {
+	short := func(fieldPath *field.Path, text string, limit int) {
 		if len(text) > limit {
-			errs = append(errs, field.TooLong(where, text, limit))
+			errs = append(errs, field.TooLong(fieldPath, text, limit))
 		}
 	}
-	short(at.Child("image"), c.Image, maxImage)
+	short(parent.Child("image"), c.Image, maxImage)
 	if f := c.DynamicFlag; f != nil && f.Env != nil {
-		short(at.Child("dynamicFlag", "env", "name"), f.Env.Name, maxFlagVariable)
+		short(parent.Child("dynamicFlag", "env", "name"), f.Env.Name, maxFlagVariable)
 	}
 	for i, p := range c.Ports {
-		where := at.Child("ports").Index(i)
-		short(where.Child("appProtocol"), p.AppProtocol, maxAppProtocol)
+		fieldPath := parent.Child("ports").Index(i)
+		short(fieldPath.Child("appProtocol"), p.AppProtocol, maxAppProtocol)
 		if !portName.MatchString(p.Name) || len(p.Name) > 63 {
-			errs = append(errs, field.Invalid(where.Child("name"), p.Name, "must have at most 63 letters, digits, dashes, dots and underscores, and begin and end with a letter or a digit"))
+			errs = append(errs, field.Invalid(fieldPath.Child("name"), p.Name, "must have at most 63 letters, digits, dashes, dots and underscores, and begin and end with a letter or a digit"))
 		}
 		if !slices.Contains([]bergv1.Protocol{"", "tcp", "udp", "TCP", "UDP"}, p.Protocol) && slices.Contains([]string{"TCP", "UDP"}, string(p.Transport())) {
-			errs = append(errs, field.NotSupported(where.Child("protocol"), p.Protocol, []string{"tcp", "udp", "TCP", "UDP"}))
+			errs = append(errs, field.NotSupported(fieldPath.Child("protocol"), p.Protocol, []string{"tcp", "udp", "TCP", "UDP"}))
 		}
 	}
 	for name, text := range map[string]string{"egressBandwidth": c.EgressBandwidth, "ingressBandwidth": c.IngressBandwidth} {
 		if !bandwidth.MatchString(text) {
-			errs = append(errs, field.Invalid(at.Child(name), text, "must be a number of bits per second, for example 10M"))
+			errs = append(errs, field.Invalid(parent.Child(name), text, "must be a number of bits per second, for example 10M"))
 		}
 	}
 	for name, r := range map[string]*bergv1.Resources{"resourceRequests": c.ResourceRequests, "resourceLimits": c.ResourceLimits} {
@@ -97,15 +97,15 @@ func containerSchema(at *field.Path, c bergv1.Container) field.ErrorList {
 			continue
 		}
 		for resource, a := range map[string]*bergv1.Amount{"cpu": r.CPU, "memory": r.Memory} {
-			if _, err := amountOf(a); a != nil && err == nil && !amount.MatchString(string(*a)) {
-				errs = append(errs, field.Invalid(at.Child(name, resource), *a, unreadableAmount(resource, *a)))
+			if _, err := formatAmount(a); a != nil && err == nil && !amount.MatchString(string(*a)) {
+				errs = append(errs, field.Invalid(parent.Child(name, resource), *a, unreadableAmount(resource, *a)))
 			}
 		}
 	}
 	return errs
 }
 
-func amountOf(a *bergv1.Amount) (string, error) {
+func formatAmount(a *bergv1.Amount) (string, error) {
 	if a == nil {
 		return "", nil
 	}

@@ -41,73 +41,73 @@ func Validate(all []bergv1.Container, allowed Allowed) field.ErrorList {
 	containers := field.NewPath("spec", "containers")
 
 	hostnames := sets.New[string]()
-	placeOf := map[string]*field.Path{}
+	paths := map[string]*field.Path{}
 	names := map[string]string{}
 	for i, c := range all {
-		at := containers.Index(i)
-		errs = append(errs, validateContainer(at, c, allowed)...)
+		parent := containers.Index(i)
+		errs = append(errs, validateContainer(parent, c, allowed)...)
 
 		if hostnames.Has(c.Hostname) {
-			errs = append(errs, field.Duplicate(at.Child("hostname"), c.Hostname))
+			errs = append(errs, field.Duplicate(parent.Child("hostname"), c.Hostname))
 			continue
 		}
 		hostnames.Insert(c.Hostname)
 		for _, name := range []string{c.Hostname, c.Hostname + NodePortSuffix, c.Hostname + HeadlessSuffix} {
-			if other, taken := placeOf[name]; taken {
-				errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname,
+			if other, taken := paths[name]; taken {
+				errs = append(errs, field.Invalid(parent.Child("hostname"), c.Hostname,
 					fmt.Sprintf("the Service %q is already used by %s: choose another hostname", name, other)))
 			}
-			placeOf[name] = at
+			paths[name] = parent
 		}
 		for j, p := range c.Ports {
 			variable := EndpointVariable(p.Name)
 			if variable == "" {
 				continue
 			}
-			where := at.Child("ports").Index(j).Child("name")
+			fieldPath := parent.Child("ports").Index(j).Child("name")
 			if other, taken := names[variable]; taken {
-				errs = append(errs, field.Invalid(where, p.Name,
+				errs = append(errs, field.Invalid(fieldPath, p.Name,
 					fmt.Sprintf("results in the variable %s, which %s uses already: choose another name", variable, other)))
 			}
-			names[variable] = where.String()
+			names[variable] = fieldPath.String()
 		}
 	}
 	return errs
 }
 
-func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) field.ErrorList {
+func validateContainer(parent *field.Path, c bergv1.Container, allowed Allowed) field.ErrorList {
 	var errs field.ErrorList
 	if len(c.Hostname) > maxHostname {
-		errs = append(errs, field.TooLong(at.Child("hostname"), c.Hostname, maxHostname))
+		errs = append(errs, field.TooLong(parent.Child("hostname"), c.Hostname, maxHostname))
 	}
 	if c.Hostname == "" {
-		errs = append(errs, field.Required(at.Child("hostname"), "name the container, for example web"))
+		errs = append(errs, field.Required(parent.Child("hostname"), "name the container, for example web"))
 	} else {
 		for _, msg := range validation.IsDNS1035Label(c.Hostname) {
-			errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, msg))
+			errs = append(errs, field.Invalid(parent.Child("hostname"), c.Hostname, msg))
 		}
 	}
 	if c.Hostname == "localhost" {
-		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, "is every container's own name: choose another hostname"))
+		errs = append(errs, field.Invalid(parent.Child("hostname"), c.Hostname, "is every container's own name: choose another hostname"))
 	}
 	if c.Image == "" {
-		errs = append(errs, field.Required(at.Child("image"), "name the image, for example ghcr.io/example/guestbook:1"))
+		errs = append(errs, field.Required(parent.Child("image"), "name the image, for example ghcr.io/example/guestbook:1"))
 	} else if c.Image != strings.TrimSpace(c.Image) {
-		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must be an image reference without leading or trailing spaces"))
+		errs = append(errs, field.Invalid(parent.Child("image"), c.Image, "must be an image reference without leading or trailing spaces"))
 	} else if problem := imageProblem(c.Image); problem != "" {
-		errs = append(errs, field.Invalid(at.Child("image"), c.Image, problem))
+		errs = append(errs, field.Invalid(parent.Child("image"), c.Image, problem))
 	}
 	if policy := corev1.PullPolicy(c.ImagePullPolicy); !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent}, policy) {
-		errs = append(errs, field.NotSupported(at.Child("imagePullPolicy"), policy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent}))
+		errs = append(errs, field.NotSupported(parent.Child("imagePullPolicy"), policy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent}))
 	}
-	errs = append(errs, validateWords(at.Child("command"), c.Command)...)
-	errs = append(errs, validateCommandLine(at.Child("command"), c.Command)...)
-	errs = append(errs, validateWords(at.Child("args"), c.Args)...)
+	errs = append(errs, validateWords(parent.Child("command"), c.Command)...)
+	errs = append(errs, validateCommandLine(parent.Child("command"), c.Command)...)
+	errs = append(errs, validateWords(parent.Child("args"), c.Args)...)
 	if len(c.Command) > 0 && strings.TrimSpace(c.Command[0]) == "" {
-		errs = append(errs, field.Required(at.Child("command").Index(0), "name the program to run"))
+		errs = append(errs, field.Required(parent.Child("command").Index(0), "name the program to run"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
-		key := at.Child("environment").Key(name)
+		key := parent.Child("environment").Key(name)
 		for _, msg := range validation.IsEnvVarName(name) {
 			errs = append(errs, field.Invalid(key, name, msg))
 		}
@@ -118,24 +118,24 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) fiel
 			errs = append(errs, field.Invalid(key, "(not shown)", "must not contain a NUL character"))
 		}
 	}
-	errs = append(errs, validatePorts(at.Child("ports"), c.Ports)...)
-	errs = append(errs, validateResources(at, c)...)
-	errs = append(errs, validateProbe(at.Child("readinessProbe"), c.ReadinessProbe, readiness)...)
-	errs = append(errs, validateProbe(at.Child("livenessProbe"), c.LivenessProbe, liveness)...)
-	errs = append(errs, validateFlag(at.Child("dynamicFlag"), c.DynamicFlag)...)
-	errs = append(errs, validateCapabilities(at.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed.Capabilities)...)
+	errs = append(errs, validatePorts(parent.Child("ports"), c.Ports)...)
+	errs = append(errs, validateResources(parent, c)...)
+	errs = append(errs, validateProbe(parent.Child("readinessProbe"), c.ReadinessProbe, readiness)...)
+	errs = append(errs, validateProbe(parent.Child("livenessProbe"), c.LivenessProbe, liveness)...)
+	errs = append(errs, validateFlag(parent.Child("dynamicFlag"), c.DynamicFlag)...)
+	errs = append(errs, validateCapabilities(parent.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed.Capabilities)...)
 	if c.Sandbox != "" && c.Sandbox != bergv1.SandboxNested {
-		errs = append(errs, field.NotSupported(at.Child("sandbox"), c.Sandbox, []bergv1.Sandbox{bergv1.SandboxNested}))
+		errs = append(errs, field.NotSupported(parent.Child("sandbox"), c.Sandbox, []bergv1.Sandbox{bergv1.SandboxNested}))
 	}
 	if c.Sandbox == bergv1.SandboxNested && c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
-		errs = append(errs, field.Forbidden(at.Child("dynamicFlag", "executable"), "root can read the program in a sandbox of its own: use content, or no sandbox"))
+		errs = append(errs, field.Forbidden(parent.Child("dynamicFlag", "executable"), "root can read the program in a sandbox of its own: use content, or no sandbox"))
 	}
 	if c.Sandbox == bergv1.SandboxNested && !allowed.NestedSandbox {
-		errs = append(errs, field.Forbidden(at.Child("sandbox"), "the operator has no seccomp profile for it: let the administrator prepare the nodes, and set CHALLENGE_NESTED_SECCOMP_PROFILE"))
+		errs = append(errs, field.Forbidden(parent.Child("sandbox"), "the operator has no seccomp profile for it: let the administrator prepare the nodes, and set CHALLENGE_NESTED_SECCOMP_PROFILE"))
 	}
 	if c.RuntimeClassName != "" {
 		for _, msg := range validation.IsDNS1123Subdomain(c.RuntimeClassName) {
-			errs = append(errs, field.Invalid(at.Child("runtimeClassName"), c.RuntimeClassName, msg))
+			errs = append(errs, field.Invalid(parent.Child("runtimeClassName"), c.RuntimeClassName, msg))
 		}
 	}
 	for name, value := range map[string]string{"egressBandwidth": c.EgressBandwidth, "ingressBandwidth": c.IngressBandwidth} {
@@ -143,17 +143,17 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed Allowed) fiel
 			continue
 		}
 		if err := config.Bandwidth(value); err != nil {
-			errs = append(errs, field.Invalid(at.Child(name), value, err.Error()))
+			errs = append(errs, field.Invalid(parent.Child(name), value, err.Error()))
 		}
 	}
 	return errs
 }
 
-func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorList {
+func validateCapabilities(parent *field.Path, added, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range added {
 		if problem := capabilityProblem(name); problem != "" {
-			errs = append(errs, field.Invalid(at.Index(i), name, problem))
+			errs = append(errs, field.Invalid(parent.Index(i), name, problem))
 			continue
 		}
 		if slices.Contains(allowed, config.AllCapabilities) {
@@ -164,61 +164,61 @@ func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorLi
 			if Capability(name) == "SYS_ADMIN" {
 				message += ": a sandbox such as nsjail needs sandbox: nested instead"
 			}
-			errs = append(errs, field.Forbidden(at.Index(i), message))
+			errs = append(errs, field.Forbidden(parent.Index(i), message))
 		}
 	}
 	return errs
 }
 
-func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
+func validatePorts(parent *field.Path, ports []bergv1.Port) field.ErrorList {
 	var errs field.ErrorList
 	met := sets.New[string]()
 	for i, p := range ports {
-		where := at.Index(i)
+		port := parent.Index(i)
 		for _, msg := range validation.IsValidPortNum(int(p.Port)) {
-			errs = append(errs, field.Invalid(where.Child("port"), p.Port, msg))
+			errs = append(errs, field.Invalid(port.Child("port"), p.Port, msg))
 		}
 		switch strings.ToLower(string(p.Protocol)) {
 		case "", "tcp", "udp":
 		default:
-			errs = append(errs, field.NotSupported(where.Child("protocol"), p.Protocol, []string{"tcp", "udp"}))
+			errs = append(errs, field.NotSupported(port.Child("protocol"), p.Protocol, []string{"tcp", "udp"}))
 		}
 		if !slices.Contains(bergv1.PortTypes(), p.EffectiveType()) {
-			errs = append(errs, field.NotSupported(where.Child("type"), p.Type, bergv1.PortTypes()))
+			errs = append(errs, field.NotSupported(port.Child("type"), p.Type, bergv1.PortTypes()))
 		}
 		if p.Routed() && p.Transport() != corev1.ProtocolTCP {
-			errs = append(errs, field.Invalid(where.Child("protocol"), p.Protocol, "a "+string(p.Type)+" needs protocol tcp"))
+			errs = append(errs, field.Invalid(port.Child("protocol"), p.Protocol, "a "+string(p.Type)+" needs protocol tcp"))
 		}
 		if variable := EndpointVariable(p.Name); variable != "" {
 			if msgs := validation.IsEnvVarName(variable); len(msgs) > 0 {
-				errs = append(errs, field.Invalid(where.Child("name"), p.Name, "must begin with a letter: it names the variable "+variable))
+				errs = append(errs, field.Invalid(port.Child("name"), p.Name, "must begin with a letter: it names the variable "+variable))
 			}
 		}
 		key := fmt.Sprintf("%d/%s", p.Port, p.Transport())
 		if met.Has(key) {
-			errs = append(errs, field.Duplicate(where.Child("port"), key))
+			errs = append(errs, field.Duplicate(port.Child("port"), key))
 		}
 		met.Insert(key)
 	}
 	return errs
 }
 
-func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
+func validateResources(parent *field.Path, c bergv1.Container) field.ErrorList {
 	var errs field.ErrorList
-	checkAmount := func(name string, where *field.Path, a *bergv1.Amount) {
+	checkAmount := func(name string, fieldPath *field.Path, a *bergv1.Amount) {
 		if a == nil {
 			return
 		}
 		if q, err := a.Quantity(); err != nil {
-			errs = append(errs, field.Invalid(where, *a, unreadableAmount(name, *a)))
+			errs = append(errs, field.Invalid(fieldPath, *a, unreadableAmount(name, *a)))
 		} else if q.Sign() <= 0 {
-			errs = append(errs, field.Invalid(where, *a, "must be above zero"))
+			errs = append(errs, field.Invalid(fieldPath, *a, "must be above zero"))
 		} else if problem := amountProblem(name, *a, q); problem != "" {
-			errs = append(errs, field.Invalid(where, *a, problem))
+			errs = append(errs, field.Invalid(fieldPath, *a, problem))
 		}
 	}
 	pair := func(name string, request, limit *bergv1.Amount) {
-		requestAt, limitAt := at.Child("resourceRequests", name), at.Child("resourceLimits", name)
+		requestAt, limitAt := parent.Child("resourceRequests", name), parent.Child("resourceLimits", name)
 		before := len(errs)
 		checkAmount(name, requestAt, request)
 		checkAmount(name, limitAt, limit)
@@ -233,13 +233,13 @@ func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 	requests, limits := AuthorResources(c)
 	pair("cpu", requests.CPU, limits.CPU)
 	pair("memory", requests.Memory, limits.Memory)
-	before, where := len(errs), at.Child("sharedMemory")
-	checkAmount("memory", where, c.SharedMemory)
+	before, fieldPath := len(errs), parent.Child("sharedMemory")
+	checkAmount("memory", fieldPath, c.SharedMemory)
 	if len(errs) > before || c.SharedMemory == nil || limits.Memory == nil {
 		return errs
 	}
 	if limit, err := limits.Memory.Quantity(); err == nil && limit.Cmp(Quantity(*c.SharedMemory)) < 0 {
-		errs = append(errs, field.Invalid(where, *c.SharedMemory,
+		errs = append(errs, field.Invalid(fieldPath, *c.SharedMemory,
 			fmt.Sprintf("counts to resourceLimits.memory, which is only %s: raise that limit above sharedMemory", *limits.Memory)))
 	}
 	return errs
@@ -254,7 +254,7 @@ const (
 
 // validateProbe follows the API server's rules for the probes of a pod, so that
 // a bad one is found before anything is created.
-func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorList {
+func validateProbe(parent *field.Path, p *corev1.Probe, use probeUse) field.ErrorList {
 	if p == nil {
 		return nil
 	}
@@ -262,50 +262,50 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	handlers := 0
 	if p.Exec != nil {
 		handlers++
-		errs = append(errs, validateExec(at.Child("exec", "command"), p.Exec.Command)...)
+		errs = append(errs, validateExec(parent.Child("exec", "command"), p.Exec.Command)...)
 	}
 	if p.HTTPGet != nil {
 		handlers++
-		errs = append(errs, validateHTTPGet(at.Child("httpGet"), *p.HTTPGet)...)
+		errs = append(errs, validateHTTPGet(parent.Child("httpGet"), *p.HTTPGet)...)
 	}
 	if p.TCPSocket != nil {
 		handlers++
-		errs = append(errs, validateProbeHost(at.Child("tcpSocket", "host"), p.TCPSocket.Host)...)
-		errs = append(errs, validateProbePort(at.Child("tcpSocket", "port"), p.TCPSocket.Port)...)
+		errs = append(errs, validateProbeHost(parent.Child("tcpSocket", "host"), p.TCPSocket.Host)...)
+		errs = append(errs, validateProbePort(parent.Child("tcpSocket", "port"), p.TCPSocket.Port)...)
 	}
 	if p.GRPC != nil {
 		handlers++
 		for _, msg := range validation.IsValidPortNum(int(p.GRPC.Port)) {
-			errs = append(errs, field.Invalid(at.Child("grpc", "port"), p.GRPC.Port, msg))
+			errs = append(errs, field.Invalid(parent.Child("grpc", "port"), p.GRPC.Port, msg))
 		}
 	}
 	if handlers != 1 {
-		errs = append(errs, field.Required(at, "set exactly one of exec, httpGet, tcpSocket and grpc"))
+		errs = append(errs, field.Required(parent, "set exactly one of exec, httpGet, tcpSocket and grpc"))
 	}
-	return append(errs, validateProbeTimes(at, p, use)...)
+	return append(errs, validateProbeTimes(parent, p, use)...)
 }
 
-func validateExec(at *field.Path, command []string) field.ErrorList {
+func validateExec(parent *field.Path, command []string) field.ErrorList {
 	var errs field.ErrorList
 	if len(command) == 0 {
-		errs = append(errs, field.Required(at, "name the program to run"))
+		errs = append(errs, field.Required(parent, "name the program to run"))
 	}
-	errs = append(errs, validateCommandLine(at, command)...)
-	return append(errs, validateWords(at, command)...)
+	errs = append(errs, validateCommandLine(parent, command)...)
+	return append(errs, validateWords(parent, command)...)
 }
 
-func validateHTTPGet(at *field.Path, get corev1.HTTPGetAction) field.ErrorList {
-	errs := validateProbeHost(at.Child("host"), get.Host)
-	errs = append(errs, validateProbePort(at.Child("port"), get.Port)...)
+func validateHTTPGet(parent *field.Path, get corev1.HTTPGetAction) field.ErrorList {
+	errs := validateProbeHost(parent.Child("host"), get.Host)
+	errs = append(errs, validateProbePort(parent.Child("port"), get.Port)...)
 	if s := get.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
-		errs = append(errs, field.NotSupported(at.Child("scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
+		errs = append(errs, field.NotSupported(parent.Child("scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
 	}
 	// The kubelet could not send such a request, so the container would never be ready.
 	if strings.ContainsFunc(get.Path, isControl) {
-		errs = append(errs, field.Invalid(at.Child("path"), get.Path, "must not contain control characters"))
+		errs = append(errs, field.Invalid(parent.Child("path"), get.Path, "must not contain control characters"))
 	}
 	for i, h := range get.HTTPHeaders {
-		header := at.Child("httpHeaders").Index(i)
+		header := parent.Child("httpHeaders").Index(i)
 		if strings.ContainsFunc(h.Value, func(r rune) bool { return isControl(r) && r != '\t' }) {
 			errs = append(errs, field.Invalid(header.Child("value"), h.Value, "must not contain control characters"))
 		}
@@ -316,70 +316,70 @@ func validateHTTPGet(at *field.Path, get corev1.HTTPGetAction) field.ErrorList {
 	return errs
 }
 
-func validateProbeHost(at *field.Path, host string) field.ErrorList {
+func validateProbeHost(parent *field.Path, host string) field.ErrorList {
 	if host == "" {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(at, "must not be set: the node would connect to that host, but a probe may reach its own container only")}
+	return field.ErrorList{field.Forbidden(parent, "must not be set: the node would connect to that host, but a probe may reach its own container only")}
 }
 
-func validateProbePort(at *field.Path, port intstr.IntOrString) (errs field.ErrorList) {
+func validateProbePort(parent *field.Path, port intstr.IntOrString) (errs field.ErrorList) {
 	if port.Type == intstr.String {
-		return field.ErrorList{field.Invalid(at, port.StrVal, "must be a number: the ports of a challenge container have no names in its pod")}
+		return field.ErrorList{field.Invalid(parent, port.StrVal, "must be a number: the ports of a challenge container have no names in its pod")}
 	}
 	for _, msg := range validation.IsValidPortNum(port.IntValue()) {
-		errs = append(errs, field.Invalid(at, port.IntValue(), msg))
+		errs = append(errs, field.Invalid(parent, port.IntValue(), msg))
 	}
 	return errs
 }
 
-func validateProbeTimes(at *field.Path, p *corev1.Probe, use probeUse) (errs field.ErrorList) {
+func validateProbeTimes(parent *field.Path, p *corev1.Probe, use probeUse) (errs field.ErrorList) {
 	for name, value := range map[string]int32{
 		"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds, "periodSeconds": p.PeriodSeconds,
 		"successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold,
 	} {
 		if value < 0 {
-			errs = append(errs, field.Invalid(at.Child(name), value, "must not be negative"))
+			errs = append(errs, field.Invalid(parent.Child(name), value, "must not be negative"))
 		}
 	}
 	if use == liveness && p.SuccessThreshold > 1 {
-		errs = append(errs, field.Invalid(at.Child("successThreshold"), p.SuccessThreshold, "must be 1"))
+		errs = append(errs, field.Invalid(parent.Child("successThreshold"), p.SuccessThreshold, "must be 1"))
 	}
 	grace := p.TerminationGracePeriodSeconds
 	switch {
 	case grace == nil:
 	case use == readiness:
-		errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must not be set for a readiness probe"))
+		errs = append(errs, field.Invalid(parent.Child("terminationGracePeriodSeconds"), *grace, "must not be set for a readiness probe"))
 	case *grace <= 0:
-		errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be above zero"))
+		errs = append(errs, field.Invalid(parent.Child("terminationGracePeriodSeconds"), *grace, "must be above zero"))
 	}
 	return errs
 }
 
 // validateWords refuses words that no program can get. It does not repeat them, since they may hold secrets.
-func validateWords(at *field.Path, words []string) field.ErrorList {
+func validateWords(parent *field.Path, words []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, word := range words {
 		if strings.ContainsRune(word, 0) {
-			errs = append(errs, field.Invalid(at.Index(i), "(not shown)", "must not contain a NUL character"))
+			errs = append(errs, field.Invalid(parent.Index(i), "(not shown)", "must not contain a NUL character"))
 		}
 	}
 	return errs
 }
 
 // validateCommandLine refuses a command line in one word, which is the name of no program.
-func validateCommandLine(at *field.Path, words []string) field.ErrorList {
+func validateCommandLine(parent *field.Path, words []string) field.ErrorList {
 	if len(words) != 1 || len(strings.Fields(words[0])) < 2 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at.Index(0), words[0],
+	return field.ErrorList{field.Invalid(parent.Index(0), words[0],
 		"is the name of one program: write each argument as an item of its own, or [sh, -c, ...] for a command line")}
 }
 
 // isControl reports whether a character is a control character of ASCII.
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-func validateFlag(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
+func validateFlag(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 	if f == nil {
 		return nil
 	}
@@ -388,27 +388,27 @@ func validateFlag(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 	if f.Env != nil {
 		set++
 		for _, msg := range validation.IsEnvVarName(f.Env.Name) {
-			errs = append(errs, field.Invalid(at.Child("env", "name"), f.Env.Name, msg))
+			errs = append(errs, field.Invalid(parent.Child("env", "name"), f.Env.Name, msg))
 		}
 	}
 	if f.Content != nil {
 		set++
-		errs = append(errs, validateFile(at.Child("content"), *f.Content)...)
+		errs = append(errs, validateFile(parent.Child("content"), *f.Content)...)
 	}
 	if f.Executable != nil {
 		set++
-		errs = append(errs, validateFile(at.Child("executable"), *f.Executable)...)
+		errs = append(errs, validateFile(parent.Child("executable"), *f.Executable)...)
 	}
-	errs = append(errs, validateGroup(at, f)...)
+	errs = append(errs, validateGroup(parent, f)...)
 	if set != 1 {
-		errs = append(errs, field.Required(at, "set exactly one of env, content and executable"))
+		errs = append(errs, field.Required(parent, "set exactly one of env, content and executable"))
 	}
 	return errs
 }
 
-func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
+func validateFile(parent *field.Path, f bergv1.FlagFile) field.ErrorList {
 	var errs field.ErrorList
-	invalid := func(msg string) { errs = append(errs, field.Invalid(at.Child("path"), f.Path, msg)) }
+	invalid := func(msg string) { errs = append(errs, field.Invalid(parent.Child("path"), f.Path, msg)) }
 	switch {
 	case !path.IsAbs(f.Path):
 		invalid("must be absolute")
@@ -423,17 +423,17 @@ func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
 	case filePathProblem(f.Path) != "":
 		invalid(filePathProblem(f.Path))
 	case utf8.RuneCountInString(f.Path) > maxPath:
-		errs = append(errs, field.TooLong(at.Child("path"), f.Path, maxPath))
+		errs = append(errs, field.TooLong(parent.Child("path"), f.Path, maxPath))
 	case slices.ContainsFunc(strings.Split(WithEntropy(f.Path, MaxEntropy), "/"), func(segment string) bool { return len(segment) > maxSegment }):
 		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, EntropyPlaceholder, len(MaxEntropy)))
 	}
 	if f.Mode != nil {
 		if problem := modeProblem(*f.Mode); problem != "" {
-			errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, problem))
+			errs = append(errs, field.Invalid(parent.Child("mode"), *f.Mode, problem))
 		}
 	}
 	if f.Group != nil && (*f.Group < 1 || *f.Group > maxGroup) {
-		errs = append(errs, field.Invalid(at.Child("group"), *f.Group, fmt.Sprintf("must be between 1 and %d", maxGroup)))
+		errs = append(errs, field.Invalid(parent.Child("group"), *f.Group, fmt.Sprintf("must be between 1 and %d", maxGroup)))
 	}
 	return errs
 }
@@ -445,13 +445,13 @@ const maxGroup = 65535
 const groupReads = 0o440
 
 // validateGroup refuses what Kubernetes cannot do: it lets root and the group read every file that has a group.
-func validateGroup(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
+func validateGroup(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 	if f.Executable != nil && f.Executable.Group != nil {
-		return field.ErrorList{field.Forbidden(at.Child("executable", "group"),
+		return field.ErrorList{field.Forbidden(parent.Child("executable", "group"),
 			"the group could read the program, and the flag in it: use content, or a mode such as 0111 without a group")}
 	}
 	if c := f.Content; c != nil && c.Group != nil && c.Mode != nil && *c.Mode&groupReads != groupReads {
-		return field.ErrorList{field.Invalid(at.Child("content", "mode"), *c.Mode,
+		return field.ErrorList{field.Invalid(parent.Child("content", "mode"), *c.Mode,
 			"must contain 0440 together with group: Kubernetes lets root and the group read the file")}
 	}
 	return nil

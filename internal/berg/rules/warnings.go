@@ -64,8 +64,8 @@ func (w Warning) String() string { return w.Field + ": " + w.Message }
 
 type warnings []Warning
 
-func (w *warnings) add(at *field.Path, format string, args ...any) {
-	*w = append(*w, Warning{Field: at.String(), Message: fmt.Sprintf(format, args...)})
+func (w *warnings) add(fieldPath *field.Path, format string, args ...any) {
+	*w = append(*w, Warning{Field: fieldPath.String(), Message: fmt.Sprintf(format, args...)})
 }
 
 // Warnings returns what is probably a mistake. They do not repeat values of variables.
@@ -75,13 +75,13 @@ func Warnings(c *bergv1.Challenge) []Warning {
 	containers := spec.Child("containers")
 	dynamic, public := false, false
 	for i, container := range c.Spec.Containers {
-		at := containers.Index(i)
+		parent := containers.Index(i)
 		dynamic = dynamic || container.DynamicFlag != nil
 		for _, p := range container.Ports {
 			public = public || p.Public()
 		}
-		out.container(at, container)
-		out.variables(at.Child("environment"), container, c.Spec.Containers)
+		out.container(parent, container)
+		out.variables(parent.Child("environment"), container, c.Spec.Containers)
 	}
 	if len(c.Spec.Containers) > 0 && !public {
 		out.add(containers, "has no port that players can reach: set type to publicPort, publicHttpRoute or publicTlsRoute on one")
@@ -95,80 +95,80 @@ func Warnings(c *bergv1.Challenge) []Warning {
 	return out
 }
 
-func (w *warnings) container(at *field.Path, c bergv1.Container) {
+func (w *warnings) container(parent *field.Path, c bergv1.Container) {
 	if movingTag(c.Image) && corev1.PullPolicy(c.ImagePullPolicy) != corev1.PullAlways {
-		w.add(at.Child("image"), "has no fixed version: a node that has an image of this name keeps it. Give each build a tag of its own or a digest, or set imagePullPolicy: Always")
+		w.add(parent.Child("image"), "has no fixed version: a node that has an image of this name keeps it. Give each build a tag of its own or a digest, or set imagePullPolicy: Always")
 	}
 	if f := c.DynamicFlag; f != nil {
-		w.flagFile(at.Child("dynamicFlag", "content"), f.Content)
-		w.flagFile(at.Child("dynamicFlag", "executable"), f.Executable)
+		w.flagFile(parent.Child("dynamicFlag", "content"), f.Content)
+		w.flagFile(parent.Child("dynamicFlag", "executable"), f.Executable)
 	}
 	if host, _, found := strings.Cut(c.Image, "/"); found && !strings.ContainsAny(host, ".:[") && strings.ToLower(host) != host {
-		w.add(at.Child("image"), "is pulled from a registry that is called %s, and not from Docker Hub: write it in lower case", host)
+		w.add(parent.Child("image"), "is pulled from a registry that is called %s, and not from Docker Hub: write it in lower case", host)
 	}
 	requests, limits := AuthorResources(c)
-	w.cores(at.Child("resourceRequests", "cpu"), requests.CPU)
-	w.cores(at.Child("resourceLimits", "cpu"), limits.CPU)
-	w.connections(at, c)
-	w.probe(at.Child("readinessProbe"), c, c.ReadinessProbe)
-	w.probe(at.Child("livenessProbe"), c, c.LivenessProbe)
+	w.cores(parent.Child("resourceRequests", "cpu"), requests.CPU)
+	w.cores(parent.Child("resourceLimits", "cpu"), limits.CPU)
+	w.connections(parent, c)
+	w.probe(parent.Child("readinessProbe"), c, c.ReadinessProbe)
+	w.probe(parent.Child("livenessProbe"), c, c.LivenessProbe)
 }
 
-func (w *warnings) cores(at *field.Path, cpu *bergv1.Amount) {
+func (w *warnings) cores(parent *field.Path, cpu *bergv1.Amount) {
 	if cpu == nil {
 		return
 	}
 	if q := Quantity(*cpu); q.Cmp(manyCPUs) > 0 {
-		w.add(at, "is %s cores: write %sm for thousandths of a core", q.AsDec(), *cpu)
+		w.add(parent, "is %s cores: write %sm for thousandths of a core", q.AsDec(), *cpu)
 	}
 }
 
 // unexpanded is what a shell, or another placeholder, would make something else of in a path.
 var unexpanded = regexp.MustCompile(`\$\{?\w*\}?|\{[^{}]+\}|\*`)
 
-func (w *warnings) flagFile(at *field.Path, f *bergv1.FlagFile) {
+func (w *warnings) flagFile(parent *field.Path, f *bergv1.FlagFile) {
 	if f == nil {
 		return
 	}
 	if folder := fileBelow(f.Path); folder != "" {
-		w.add(at.Child("path"), "is below %s, which looks like a file: if the image has that file, no container starts", folder)
+		w.add(parent.Child("path"), "is below %s, which looks like a file: if the image has that file, no container starts", folder)
 	}
 	if found := unexpanded.FindString(strings.ReplaceAll(f.Path, EntropyPlaceholder, "")); found != "" {
-		w.add(at.Child("path"), "%s stays as it is: write %s for characters that players cannot guess", found, EntropyPlaceholder)
+		w.add(parent.Child("path"), "%s stays as it is: write %s for characters that players cannot guess", found, EntropyPlaceholder)
 	}
 	if slices.Contains(imageFiles, f.Path) && strings.Contains(f.Path, "/bin/") {
-		w.add(at.Child("path"), "replaces a program of the image: choose another path, for example /flag.txt")
+		w.add(parent.Child("path"), "replaces a program of the image: choose another path, for example /flag.txt")
 	}
-	if looksLikeFolder(f.Path) {
-		w.add(at.Child("path"), "looks like a folder of the image: if it is one, no container starts. Add a file name, for example %s", path.Join(f.Path, "flag.txt"))
+	if isLikelyFolder(f.Path) {
+		w.add(parent.Child("path"), "looks like a folder of the image: if it is one, no container starts. Add a file name, for example %s", path.Join(f.Path, "flag.txt"))
 	}
 	if f.Mode != nil && *f.Mode&0o555 == 0 {
-		w.add(at.Child("mode"), "%#o lets no user read or execute the file", *f.Mode)
+		w.add(parent.Child("mode"), "%#o lets no user read or execute the file", *f.Mode)
 	}
 	if f.Mode != nil && f.Group == nil && *f.Mode&0o444 == 0o440 {
-		w.add(at.Child("mode"), "%#o lets root alone read the file, whose user and group are root: set group to that of the program", *f.Mode)
+		w.add(parent.Child("mode"), "%#o lets root alone read the file, whose user and group are root: set group to that of the program", *f.Mode)
 	}
 }
 
 // connections finds programs that do not survive the connection that is made before the instance is Running, and ports
 // to which none is made.
-func (w *warnings) connections(at *field.Path, c bergv1.Container) {
+func (w *warnings) connections(parent *field.Path, c bergv1.Container) {
 	connects := false
 	for i, p := range c.Ports {
 		connects = connects || p.ConnectsAtStart()
 		if p.ConnectAtStart != nil && (!p.Public() || p.Transport() != corev1.ProtocolTCP) {
-			w.add(at.Child("ports").Index(i).Child("connectAtStart"), "has no effect: it is for public TCP ports")
+			w.add(parent.Child("ports").Index(i).Child("connectAtStart"), "has no effect: it is for public TCP ports")
 		}
 	}
 	if !connects {
 		return
 	}
-	where := at.Child("command")
+	command := parent.Child("command")
 	if len(c.Command) == 0 {
-		where = at.Child("args")
+		command = parent.Child("args")
 	}
 	if program, change := ServesOnce(slices.Concat(c.Command, c.Args)); program != "" {
-		w.add(where, "%s ends after one connection, and the operator connects before the instance is Running: %s, or set connectAtStart: false on the port", program, change)
+		w.add(command, "%s ends after one connection, and the operator connects before the instance is Running: %s, or set connectAtStart: false on the port", program, change)
 	}
 }
 
@@ -204,11 +204,11 @@ func ServesOnce(commandLine []string) (program, change string) {
 }
 
 // probe compares a probe with the ports of its container. A probe may use a port that is not listed, but rarely does.
-func (w *warnings) probe(at *field.Path, c bergv1.Container, p *corev1.Probe) {
+func (w *warnings) probe(parent *field.Path, c bergv1.Container, p *corev1.Probe) {
 	if p == nil {
 		return
 	}
-	check := func(at *field.Path, port intstr.IntOrString) {
+	check := func(parent *field.Path, port intstr.IntOrString) {
 		var tcp []string
 		udp := false
 		for _, known := range c.Ports {
@@ -223,24 +223,24 @@ func (w *warnings) probe(at *field.Path, c bergv1.Container, p *corev1.Probe) {
 		}
 		switch {
 		case udp:
-			w.add(at, "connects to TCP port %s, and the container lists this port for UDP only", port.String())
+			w.add(parent, "connects to TCP port %s, and the container lists this port for UDP only", port.String())
 		case len(tcp) > 0:
-			w.add(at, "connects to port %s, which is not among the container's TCP ports (%s)", port.String(), strings.Join(tcp, ", "))
+			w.add(parent, "connects to port %s, which is not among the container's TCP ports (%s)", port.String(), strings.Join(tcp, ", "))
 		}
 	}
 	if p.HTTPGet != nil {
-		check(at.Child("httpGet", "port"), p.HTTPGet.Port)
+		check(parent.Child("httpGet", "port"), p.HTTPGet.Port)
 	}
 	if p.TCPSocket != nil {
-		check(at.Child("tcpSocket", "port"), p.TCPSocket.Port)
+		check(parent.Child("tcpSocket", "port"), p.TCPSocket.Port)
 	}
 	if p.GRPC != nil {
-		check(at.Child("grpc", "port"), intstr.FromInt32(p.GRPC.Port))
+		check(parent.Child("grpc", "port"), intstr.FromInt32(p.GRPC.Port))
 	}
 }
 
 // variables finds those of the author that the operator replaces.
-func (w *warnings) variables(at *field.Path, c bergv1.Container, all []bergv1.Container) {
+func (w *warnings) variables(parent *field.Path, c bergv1.Container, all []bergv1.Container) {
 	replaced := map[string]string{"CHALLENGE_NAMESPACE": "the namespace of the instance"}
 	for _, other := range all {
 		for _, p := range other.Ports {
@@ -250,14 +250,14 @@ func (w *warnings) variables(at *field.Path, c bergv1.Container, all []bergv1.Co
 		}
 	}
 	if f := c.DynamicFlag; f != nil && f.Env != nil {
-		if by, taken := replaced[f.Env.Name]; taken {
-			w.add(at.Key(f.Env.Name), "holds the flag in place of %s: choose another dynamicFlag.env.name", by)
+		if replacement, taken := replaced[f.Env.Name]; taken {
+			w.add(parent.Key(f.Env.Name), "holds the flag in place of %s: choose another dynamicFlag.env.name", replacement)
 		}
 		replaced[f.Env.Name] = "the flag of the instance"
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
-		if by, taken := replaced[name]; taken {
-			w.add(at.Key(name), "is replaced by %s: remove it, or choose another name", by)
+		if replacement, taken := replaced[name]; taken {
+			w.add(parent.Key(name), "is replaced by %s: remove it, or choose another name", replacement)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 	in := r.inputs(o)
 	p := plan(in)
 	confined := len(p.NetworkPolicies) == 0
-	stopped := apply.Steps(ctx, r.Writer, ownerOf(o.Challenge), in.Name.Namespace, []apply.Step{
+	stopped := apply.Steps(ctx, r.Writer, ownerFor(o.Challenge), in.Name.Namespace, []apply.Step{
 		{
 			Condition: hexactfv1.ConditionResourcesCreated,
 			Objects:   []apply.Set{apply.Only(p.NetworkPolicies...)},
@@ -37,7 +37,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 			Write:     serviceWriter(in.Endpoint),
 			Then: func(_ context.Context, live []client.Object) error {
 				for _, s := range live {
-					if port := endpointOf(s); port != 0 {
+					if port := serviceNodePort(s); port != 0 {
 						endpoint = port
 					}
 				}
@@ -52,12 +52,12 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 	if len(stopped) == 0 {
 		return endpoint, nil, nil
 	}
-	problem := problemOf(stopped[0].Err, r.otherOwner(ctx, o.Challenge, p, stopped[0].Err))
+	problem := newProblem(stopped[0].Err, r.otherOwner(ctx, o.Challenge, p, stopped[0].Err))
 	if confined || !lasting(problem) {
 		return endpoint, problem, nil
 	}
 	problem.Message += stoppedUntilConfined
-	return endpoint, problem, r.stopUnconfined(ctx, in, ownerOf(o.Challenge))
+	return endpoint, problem, r.stopUnconfined(ctx, in, ownerFor(o.Challenge))
 }
 
 const stoppedUntilConfined = ". Until the network policies are in place, no pod of the challenge runs"
@@ -97,7 +97,7 @@ func (r *Reconciler) inputs(o Observed) Inputs {
 	return Inputs{
 		UID:      o.Challenge.UID,
 		Name:     client.ObjectKeyFromObject(o.Challenge),
-		Identity: identityOf(o.Challenge),
+		Identity: challengeIdentity(o.Challenge),
 		Snapshot: *o.Started,
 		Endpoint: o.Challenge.Status.Endpoint,
 		Config:   r.Config,

@@ -24,7 +24,7 @@ func check(o Observed, rights Rights) *outcome.Problem {
 		return &outcome.Problem{Condition: hexactfv1.ConditionDefinitionFound, Reason: reason, Class: outcome.Blocked, Message: message}
 	}
 	c := o.Challenge
-	if errs := validateIdentity(identityOf(c)); len(errs) > 0 {
+	if errs := validateIdentity(challengeIdentity(c)); len(errs) > 0 {
 		return blocked(hexactfv1.ReasonInvalidLabels, summary(errs))
 	}
 	if ns := c.Spec.Namespace; ns != "" && ns != c.Namespace {
@@ -58,8 +58,8 @@ func terminal(c *hexactfv1.Challenge, p *outcome.Problem, timeout time.Duration,
 	}
 }
 
-// problemOf is what a failed write means, and other what is known of the owner of an object of that name.
-func problemOf(err error, other otherOwner) *outcome.Problem {
+// newProblem is what a failed write means, and other what is known of the owner of an object of that name.
+func newProblem(err error, other otherOwner) *outcome.Problem {
 	p := outcome.NewProblem(hexactfv1.ConditionResourcesCreated, err)
 	var refused *ownership.RefusedError
 	switch {
@@ -89,8 +89,8 @@ func summary(errs field.ErrorList) string {
 		}
 		text += conditions.Shorten(e.Error(), maxError)
 	}
-	if more := len(errs) - shownErrors; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if omitted := len(errs) - shownErrors; omitted > 0 {
+		text += fmt.Sprintf("; and %d more", omitted)
 	}
 	return text
 }

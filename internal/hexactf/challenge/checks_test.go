@@ -147,7 +147,7 @@ func TestProblemOf(t *testing.T) {
 		"the API server does not answer": {errors.New("connection refused"), otherOwner{}, outcome.Retry, hexactfv1.ReasonWriteFailed},
 		"the kind is not served":         {apierrors.NewMethodNotSupported(deployments, "create"), otherOwner{}, outcome.External, hexactfv1.ReasonAPINotInstalled},
 	} {
-		p := problemOf(tc.err, tc.other)
+		p := newProblem(tc.err, tc.other)
 		if p.Class != tc.class || p.Reason != tc.reason || p.Condition != hexactfv1.ConditionResourcesCreated {
 			t.Errorf("%s: %+v", name, p)
 		}

@@ -79,7 +79,7 @@ func (r *Reconciler) orphaned(ctx context.Context, c *hexactfv1.Challenge, objec
 	if len(object.GetOwnerReferences()) > 0 || uid == "" || former == "" || !OwnershipLabels.For(uid, nil).Owns(object) {
 		return false
 	}
-	if former == partOf(c.Name) {
+	if former == partOfLabel(c.Name) {
 		return uid != c.UID // this challenge has its name
 	}
 	if len(former) >= naming.MaxLabelValue {
@@ -118,6 +118,6 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, c *hexactfv1.Challenge,
 
 // describe names a challenge and its identity.
 func describe(c *hexactfv1.Challenge) string {
-	id := identityOf(c)
+	id := challengeIdentity(c)
 	return fmt.Sprintf("Challenge %s (challengeId %s, user %s)", client.ObjectKeyFromObject(c), id.ChallengeID, id.User)
 }

@@ -75,7 +75,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		Skip:      expired, // the controller of expiries deletes it
 		Observe:   r.observe,
 		Check: func(_ *hexactfv1.Challenge, out *Outcome) (problems outcome.Problems) {
-			problems.Add(check(out.Observed, rightsOf(r.Config)))
+			problems.Add(check(out.Observed, newRights(r.Config)))
 			return problems
 		},
 		Apply: r.apply,
@@ -111,20 +111,20 @@ func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Out
 		}
 		problems.Add(stopped)
 	}
-	out.Problem, out.Delivery = problems.First(), r.deliveries.of(c)
+	out.Problem, out.Delivery = problems.First(), r.deliveries.get(c)
 	return r.observeDeployments(ctx, &out.Observed)
 }
 
 // giveUp asks for the deletion of a challenge that can never run. Its state says why, and a message is recorded,
 // before it is gone.
 func (r *Reconciler) giveUp(ctx context.Context, c *hexactfv1.Challenge, problems outcome.Problems, now time.Time) error {
-	why := problems.First()
-	if !terminal(c, why, r.Config.DefinitionTimeout, now) {
+	reason := problems.First()
+	if !terminal(c, reason, r.Config.DefinitionTimeout, now) {
 		return nil
 	}
 	if err := outcome.WrapNotFound(apply.Delete(ctx, r.Client, c)); err != nil {
 		return err
 	}
-	reconcile.Warning(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge can never run and is deleted: "+why.Message)
+	reconcile.Warning(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge can never run and is deleted: "+reason.Message)
 	return nil
 }

@@ -154,7 +154,7 @@ func TestServiceWhoseNodePortIsTaken(t *testing.T) {
 			})
 			w := apply.Writer{Client: refusing, Live: refusing, Manager: "test"}
 			began := time.Now()
-			live, err := serviceWriter(tc.published)(t.Context(), w, ownerOf(c), plan(in).Services[0])
+			live, err := serviceWriter(tc.published)(t.Context(), w, ownerFor(c), plan(in).Services[0])
 			if (err != nil) != tc.fails {
 				t.Fatalf("error %v", err)
 			}

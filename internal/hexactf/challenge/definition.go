@@ -36,8 +36,8 @@ type Snapshot struct {
 // for the next one of the same name.
 const isolatedGraceSeconds = 2
 
-// snapshotOf returns what a challenge is started with.
-func snapshotOf(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
+// newSnapshot returns what a challenge is started with.
+func newSnapshot(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
 	s := &Snapshot{
 		Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs,
 		Apart: namedApart(definition.Spec.Components),
@@ -73,9 +73,9 @@ func inherited(c *hexactfv1.Challenge) bool {
 	return c.Status.StartedAt != nil && c.Status.DefinitionSnapshot == nil && c.Status.CurrentStatus.State == hexactfv1.StateRunning
 }
 
-// durationOf is how long a challenge of a definition lives, 0 for no limit. The default applies to a missing definition,
+// effectiveDuration is how long a challenge of a definition lives, 0 for no limit. The default applies to a missing definition,
 // and to a duration that the schema does not allow.
-func durationOf(definition *hexactfv1.ChallengeDefinition) time.Duration {
+func effectiveDuration(definition *hexactfv1.ChallengeDefinition) time.Duration {
 	switch {
 	case definition == nil:
 		return hexactfv1.DefaultDuration
@@ -92,7 +92,7 @@ func durationOf(definition *hexactfv1.ChallengeDefinition) time.Duration {
 func setExpiry(s *hexactfv1.ChallengeStatus, definition *hexactfv1.ChallengeDefinition) {
 	s.IsOne = definition != nil && definition.Spec.IsOne
 	s.ExpiresAt = nil
-	if d := durationOf(definition); d > 0 {
+	if d := effectiveDuration(definition); d > 0 {
 		s.ExpiresAt = &metav1.Time{Time: s.StartedAt.Add(d)}
 	}
 }
@@ -102,8 +102,8 @@ type Identity struct {
 	ChallengeID, User string
 }
 
-// identityOf returns the identity by the labels at the start; before it, by the present labels.
-func identityOf(c *hexactfv1.Challenge) Identity {
+// challengeIdentity returns the identity by the labels at the start; before it, by the present labels.
+func challengeIdentity(c *hexactfv1.Challenge) Identity {
 	return Identity{
 		ChallengeID: cmp.Or(c.Status.ChallengeID, c.Labels[hexactfv1.LabelChallengeID]),
 		User:        cmp.Or(c.Status.User, c.Labels[hexactfv1.LabelUser]),

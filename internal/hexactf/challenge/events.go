@@ -26,22 +26,22 @@ const (
 // reconciliation did.
 func (r *Reconciler) report(_ context.Context, before, c *hexactfv1.Challenge, _ Outcome, _ outcome.Problems, began time.Time) {
 	r.reportDropped(before, c)
-	was, is := before.Status, c.Status
-	if was.RunningAt == nil && is.RunningAt != nil {
+	was, current := before.Status, c.Status
+	if was.RunningAt == nil && current.RunningAt != nil {
 		text := "The challenge runs"
-		if is.Endpoint != 0 {
-			text = fmt.Sprintf("The challenge runs at node port %d", is.Endpoint)
+		if current.Endpoint != 0 {
+			text = fmt.Sprintf("The challenge runs at node port %d", current.Endpoint)
 		}
-		timeToRunning.Observe(elapsed.SinceCreation(c.CreationTimestamp.Time, is.StartedAt.Time, began).Seconds())
+		timeToRunning.Observe(elapsed.SinceCreation(c.CreationTimestamp.Time, current.StartedAt.Time, began).Seconds())
 		reconcile.Normal(r.Events, c, hexactfv1.ReasonRunning, actionObserve, text)
 	}
-	if was.Endpoint != 0 && is.Endpoint != was.Endpoint {
+	if was.Endpoint != 0 && current.Endpoint != was.Endpoint {
 		reconcile.Warning(r.Events, c, hexactfv1.ReasonEndpointChanged, actionCreate,
-			fmt.Sprintf("Another Service took node port %d while the Service of this challenge was missing. Players now reach the challenge at node port %d", was.Endpoint, is.Endpoint))
+			fmt.Sprintf("Another Service took node port %d while the Service of this challenge was missing. Players now reach the challenge at node port %d", was.Endpoint, current.Endpoint))
 	}
 	// Not Ready, since that repeats another condition.
 	for _, conditionType := range []string{hexactfv1.ConditionAvailable, hexactfv1.ConditionNotifying} {
-		if now := meta.FindStatusCondition(is.Conditions, conditionType); now != nil && now.Status == metav1.ConditionFalse && now.Reason != hexactfv1.ReasonStarting {
+		if now := meta.FindStatusCondition(current.Conditions, conditionType); now != nil && now.Status == metav1.ConditionFalse && now.Reason != hexactfv1.ReasonStarting {
 			r.kind.Warn(before, c, now.Type, now.Reason, actionObserve, now.Message)
 		}
 	}
@@ -49,7 +49,7 @@ func (r *Reconciler) report(_ context.Context, before, c *hexactfv1.Challenge, _
 
 // reportDropped reports the messages that were given up between two statuses because the outbox was full.
 func (r *Reconciler) reportDropped(before, c *hexactfv1.Challenge) {
-	if n := dropped(&before.Status, &c.Status, r.deliveries.of(c).Acknowledged); n > 0 {
+	if n := dropped(&before.Status, &c.Status, r.deliveries.get(c).Acknowledged); n > 0 {
 		lost.Add(float64(n))
 		reconcile.Warning(r.Events, c, hexactfv1.ReasonMessagesLost, actionObserve,
 			fmt.Sprintf("More than %d messages wait for the broker. %d of them were dropped; the first and the latest messages were kept", maxOutbox, n))
@@ -58,13 +58,13 @@ func (r *Reconciler) reportDropped(before, c *hexactfv1.Challenge) {
 
 // reportTerminating records, once, that a challenge is being deleted.
 func (r *Reconciler) reportTerminating(before, c *hexactfv1.Challenge, now time.Time) {
-	if at := before.Status.StartedAt; at != nil {
-		lifetimes.Observe(elapsed.Since(at.Time, now).Seconds())
+	if started := before.Status.StartedAt; started != nil {
+		lifetimes.Observe(elapsed.Since(started.Time, now).Seconds())
 	}
 	reconcile.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
 	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
 		reconcile.Warning(r.Events, c, hexactfv1.ReasonOrphaned, actionDelete, fmt.Sprintf(
 			"The Challenge is deleted with --cascade=orphan: its objects stay, and its pods keep running, until the player starts this problem again. To delete them now: kubectl delete deployments,services,networkpolicies -n %s -l %s=%s",
-			c.Namespace, hexactfv1.LabelPartOf, partOf(c.Name)))
+			c.Namespace, hexactfv1.LabelPartOf, partOfLabel(c.Name)))
 	}
 }

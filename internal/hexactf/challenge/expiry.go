@@ -34,14 +34,14 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		Clock:   r.Clock,
 		Workers: r.Workers,
 		Metrics: reconcileMetrics,
-		Due: func(c *hexactfv1.Challenge, now time.Time) (why reason, at time.Time) {
+		Due: func(c *hexactfv1.Challenge, now time.Time) (cause reason, due time.Time) {
 			if c.Status.ExpiresAt == nil {
 				return "", time.Time{} // it does not expire, or not yet
 			}
 			if expired(c, now) {
-				why = hexactfv1.ReasonExpired
+				cause = hexactfv1.ReasonExpired
 			}
-			return why, c.Status.ExpiresAt.Time
+			return cause, c.Status.ExpiresAt.Time
 		},
 		Moves: func(before, after *hexactfv1.Challenge) bool {
 			return before.UID != after.UID || !before.Status.ExpiresAt.Equal(after.Status.ExpiresAt)

@@ -28,8 +28,8 @@ const (
 // finalize records that a challenge is being deleted, and stops its pods. It is done when they are gone, and the broker
 // has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over; Kubernetes then deletes what the challenge owns. It
 // needs neither the definition nor any object of the challenge.
-func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, again time.Duration, err error) {
-	known := r.deliveries.of(c)
+func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, retry time.Duration, err error) {
+	known := r.deliveries.get(c)
 	isRecorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
 	if isRecorded && (known.Off || len(pending(&c.Status, known.Acknowledged)) == 0) {
 		stopped, err := r.stop(ctx, c)
@@ -43,7 +43,7 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 	// A status that is refused does not keep the challenge: an event says so.
 	if err := r.kind.PatchStatus(ctx, before, c, now); err == nil {
 		r.reportDropped(before, c)
-	} else if outcome.CauseOf(err) != outcome.Rejected {
+	} else if outcome.FindCause(err) != outcome.Rejected {
 		return false, 0, err
 	}
 	if !isRecorded {
@@ -119,15 +119,15 @@ func (w *waits) since(c *hexactfv1.Challenge, now time.Time) time.Time {
 }
 
 // lost records that the messages of a challenge were given up, and reports whether that is news.
-func (w *waits) lost(c *hexactfv1.Challenge) (news bool) {
+func (w *waits) lost(c *hexactfv1.Challenge) (fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := client.ObjectKeyFromObject(c)
 	known := w.all[key]
-	news = !known.lost
+	fresh = !known.lost
 	known.lost = true
 	w.all[key] = known
-	return news
+	return fresh
 }
 
 func (w *waits) forget(key types.NamespacedName) {

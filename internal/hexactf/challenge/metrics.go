@@ -115,7 +115,7 @@ func (r *Reconciler) registerGauges(ctx context.Context, mgr ctrl.Manager) error
 
 // unsent are the messages of a challenge that are not acknowledged, none if there is no broker.
 func (r *Reconciler) unsent(c *hexactfv1.Challenge) []hexactfv1.Message {
-	known := r.deliveries.of(c)
+	known := r.deliveries.get(c)
 	if known.Off {
 		return nil
 	}

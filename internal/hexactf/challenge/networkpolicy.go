@@ -47,7 +47,7 @@ func networkPolicies(in Inputs) (all []*networkingv1.NetworkPolicy) {
 
 // challengePolicy applies to every pod of a challenge.
 func challengePolicy(in Inputs) *networkingv1.NetworkPolicy {
-	own := map[string]string{hexactfv1.LabelPartOf: partOf(in.Name.Name)}
+	own := map[string]string{hexactfv1.LabelPartOf: partOfLabel(in.Name.Name)}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}
 	egress := []networkingv1.NetworkPolicyEgressRule{{To: peers}, netpolicy.ToDNS()}
 	switch kind, pods := in.egress(); kind {
@@ -58,7 +58,7 @@ func challengePolicy(in Inputs) *networkingv1.NetworkPolicy {
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{})
 	}
 	labels := map[string]string{
-		hexactfv1.LabelPartOf:    partOf(in.Name.Name),
+		hexactfv1.LabelPartOf:    partOfLabel(in.Name.Name),
 		hexactfv1.LabelManagedBy: hexactfv1.ManagedBy,
 	}
 	return &networkingv1.NetworkPolicy{
@@ -88,7 +88,7 @@ func publishedPorts(component hexactfv1.Component) (out []networkingv1.NetworkPo
 		return nil
 	}
 	for _, p := range component.Service.Spec.Ports {
-		port := networkingv1.NetworkPolicyPort{Port: ptr.To(targetOf(p)), Protocol: ptr.To(cmp.Or(p.Protocol, corev1.ProtocolTCP))}
+		port := networkingv1.NetworkPolicyPort{Port: ptr.To(targetPort(p)), Protocol: ptr.To(cmp.Or(p.Protocol, corev1.ProtocolTCP))}
 		if !slices.ContainsFunc(out, func(o networkingv1.NetworkPolicyPort) bool {
 			return *o.Port == *port.Port && *o.Protocol == *port.Protocol
 		}) {
@@ -98,8 +98,8 @@ func publishedPorts(component hexactfv1.Component) (out []networkingv1.NetworkPo
 	return out
 }
 
-// targetOf is the port of the pod that a port of a Service leads to, a number or a name.
-func targetOf(p corev1.ServicePort) intstr.IntOrString {
+// targetPort is the port of the pod that a port of a Service leads to, a number or a name.
+func targetPort(p corev1.ServicePort) intstr.IntOrString {
 	if p.TargetPort.Type == intstr.String && p.TargetPort.StrVal != "" || p.TargetPort.IntVal != 0 {
 		return p.TargetPort
 	}

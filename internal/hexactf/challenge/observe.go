@@ -59,7 +59,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, o *Observed) error 
 		if apply.IgnoreAbsent(err) != nil {
 			return err
 		}
-		if err == nil && ownerOf(o.Challenge).Owns(d) {
+		if err == nil && ownerFor(o.Challenge).Owns(d) {
 			o.Deployments[i] = d
 		}
 		all = all && available(o.Deployments[i])
@@ -70,7 +70,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, o *Observed) error 
 	var pods corev1.PodList
 	// The operator never writes pods: there is no write of its own to wait for.
 	err := r.Client.List(ctx, &pods, client.InNamespace(o.Challenge.Namespace),
-		client.MatchingFields{indexPartOf: partOf(o.Challenge.Name)}, client.DisableReadYourWritesConsistency)
+		client.MatchingFields{indexPartOf: partOfLabel(o.Challenge.Name)}, client.DisableReadYourWritesConsistency)
 	o.Pods = pods.Items
 	return err
 }

@@ -99,7 +99,7 @@ var OwnershipLabels = ownership.Labels{
 	Found:  map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy},
 }
 
-func ownerOf(c *hexactfv1.Challenge) ownership.Owner { return OwnershipLabels.For(c.UID, nil) }
+func ownerFor(c *hexactfv1.Challenge) ownership.Owner { return OwnershipLabels.For(c.UID, nil) }
 
 const (
 	deploymentSuffix, serviceSuffix, ingressSuffix = "-deploy", "-svc", "-ingress"
@@ -133,8 +133,8 @@ func namedApart(components []hexactfv1.Component) []string {
 	return apart
 }
 
-// partOf is the value of the label that all objects of a challenge have.
-func partOf(challenge string) string { return naming.LabelValue(challenge) }
+// partOfLabel is the value of the label that all objects of a challenge have.
+func partOfLabel(challenge string) string { return naming.LabelValue(challenge) }
 
 // labels are those of a component's objects and of its pods.
 func (in Inputs) labels(component string) map[string]string {
@@ -142,7 +142,7 @@ func (in Inputs) labels(component string) map[string]string {
 	return map[string]string{
 		hexactfv1.LabelInstance:   prefix,
 		hexactfv1.LabelName:       component,
-		hexactfv1.LabelPartOf:     partOf(in.Name.Name),
+		hexactfv1.LabelPartOf:     partOfLabel(in.Name.Name),
 		hexactfv1.LabelManagedBy:  hexactfv1.ManagedBy,
 		hexactfv1.LabelDeployment: prefix + deploymentSuffix,
 		hexactfv1.LabelService:    prefix + serviceSuffix,

@@ -64,7 +64,7 @@ func testInputs(cfg config.HexaCTF, components ...hexactfv1.Component) Inputs {
 		UID:      "7c0ffee0-1111-4222-8333-444455556666",
 		Name:     types.NamespacedName{Namespace: "event", Name: "challenge-42-alice"},
 		Identity: Identity{ChallengeID: "42", User: "alice"},
-		Snapshot: *snapshotOf(definitionOf(components...), cfg),
+		Snapshot: *newSnapshot(definitionOf(components...), cfg),
 		Config:   cfg,
 	}
 }
@@ -112,7 +112,7 @@ func TestEgressIsThatOfTheStart(t *testing.T) {
 	web := newComponent("web", corev1.ServiceTypeNodePort, 80)
 	c := testChallenge()
 	for name, tc := range map[string]struct{ then, now config.HexaCTF }{"opened": {closed, internet}, "closed": {internet, closed}} {
-		raw, err := snapshotOf(definitionOf(web), tc.then).raw()
+		raw, err := newSnapshot(definitionOf(web), tc.then).raw()
 		if err != nil {
 			t.Fatal(err)
 		}

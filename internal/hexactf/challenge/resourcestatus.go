@@ -28,8 +28,8 @@ type resourceStatus struct {
 }
 
 type ended struct {
-	series series
-	at     time.Time
+	series  series
+	endedAt time.Time
 }
 
 // series are the labels of a challenge, in the order of the metric.
@@ -72,13 +72,13 @@ func (m *resourceStatus) deleted(c *hexactfv1.Challenge, now time.Time) {
 	if len(m.ended) >= maxEnded {
 		m.ended = append(m.ended[:0], m.ended[1:]...)
 	}
-	m.ended = append(m.ended, ended{seriesOf(c), now})
+	m.ended = append(m.ended, ended{newSeries(c), now})
 }
 
 // forget drops the challenges whose retention is over. The caller holds the lock.
 func (m *resourceStatus) forget(now time.Time) {
 	first := 0
-	for first < len(m.ended) && now.Sub(m.ended[first].at) >= m.retention {
+	for first < len(m.ended) && now.Sub(m.ended[first].endedAt) >= m.retention {
 		first++
 	}
 	if first > 0 {
@@ -86,13 +86,13 @@ func (m *resourceStatus) forget(now time.Time) {
 	}
 }
 
-func seriesOf(c *hexactfv1.Challenge) series {
-	id := identityOf(c)
+func newSeries(c *hexactfv1.Challenge) series {
+	id := challengeIdentity(c)
 	return series{id.ChallengeID, c.Name, id.User, c.Namespace}
 }
 
-// valueOf is the value of a challenge that exists.
-func valueOf(c *hexactfv1.Challenge) float64 {
+// statusValue is the value of a challenge that exists.
+func statusValue(c *hexactfv1.Challenge) float64 {
 	switch state := c.Status.CurrentStatus.State; {
 	case c.DeletionTimestamp != nil:
 		return statusDeleted
@@ -129,7 +129,7 @@ func (m *resourceStatus) Collect(ch chan<- prometheus.Metric) {
 		values[e.series] = statusDeleted
 	}
 	for i := range challenges.Items {
-		values[seriesOf(&challenges.Items[i])] = valueOf(&challenges.Items[i])
+		values[newSeries(&challenges.Items[i])] = statusValue(&challenges.Items[i])
 	}
 	for labels, value := range values {
 		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, value, labels[:]...)

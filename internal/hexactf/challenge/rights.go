@@ -20,7 +20,7 @@ type Rights struct {
 	Capabilities []string
 }
 
-func rightsOf(cfg config.HexaCTF) Rights {
+func newRights(cfg config.HexaCTF) Rights {
 	return Rights{Trusted: cfg.TrustedAuthors, Capabilities: cfg.AllowedCapabilities}
 }
 
@@ -29,84 +29,84 @@ const adminOnly = "only an administrator may: leave it out, or ask the administr
 
 // validate returns the errors of the fields by which a container reaches its node, or what the author of its
 // definition may not read. The operator creates pods with its own rights, so it must not pass on what the author lacks.
-func (r Rights) validate(at *field.Path, c corev1.Container) field.ErrorList {
+func (r Rights) validate(parent *field.Path, c corev1.Container) field.ErrorList {
 	if r.Trusted {
 		return nil
 	}
-	errs := r.validateSecurityContext(at.Child("securityContext"), c.SecurityContext)
+	errs := r.validateSecurityContext(parent.Child("securityContext"), c.SecurityContext)
 	for i, p := range c.Ports {
-		where := at.Child("ports").Index(i)
+		fieldPath := parent.Child("ports").Index(i)
 		if p.HostPort != 0 {
-			errs = append(errs, field.Forbidden(where.Child("hostPort"), "opens a port of the node, which "+adminOnly+". Players reach a port of the service"))
+			errs = append(errs, field.Forbidden(fieldPath.Child("hostPort"), "opens a port of the node, which "+adminOnly+". Players reach a port of the service"))
 		}
 		if p.HostIP != "" {
-			errs = append(errs, field.Forbidden(where.Child("hostIP"), "opens a port of the node, which "+adminOnly))
+			errs = append(errs, field.Forbidden(fieldPath.Child("hostIP"), "opens a port of the node, which "+adminOnly))
 		}
 	}
 	for i, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-			errs = append(errs, field.Forbidden(at.Child("env").Index(i).Child("valueFrom", "secretKeyRef"),
+			errs = append(errs, field.Forbidden(parent.Child("env").Index(i).Child("valueFrom", "secretKeyRef"),
 				"reads a Secret of the namespace, which "+adminOnly+". Write the value into the definition"))
 		}
 	}
 	for i, e := range c.EnvFrom {
 		if e.SecretRef != nil {
-			errs = append(errs, field.Forbidden(at.Child("envFrom").Index(i).Child("secretRef"),
+			errs = append(errs, field.Forbidden(parent.Child("envFrom").Index(i).Child("secretRef"),
 				"reads a Secret of the namespace, which "+adminOnly+". Write the values into the definition"))
 		}
 	}
 	for _, probe := range []struct {
 		name string
-		of   *corev1.Probe
+		spec *corev1.Probe
 	}{{"livenessProbe", c.LivenessProbe}, {"readinessProbe", c.ReadinessProbe}, {"startupProbe", c.StartupProbe}} {
-		if probe.of != nil {
-			errs = append(errs, validateTarget(at.Child(probe.name), probe.of.HTTPGet, probe.of.TCPSocket)...)
+		if probe.spec != nil {
+			errs = append(errs, validateTarget(parent.Child(probe.name), probe.spec.HTTPGet, probe.spec.TCPSocket)...)
 		}
 	}
 	if l := c.Lifecycle; l != nil {
 		for _, hook := range []struct {
 			name string
-			of   *corev1.LifecycleHandler
+			spec *corev1.LifecycleHandler
 		}{{"postStart", l.PostStart}, {"preStop", l.PreStop}} {
-			if hook.of != nil {
-				errs = append(errs, validateTarget(at.Child("lifecycle", hook.name), hook.of.HTTPGet, hook.of.TCPSocket)...)
+			if hook.spec != nil {
+				errs = append(errs, validateTarget(parent.Child("lifecycle", hook.name), hook.spec.HTTPGet, hook.spec.TCPSocket)...)
 			}
 		}
 	}
 	return errs
 }
 
-func (r Rights) validateSecurityContext(at *field.Path, s *corev1.SecurityContext) field.ErrorList {
+func (r Rights) validateSecurityContext(fieldPath *field.Path, s *corev1.SecurityContext) field.ErrorList {
 	if s == nil {
 		return nil
 	}
 	var errs field.ErrorList
-	forbid := func(at *field.Path, what string) {
-		errs = append(errs, field.Forbidden(at, what+", which "+adminOnly))
+	forbid := func(fieldPath *field.Path, subject string) {
+		errs = append(errs, field.Forbidden(fieldPath, subject+", which "+adminOnly))
 	}
 	if s.Privileged != nil && *s.Privileged {
-		forbid(at.Child("privileged"), "makes the container root on its node")
+		forbid(fieldPath.Child("privileged"), "makes the container root on its node")
 	}
 	if s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount {
-		forbid(at.Child("procMount"), "opens settings of the node's kernel")
+		forbid(fieldPath.Child("procMount"), "opens settings of the node's kernel")
 	}
 	if p := s.SeccompProfile; p != nil && p.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		forbid(at.Child("seccompProfile", "type"), "opens system calls of the node's kernel")
+		forbid(fieldPath.Child("seccompProfile", "type"), "opens system calls of the node's kernel")
 	}
 	if p := s.AppArmorProfile; p != nil && p.Type != corev1.AppArmorProfileTypeRuntimeDefault {
-		forbid(at.Child("appArmorProfile", "type"), "takes the node's confinement off")
+		forbid(fieldPath.Child("appArmorProfile", "type"), "takes the node's confinement off")
 	}
 	if o := s.SELinuxOptions; o != nil && (o.User != "" || o.Role != "" || o.Type != "") {
-		forbid(at.Child("seLinuxOptions"), "takes the node's confinement off")
+		forbid(fieldPath.Child("seLinuxOptions"), "takes the node's confinement off")
 	}
 	if w := s.WindowsOptions; w != nil && (w.HostProcess != nil && *w.HostProcess || w.GMSACredentialSpec != nil || w.GMSACredentialSpecName != nil) {
-		forbid(at.Child("windowsOptions"), "uses the node's account")
+		forbid(fieldPath.Child("windowsOptions"), "uses the node's account")
 	}
 	if s.Capabilities != nil {
 		for i, added := range s.Capabilities.Add {
 			name := strings.TrimPrefix(strings.ToUpper(string(added)), "CAP_")
 			if !slices.Contains(r.Capabilities, config.AllCapabilities) && !slices.Contains(r.Capabilities, name) {
-				errs = append(errs, field.Forbidden(at.Child("capabilities", "add").Index(i),
+				errs = append(errs, field.Forbidden(fieldPath.Child("capabilities", "add").Index(i),
 					fmt.Sprintf("adds %q, which HEXACTF_ALLOWED_CAPABILITIES does not list: leave it out, or ask the administrator to list it", added)))
 			}
 		}
@@ -115,13 +115,13 @@ func (r Rights) validateSecurityContext(at *field.Path, s *corev1.SecurityContex
 }
 
 // validateTarget refuses a host: the node sends these requests, from a place that no network policy confines.
-func validateTarget(at *field.Path, http *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction) field.ErrorList {
+func validateTarget(parent *field.Path, http *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction) field.ErrorList {
 	var errs field.ErrorList
 	if http != nil && http.Host != "" {
-		errs = append(errs, field.Forbidden(at.Child("httpGet", "host"), "lets the node connect to another host, which "+adminOnly+". Without a host it connects to the pod"))
+		errs = append(errs, field.Forbidden(parent.Child("httpGet", "host"), "lets the node connect to another host, which "+adminOnly+". Without a host it connects to the pod"))
 	}
 	if tcp != nil && tcp.Host != "" {
-		errs = append(errs, field.Forbidden(at.Child("tcpSocket", "host"), "lets the node connect to another host, which "+adminOnly+". Without a host it connects to the pod"))
+		errs = append(errs, field.Forbidden(parent.Child("tcpSocket", "host"), "lets the node connect to another host, which "+adminOnly+". Without a host it connects to the pod"))
 	}
 	return errs
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func TestRights(t *testing.T) {
-	byDefault := rightsOf(testConfig(t, nil))
+	byDefault := newRights(testConfig(t, nil))
 	for name, tc := range map[string]struct {
 		with  func(c *corev1.Container, s *corev1.SecurityContext)
 		field string // "": allowed
@@ -102,7 +102,7 @@ func TestRights(t *testing.T) {
 			if !strings.Contains(errs[0].Detail, "administrator") {
 				t.Errorf("%q does not say what to do", errs[0].Detail)
 			}
-			trusted := rightsOf(testConfig(t, map[string]string{"HEXACTF_TRUSTED_AUTHORS": "true"}))
+			trusted := newRights(testConfig(t, map[string]string{"HEXACTF_TRUSTED_AUTHORS": "true"}))
 			if errs := trusted.validate(field.NewPath("c"), c); len(errs) > 0 {
 				t.Errorf("refused to a trusted author: %v", errs)
 			}
@@ -117,7 +117,7 @@ func TestAllowedCapabilities(t *testing.T) {
 		"ALL":           {"SYS_ADMIN": true, "ALL": true},
 		"CAP_SYS_ADMIN": {"SYS_ADMIN": true, "CAP_SYS_ADMIN": true, "KILL": false},
 	} {
-		rights := rightsOf(testConfig(t, map[string]string{"HEXACTF_ALLOWED_CAPABILITIES": setting}))
+		rights := newRights(testConfig(t, map[string]string{"HEXACTF_ALLOWED_CAPABILITIES": setting}))
 		for capability, want := range allowed {
 			c := corev1.Container{SecurityContext: &corev1.SecurityContext{}}
 			adds(corev1.Capability(capability))(&c, c.SecurityContext)
@@ -126,7 +126,7 @@ func TestAllowedCapabilities(t *testing.T) {
 			}
 		}
 	}
-	if rightsOf(config.HexaCTF{}).Trusted {
+	if newRights(config.HexaCTF{}).Trusted {
 		t.Error("authors are trusted without a setting")
 	}
 }

@@ -83,14 +83,14 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		s.deliveries.forget(req.NamespacedName)
 		return ctrl.Result{}, apply.IgnoreAbsent(err)
 	}
-	for _, m := range pending(&c.Status, s.deliveries.of(c).Acknowledged) {
+	for _, m := range pending(&c.Status, s.deliveries.get(c).Acknowledged) {
 		if err := s.send(ctx, c, m); err != nil {
 			if ctx.Err() != nil {
 				return ctrl.Result{RequeueAfter: sendDelays.First}, nil //nolint:nilerr // the attempt was cut off, the broker did not refuse
 			}
 			unsendable.Inc()
-			if why := s.Reason(err); s.deliveries.failed(c, why) {
-				log.FromContext(ctx).Info("sending a message failed, trying again", "state", m.NewStatus, "reason", why)
+			if cause := s.Reason(err); s.deliveries.failed(c, cause) {
+				log.FromContext(ctx).Info("sending a message failed, trying again", "state", m.NewStatus, "reason", cause)
 				s.queue.addAfter(req, 0)
 			}
 			return ctrl.Result{RequeueAfter: s.delays.When(req)}, nil
@@ -130,7 +130,7 @@ type delivery struct {
 }
 
 // of returns what is known about a challenge.
-func (d *deliveries) of(c *hexactfv1.Challenge) Delivery {
+func (d *deliveries) get(c *hexactfv1.Challenge) Delivery {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.known(c)
@@ -167,12 +167,12 @@ func (d *deliveries) acknowledged(c *hexactfv1.Challenge, sequence int64) (recov
 }
 
 // failed records why a message was not sent, and reports whether that is news.
-func (d *deliveries) failed(c *hexactfv1.Challenge, why string) (news bool) {
+func (d *deliveries) failed(c *hexactfv1.Challenge, cause string) (fresh bool) {
 	d.update(c, func(known *delivery) {
-		news = known.problem != why
-		known.problem = why
+		fresh = known.problem != cause
+		known.problem = cause
 	})
-	return news
+	return fresh
 }
 
 func (d *deliveries) forget(key types.NamespacedName) {

@@ -11,25 +11,25 @@ import (
 func TestWhatIsKnownOfMessages(t *testing.T) {
 	var d deliveries
 	c := testChallenge()
-	if got := d.of(c); got != (Delivery{}) {
+	if got := d.get(c); got != (Delivery{}) {
 		t.Errorf("at first: %+v", got)
 	}
 	if !d.failed(c, "away") || d.failed(c, "away") || !d.failed(c, "refused") {
 		t.Error("the same reason is news, or another one is not")
 	}
-	if got := d.of(c); got.Problem != "refused" {
+	if got := d.get(c); got.Problem != "refused" {
 		t.Errorf("%+v", got)
 	}
 	if !d.acknowledged(c, 2) || d.acknowledged(c, 1) {
 		t.Error("the recovery is reported not at all, or twice")
 	}
-	if got := d.of(c); got != (Delivery{Acknowledged: 2}) {
+	if got := d.get(c); got != (Delivery{Acknowledged: 2}) {
 		t.Errorf("%+v", got)
 	}
 	// What is known does not count for another challenge of that name.
 	another := testChallenge()
 	another.UID = "another"
-	if got := d.of(another); got != (Delivery{}) {
+	if got := d.get(another); got != (Delivery{}) {
 		t.Errorf("another: %+v", got)
 	}
 	d.forget(client.ObjectKeyFromObject(c))

@@ -76,8 +76,8 @@ func nodePortRefused(err error) bool {
 	})
 }
 
-// endpointOf returns the node port of a Service, 0 if it has none.
-func endpointOf(live client.Object) int32 {
+// serviceNodePort returns the node port of a Service, 0 if it has none.
+func serviceNodePort(live client.Object) int32 {
 	s, ok := live.(*corev1.Service)
 	if !ok || s.Spec.Type != corev1.ServiceTypeNodePort || len(s.Spec.Ports) == 0 {
 		return 0

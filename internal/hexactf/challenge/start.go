@@ -15,7 +15,7 @@ func (r *Reconciler) start(ctx context.Context, out *Outcome) error {
 	}
 	c, now := out.Challenge, r.Clock.Now()
 	before := c.DeepCopy()
-	started := snapshotOf(out.Definition, r.Config)
+	started := newSnapshot(out.Definition, r.Config)
 	raw, err := started.raw()
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func (r *Reconciler) start(ctx context.Context, out *Outcome) error {
 	identify(c, out.Definition, now)
 	c.Status.DefinitionSnapshot = raw
 	c.Status.ObservedGeneration = c.Generation
-	computeStatus(Outcome{Observed: out.Observed, Problem: beingBuilt, Delivery: r.deliveries.of(c)}, r.Config, now).
+	computeStatus(Outcome{Observed: out.Observed, Problem: beingBuilt, Delivery: r.deliveries.get(c)}, r.Config, now).
 		SetOn(&c.Status.Conditions, c.Generation, now)
 	if err := r.kind.PatchStatus(ctx, before, c, now); err != nil {
 		return err

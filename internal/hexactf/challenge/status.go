@@ -62,19 +62,19 @@ func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) reconcile.Rea
 	}
 	s.CurrentStatus = currentStatus(out, late, missing)
 	restartTimeout(out, now)
-	set := conditions.SetterOf(c, &s.Conditions, now)
+	set := conditions.NewSetter(c, &s.Conditions, now)
 	set(definitionFound(out))
 	set(resourcesCreated(out))
 	set(availability(out, ready, late, missing))
 	set(notifying(out.Delivery))
 	moved := was == hexactfv1.StateRunning && s.CurrentStatus.State == was && before != s.Endpoint
 	deliver(s, out.Delivery, was, moved, now)
-	return readyOf(c, out.Problem)
+	return computeReady(c, out.Problem)
 }
 
-// readyOf is about the objects of a challenge alone: a broker that does not answer does not make it unready. A person
+// computeReady is about the objects of a challenge alone: a broker that does not answer does not make it unready. A person
 // must act in state Error, and after the start if the problem asks for it.
-func readyOf(c *hexactfv1.Challenge, p *outcome.Problem) reconcile.Ready {
+func computeReady(c *hexactfv1.Challenge, p *outcome.Problem) reconcile.Ready {
 	if p != nil {
 		return reconcile.ReadyUnless(p, "", "")
 	}
@@ -88,9 +88,9 @@ func readyOf(c *hexactfv1.Challenge, p *outcome.Problem) reconcile.Ready {
 // reported is the readiness that the status of a challenge shows already, while nothing else is reported.
 func reported(c *hexactfv1.Challenge) reconcile.Ready {
 	if meta.IsStatusConditionTrue(c.Status.Conditions, hexactfv1.ConditionResourcesCreated) {
-		return readyOf(c, nil)
+		return computeReady(c, nil)
 	}
-	return readyOf(c, beingBuilt)
+	return computeReady(c, beingBuilt)
 }
 
 // identify writes once which challenge this is. definition is nil where none was found. Until the start, a definition
@@ -101,7 +101,7 @@ func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition,
 	if s.StartedAt == nil {
 		s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
-	id := identityOf(c)
+	id := challengeIdentity(c)
 	s.ChallengeID, s.User = id.ChallengeID, id.User
 	switch {
 	case s.DefinitionSnapshot != nil && (s.ExpiresAt != nil || s.IsOne):
@@ -186,13 +186,13 @@ func startDeadline(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Time) *t
 	if c.Status.StartedAt == nil || c.Status.RunningAt != nil || c.Status.DefinitionSnapshot == nil {
 		return nil
 	}
-	at := buildingSince(c, now).Add(cfg.StartDeadline)
-	return &at
+	deadline := buildingSince(c, now).Add(cfg.StartDeadline)
+	return &deadline
 }
 
 func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Time) bool {
-	at := startDeadline(c, cfg, now)
-	return at != nil && !now.Before(*at)
+	deadline := startDeadline(c, cfg, now)
+	return deadline != nil && !now.Before(*deadline)
 }
 
 // quietStart is how long nothing but the endpoint is reported of a start between its begin and its end. Most starts take
@@ -224,8 +224,8 @@ func requeueAfter(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration 
 		}
 		return cfg.DefinitionTimeout
 	}
-	if at := startDeadline(c, cfg, now); at != nil && c.Status.CurrentStatus.State != hexactfv1.StateError {
-		return max(at.Sub(now), 0)
+	if deadline := startDeadline(c, cfg, now); deadline != nil && c.Status.CurrentStatus.State != hexactfv1.StateError {
+		return max(deadline.Sub(now), 0)
 	}
 	return 0
 }
@@ -311,15 +311,15 @@ func checkAvailability(out Outcome) (ready bool, missing string) {
 
 // available reports whether a Deployment is available according to its controller, which has seen its present spec.
 func available(d *appsv1.Deployment) bool {
-	return d != nil && d.Status.ObservedGeneration >= d.Generation && conditionOf(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue
+	return d != nil && d.Status.ObservedGeneration >= d.Generation && findCondition(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue
 }
 
-func conditionOf(d *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
-	at := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == conditionType })
-	if at < 0 {
+func findCondition(d *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
+	index := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == conditionType })
+	if index < 0 {
 		return appsv1.DeploymentCondition{}
 	}
-	return d.Status.Conditions[at]
+	return d.Status.Conditions[index]
 }
 
 // replicaSetCreateError is the reason of a Deployment for which no ReplicaSet can be made.
@@ -335,14 +335,14 @@ func whyNot(component string, d *appsv1.Deployment, pods []corev1.Pod) string {
 		if pods[i].Labels[hexactfv1.LabelName] != component {
 			continue
 		}
-		if why := trouble(&pods[i]); why != "" {
-			return why
+		if problem := trouble(&pods[i]); problem != "" {
+			return problem
 		}
 	}
-	if c := conditionOf(d, appsv1.DeploymentReplicaFailure); c.Status == corev1.ConditionTrue {
+	if c := findCondition(d, appsv1.DeploymentReplicaFailure); c.Status == corev1.ConditionTrue {
 		return c.Message
 	}
-	if c := conditionOf(d, appsv1.DeploymentProgressing); c.Status == corev1.ConditionFalse && c.Reason == replicaSetCreateError {
+	if c := findCondition(d, appsv1.DeploymentProgressing); c.Status == corev1.ConditionFalse && c.Reason == replicaSetCreateError {
 		return c.Message
 	}
 	return "its pods are not ready yet"
@@ -384,25 +384,25 @@ func computeInherited(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDef
 	identify(c, nil, now)
 	s.CurrentStatus.ErrorMsg = ""
 	const unknown = "Another operator started this challenge and did not record its objects. It keeps running until its end and is not repaired"
-	set := conditions.SetterOf(c, &s.Conditions, now)
+	set := conditions.NewSetter(c, &s.Conditions, now)
 	set(hexactfv1.ConditionDefinitionFound, metav1.ConditionTrue, hexactfv1.ReasonInherited, "Another operator started this challenge")
 	set(hexactfv1.ConditionResourcesCreated, metav1.ConditionUnknown, hexactfv1.ReasonInherited, unknown)
 	set(hexactfv1.ConditionAvailable, metav1.ConditionUnknown, hexactfv1.ReasonInherited, unknown)
 	set(notifying(d))
 	removeAcknowledged(s, d.Acknowledged)
-	return readyOf(c, nil)
+	return computeReady(c, nil)
 }
 
 // computeTerminating writes the status of a challenge that is being deleted.
 func computeTerminating(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	s := &c.Status
 	was := s.CurrentStatus.State
-	id := identityOf(c)
+	id := challengeIdentity(c)
 	s.ChallengeID, s.User = id.ChallengeID, id.User
 	s.ObservedGeneration = c.Generation
 	s.CurrentStatus.State = hexactfv1.StateTerminating
 	const terminating = "The Challenge is being deleted. Its network policies stay until its last pod is gone"
-	set := conditions.SetterOf(c, &s.Conditions, now)
+	set := conditions.NewSetter(c, &s.Conditions, now)
 	set(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonTerminating, terminating)
 	set(notifying(d))
 	for _, step := range []string{hexactfv1.ConditionDefinitionFound, hexactfv1.ConditionResourcesCreated} {

@@ -35,7 +35,7 @@ func newLife(t *testing.T) *life {
 func (l *life) start(definition *hexactfv1.ChallengeDefinition) Observed {
 	l.Helper()
 	o := Observed{Challenge: l.c, Definition: definition}
-	s := snapshotOf(definition, l.cfg)
+	s := newSnapshot(definition, l.cfg)
 	raw, err := s.raw()
 	if err != nil {
 		l.Fatal(err)
@@ -166,7 +166,7 @@ func TestNormalLife(t *testing.T) {
 	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateRunning)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonUnavailable)
-	l.reconcile(Outcome{Observed: o, Problem: problemOf(cmpError("quota"), otherOwner{})})
+	l.reconcile(Outcome{Observed: o, Problem: newProblem(cmpError("quota"), otherOwner{})})
 	l.is(hexactfv1.StateRunning)
 	o.Deployments[0] = deploymentThat(true)
 	// Another node port has a message of its own.

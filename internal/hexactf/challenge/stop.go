@@ -39,19 +39,19 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 			}
 			continue
 		}
-		if !ownerOf(c).Owns(d) {
+		if !ownerFor(c).Owns(d) {
 			continue
 		}
 		if cache.Reduced(d) { // its replicas are not known
 			if d, err = apply.Found(ctx, r.Writer.Live, key, &appsv1.Deployment{}); err != nil {
 				return false, err
 			}
-			if d == nil || !ownerOf(c).Owns(d) {
+			if d == nil || !ownerFor(c).Owns(d) {
 				continue
 			}
 		}
 		if d.DeletionTimestamp == nil && ptr.Deref(d.Spec.Replicas, 1) != 0 {
-			if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, ownerOf(c), key)); err != nil {
+			if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, ownerFor(c), key)); err != nil {
 				return false, err
 			}
 			stopped = false
@@ -64,7 +64,7 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 	}
 	var pods corev1.PodList
 	err = r.Client.List(ctx, &pods, client.InNamespace(c.Namespace),
-		client.MatchingFields{indexPartOf: partOf(c.Name)}, client.DisableReadYourWritesConsistency)
+		client.MatchingFields{indexPartOf: partOfLabel(c.Name)}, client.DisableReadYourWritesConsistency)
 	for i := range pods.Items {
 		if !isOver(&pods.Items[i]) {
 			return false, err

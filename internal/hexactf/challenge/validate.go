@@ -26,18 +26,18 @@ const (
 
 // validateIdentity returns the errors of the labels of a challenge. They become parts of names.
 func validateIdentity(id Identity) field.ErrorList {
-	at := field.NewPath("metadata", "labels")
+	parent := field.NewPath("metadata", "labels")
 	var errs field.ErrorList
 	for _, label := range []struct{ key, value string }{
 		{hexactfv1.LabelChallengeID, id.ChallengeID},
 		{hexactfv1.LabelUser, id.User},
 	} {
 		if label.value == "" {
-			errs = append(errs, field.Required(at.Key(label.key), "delete this Challenge and create one that has the label"))
+			errs = append(errs, field.Required(parent.Key(label.key), "delete this Challenge and create one that has the label"))
 			continue
 		}
 		if len(validation.IsDNS1123Label(label.value)) > 0 {
-			errs = append(errs, field.Invalid(at.Key(label.key), label.value,
+			errs = append(errs, field.Invalid(parent.Key(label.key), label.value,
 				"must be lower-case letters, digits and '-', a letter or digit at both ends: delete this Challenge and create one with such a label"))
 		}
 	}
@@ -47,31 +47,31 @@ func validateIdentity(id Identity) field.ErrorList {
 // validate returns the errors of a definition, each with its field. The schema refuses most of them already; this is for
 // rules that a schema cannot express, and for definitions that were stored under another schema.
 func validate(definition *hexactfv1.ChallengeDefinition, rights Rights) field.ErrorList {
-	at := field.NewPath("spec", "components")
+	parent := field.NewPath("spec", "components")
 	components := definition.Spec.Components
 	if len(components) == 0 {
-		return field.ErrorList{field.Required(at, "nothing to run")}
+		return field.ErrorList{field.Required(parent, "nothing to run")}
 	}
 	if len(components) > maxComponents {
-		return field.ErrorList{field.TooMany(at, len(components), maxComponents)}
+		return field.ErrorList{field.TooMany(parent, len(components), maxComponents)}
 	}
 	if data, err := json.Marshal(components); err != nil {
-		return field.ErrorList{field.InternalError(at, err)}
+		return field.ErrorList{field.InternalError(parent, err)}
 	} else if len(data) > maxSnapshot {
-		return field.ErrorList{field.Invalid(at, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes as JSON", maxSnapshot))}
+		return field.ErrorList{field.Invalid(parent, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes as JSON", maxSnapshot))}
 	}
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, component := range components {
-		where := at.Index(i)
+		fieldPath := parent.Index(i)
 		if len(validation.IsDNS1123Label(component.Name)) > 0 {
-			errs = append(errs, field.Invalid(where.Child("name"), component.Name, "must be lower-case letters, digits and '-', a letter or digit at both ends"))
+			errs = append(errs, field.Invalid(fieldPath.Child("name"), component.Name, "must be lower-case letters, digits and '-', a letter or digit at both ends"))
 		} else if names.Has(component.Name) {
-			errs = append(errs, field.Duplicate(where.Child("name"), component.Name))
+			errs = append(errs, field.Duplicate(fieldPath.Child("name"), component.Name))
 		}
 		names.Insert(component.Name)
-		errs = append(errs, validateDeployment(where.Child("deployment"), component.Deployment, rights)...)
-		errs = append(errs, validateService(where.Child("service", "spec"), component.Service)...)
+		errs = append(errs, validateDeployment(fieldPath.Child("deployment"), component.Deployment, rights)...)
+		errs = append(errs, validateService(fieldPath.Child("service", "spec"), component.Service)...)
 	}
 	if d := definition.Spec.Duration; d != nil && !validDuration(d.Duration) {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "duration"), d.Duration.String(), "must be from 1s to 8760h"))
@@ -82,47 +82,47 @@ func validate(definition *hexactfv1.ChallengeDefinition, rights Rights) field.Er
 // validDuration reports whether a challenge may live so long.
 func validDuration(d time.Duration) bool { return d >= time.Second && d <= maxDuration }
 
-func validateDeployment(at *field.Path, d *hexactfv1.Deployment, rights Rights) field.ErrorList {
+func validateDeployment(parent *field.Path, d *hexactfv1.Deployment, rights Rights) field.ErrorList {
 	if d == nil {
-		return field.ErrorList{field.Required(at, "a component needs a deployment")}
+		return field.ErrorList{field.Required(parent, "a component needs a deployment")}
 	}
 	var errs field.ErrorList
 	if n := d.Spec.Replicas; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(at.Child("spec", "replicas"), *n, "must not be negative"))
+		errs = append(errs, field.Invalid(parent.Child("spec", "replicas"), *n, "must not be negative"))
 	}
-	at = at.Child("spec", "template", "spec", "containers")
+	parent = parent.Child("spec", "template", "spec", "containers")
 	containers := d.Spec.Template.Spec.Containers
 	switch n := len(containers); {
 	case n == 0:
-		return append(errs, field.Required(at, "nothing to run"))
+		return append(errs, field.Required(parent, "nothing to run"))
 	case n > maxContainers:
-		return append(errs, field.TooMany(at, n, maxContainers))
+		return append(errs, field.TooMany(parent, n, maxContainers))
 	}
 	names := sets.New[string]()
 	for i, c := range containers {
-		where := at.Index(i)
+		fieldPath := parent.Index(i)
 		for _, msg := range validation.IsDNS1123Label(c.Name) {
-			errs = append(errs, field.Invalid(where.Child("name"), c.Name, msg))
+			errs = append(errs, field.Invalid(fieldPath.Child("name"), c.Name, msg))
 		}
 		if names.Has(c.Name) {
-			errs = append(errs, field.Duplicate(where.Child("name"), c.Name))
+			errs = append(errs, field.Duplicate(fieldPath.Child("name"), c.Name))
 		}
 		names.Insert(c.Name)
 		if strings.TrimSpace(c.Image) == "" || c.Image != strings.TrimSpace(c.Image) {
-			errs = append(errs, field.Invalid(where.Child("image"), c.Image, "must be an image reference without spaces around it"))
+			errs = append(errs, field.Invalid(fieldPath.Child("image"), c.Image, "must be an image reference without spaces around it"))
 		}
 		if len(c.VolumeMounts) > 0 {
-			errs = append(errs, field.Forbidden(where.Child("volumeMounts"), "the pods of a component have no volumes"))
+			errs = append(errs, field.Forbidden(fieldPath.Child("volumeMounts"), "the pods of a component have no volumes"))
 		}
 		if len(c.VolumeDevices) > 0 {
-			errs = append(errs, field.Forbidden(where.Child("volumeDevices"), "the pods of a component have no volumes"))
+			errs = append(errs, field.Forbidden(fieldPath.Child("volumeDevices"), "the pods of a component have no volumes"))
 		}
-		errs = append(errs, rights.validate(where, c)...)
+		errs = append(errs, rights.validate(fieldPath, c)...)
 	}
 	return errs
 }
 
-func validateService(at *field.Path, s *hexactfv1.Service) field.ErrorList {
+func validateService(parent *field.Path, s *hexactfv1.Service) field.ErrorList {
 	if s == nil {
 		return nil
 	}
@@ -130,18 +130,18 @@ func validateService(at *field.Path, s *hexactfv1.Service) field.ErrorList {
 	switch s.Spec.Type {
 	case "", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 	default:
-		errs = append(errs, field.NotSupported(at.Child("type"), s.Spec.Type,
+		errs = append(errs, field.NotSupported(parent.Child("type"), s.Spec.Type,
 			[]corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer}))
 	}
 	if len(s.Spec.Ports) == 0 {
-		errs = append(errs, field.Required(at.Child("ports"), "a Service without ports leads nowhere: leave the service out instead"))
+		errs = append(errs, field.Required(parent.Child("ports"), "a Service without ports leads nowhere: leave the service out instead"))
 	}
 	for i, p := range s.Spec.Ports {
 		for _, msg := range validation.IsValidPortNum(int(p.Port)) {
-			errs = append(errs, field.Invalid(at.Child("ports").Index(i).Child("port"), p.Port, msg))
+			errs = append(errs, field.Invalid(parent.Child("ports").Index(i).Child("port"), p.Port, msg))
 		}
 		if len(s.Spec.Ports) > 1 && p.Name == "" {
-			errs = append(errs, field.Required(at.Child("ports").Index(i).Child("name"), "each of several ports needs a name"))
+			errs = append(errs, field.Required(parent.Child("ports").Index(i).Child("name"), "each of several ports needs a name"))
 		}
 	}
 	return errs

@@ -90,7 +90,7 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 		return err
 	}
 	if err := indexer.IndexField(ctx, &hexactfv1.Challenge{}, indexPartOf, func(o client.Object) []string {
-		return []string{partOf(o.GetName())}
+		return []string{partOfLabel(o.GetName())}
 	}); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []ctrl.Reque
 	label := o.GetLabels()[hexactfv1.LabelPartOf]
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Challenge" {
-			label = cmp.Or(partOf(owner.Name), label)
+			label = cmp.Or(partOfLabel(owner.Name), label)
 		}
 	}
 	if label == "" {

@@ -105,7 +105,7 @@ type send struct {
 // setting of an invalid file. It does not connect.
 func New(cfg config.Kafka) (*Client, error) { return newClient(cfg) }
 
-func newClient(cfg config.Kafka, more ...kgo.Opt) (*Client, error) {
+func newClient(cfg config.Kafka, options ...kgo.Opt) (*Client, error) {
 	if !cfg.Enabled() {
 		return nil, errors.New("KAFKA_BROKERS: must name a broker")
 	}
@@ -138,7 +138,7 @@ func newClient(cfg config.Kafka, more ...kgo.Opt) (*Client, error) {
 		kgo.WithHooks((*connections)(c)),
 		kgo.DisableClientMetrics(),
 	)
-	c.opts = append(c.opts, more...)
+	c.opts = append(c.opts, options...)
 	library, err := kgo.NewClient(c.opts...)
 	if err != nil {
 		return nil, fmt.Errorf("create a Kafka client: %w", err)

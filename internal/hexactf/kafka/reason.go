@@ -100,8 +100,8 @@ var advice = map[int16]string{
 
 func refusal(e *kerr.Error) string {
 	text := "the broker refuses: " + e.Message
-	if what := advice[e.Code]; what != "" {
-		return text + ": " + what
+	if action := advice[e.Code]; action != "" {
+		return text + ": " + action
 	}
 	return text + ": " + e.Description
 }
@@ -138,11 +138,11 @@ func network(err error) string {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &name):
-		what := "no address is known for it"
+		detail := "no address is known for it"
 		if !name.IsNotFound {
-			what = "name resolution fails"
+			detail = "name resolution fails"
 		}
-		return fmt.Sprintf("broker %s: %s", name.Name, what)
+		return fmt.Sprintf("broker %s: %s", name.Name, detail)
 	case errors.As(err, &op):
 		inner := op.Err
 		var call *os.SyscallError

@@ -67,7 +67,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed
 // apply writes finalizer and labels, and closes the watch of Secrets where no Application names one any more.
 func (r *Reconciler) apply(ctx context.Context, a *kibashipv1.Application, o *Observed, problems *outcome.Problems) error {
 	err := r.putMetadata(ctx, a, *o)
-	if err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	if err != nil && outcome.FindCause(err) != outcome.Rejected {
 		return err
 	}
 	if err != nil {
@@ -97,8 +97,8 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 
 // labels are those of an Application together with those of its Project. While the Project does not exist, they stay
 // what they are.
-func labels(has map[string]string, project *kibashipv1.Project) map[string]string {
-	wanted := maps.Clone(has)
+func labels(existing map[string]string, project *kibashipv1.Project) map[string]string {
+	wanted := maps.Clone(existing)
 	if project == nil || !rules.UUID(project.Labels[kibashipv1.LabelUUID]) {
 		return wanted
 	}

@@ -28,7 +28,7 @@ func computeStatus(a *kibashipv1.Application, o Observed, problems outcome.Probl
 	if o.Project != nil {
 		s.Limits = rules.Effective(&a.Spec, &o.Project.Spec)
 	}
-	set := conditions.SetterOf(a, &s.Conditions, now)
+	set := conditions.NewSetter(a, &s.Conditions, now)
 	for _, step := range steps {
 		if p := problems.On(step); p != nil {
 			set(step, metav1.ConditionFalse, p.Reason, p.Message)

@@ -20,14 +20,14 @@ import (
 func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
 	p := plan(in)
 	d := o.Deployment
-	if _, err := apply.Apply(ctx, r.Writer, ownerOf(d), p.Pipeline); err != nil {
-		return false, r.problemOf(ctx, kibashipv1.ConditionPipelineAvailable, err)
+	if _, err := apply.Apply(ctx, r.Writer, ownerFor(d), p.Pipeline); err != nil {
+		return false, r.writeProblem(ctx, kibashipv1.ConditionPipelineAvailable, err)
 	}
 	current := o.find(in.runName())
 	starts := due(*o, in.runName())
-	if starts || current != nil && !current.over() && !current.Begun {
+	if starts || current != nil && !current.over() && !current.Executed {
 		if err := r.observeMissing(ctx, o, in); err != nil {
-			return false, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+			return false, r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
 		}
 		if missing := checkMissing(*o); missing != nil {
 			return false, missing
@@ -42,7 +42,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 	// What runs and is not wanted ends also while this one waits in the queue.
 	starts = starts && problem == nil
 	if err := r.endOthers(ctx, *o, in.runName()); err != nil {
-		return starts, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+		return starts, r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
 	}
 	return starts, problem
 }
@@ -55,7 +55,7 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructur
 		defer r.starting.Unlock()
 		problem, err := r.checkQueue(ctx, d)
 		if err != nil {
-			return r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+			return r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
 		}
 		if problem != nil {
 			return problem
@@ -63,7 +63,7 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructur
 	}
 	made, err := r.create(ctx, d, desired)
 	if err != nil {
-		return r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+		return r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
 	}
 	o.Runs = append([]Run{readRun(made, nil)}, o.Runs...)
 	if limited {
@@ -78,15 +78,15 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructur
 // create starts a run, unless there is one: a client that has changed it, for example to cancel it, has
 // a reason.
 func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live := runOf(desired.GetNamespace(), desired.GetName())
+	live := newRunObject(desired.GetNamespace(), desired.GetName())
 	exists, err := apply.Find(ctx, r.Writer, live)
 	if err != nil {
 		return nil, err
 	}
-	if exists && ownerOf(d).Owns(live) && live.GetDeletionTimestamp() == nil {
+	if exists && ownerFor(d).Owns(live) && live.GetDeletionTimestamp() == nil {
 		return live, nil
 	}
-	made, err := apply.Apply(ctx, r.Writer, ownerOf(d), desired)
+	made, err := apply.Apply(ctx, r.Writer, ownerFor(d), desired)
 	if err == nil {
 		runsStarted.Inc()
 	}
@@ -123,18 +123,18 @@ func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) 
 
 // withRun does something with a run of the Deployment's own, nothing where it is gone.
 func (r *Reconciler) withRun(ctx context.Context, d *kibashipv1.Deployment, namespace, name string, do func(*unstructured.Unstructured) error) error {
-	live := runOf(namespace, name)
+	live := newRunObject(namespace, name)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
-	if err != nil || !ownerOf(d).Owns(live) {
+	if err != nil || !ownerFor(d).Owns(live) {
 		return apply.IgnoreAbsent(err)
 	}
 	return apply.IgnoreAbsent(do(live))
 }
 
-// problemOf turns what stopped a write into a problem. What is in the way and belongs to an
+// writeProblem turns what stopped a write into a problem. What is in the way and belongs to an
 // earlier Deployment of the same name is taken away by the garbage collector.
-func (r *Reconciler) problemOf(ctx context.Context, condition string, err error) *outcome.Problem {
-	p := problemOf(condition, err)
+func (r *Reconciler) writeProblem(ctx context.Context, condition string, err error) *outcome.Problem {
+	p := newProblem(condition, err)
 	var refused *ownership.RefusedError
 	if !errors.As(err, &refused) {
 		return p

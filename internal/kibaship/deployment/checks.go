@@ -31,11 +31,11 @@ func check(o Observed) *outcome.Problem {
 		return blocked(kibashipv1.ReasonApplicationNotReady, fmt.Sprintf("Application %s is being deleted", app.Name))
 	}
 	if !ready(app) {
-		why := app.Status.Message
-		if why == "" || app.Status.ObservedGeneration != app.Generation {
-			why = "the operator has not checked it yet"
+		message := app.Status.Message
+		if message == "" || app.Status.ObservedGeneration != app.Generation {
+			message = "the operator has not checked it yet"
 		}
-		return blocked(kibashipv1.ReasonApplicationNotReady, fmt.Sprintf("Application %s is not Ready: %s", app.Name, why))
+		return blocked(kibashipv1.ReasonApplicationNotReady, fmt.Sprintf("Application %s is not Ready: %s", app.Name, message))
 	}
 	return nil
 }
@@ -118,10 +118,10 @@ func due(o Observed, name string) bool {
 	})
 }
 
-// problemOf turns what stopped a write, or a read of what a run needs, into a problem.
-func problemOf(condition string, err error) *outcome.Problem {
+// writeProblem turns what stopped a write, or a read of what a run needs, into a problem.
+func newProblem(condition string, err error) *outcome.Problem {
 	p := &outcome.Problem{Condition: condition, Message: err.Error(), Err: err}
-	switch outcome.CauseOf(err) {
+	switch outcome.FindCause(err) {
 	case outcome.NotOwned:
 		p.Class, p.Reason = outcome.External, kibashipv1.ReasonOwnershipConflict
 	case outcome.Conflict:

@@ -94,7 +94,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 // apply writes the label of the Application, and does what the type of the Application asks for.
 func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
 	err := r.label(ctx, d)
-	if err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	if err != nil && outcome.FindCause(err) != outcome.Rejected {
 		return err
 	}
 	if out.Problem = checkLabel(err); out.Problem == nil {
@@ -113,7 +113,7 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 	if o.Application.Spec.Type != kibashipv1.TypeGitRepository {
 		// It may have been one before: its image is no longer wanted.
 		if err := r.endOthers(ctx, o, ""); err != nil {
-			return r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+			return r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
 		}
 	}
 	var problem *outcome.Problem
@@ -123,7 +123,7 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 		if problem := checkPipeline(o, r.Config, pushImage); problem != nil {
 			return problem
 		}
-		in := inputsOf(o, r.Config.Builds, pushImage)
+		in := newInputs(o, r.Config.Builds, pushImage)
 		out.In = &in
 		var fresh bool
 		if fresh, problem = r.build(ctx, &out.Observed, in); fresh {

@@ -39,11 +39,11 @@ type Missing struct {
 
 // find returns a run by its name, nil if there is none.
 func (o Observed) find(name string) *Run {
-	at := slices.IndexFunc(o.Runs, func(r Run) bool { return r.Name == name })
-	if at < 0 {
+	index := slices.IndexFunc(o.Runs, func(r Run) bool { return r.Name == name })
+	if index < 0 {
 		return nil
 	}
-	return &o.Runs[at]
+	return &o.Runs[index]
 }
 
 func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o Observed, err error) {
@@ -67,21 +67,21 @@ func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o O
 
 // observeRuns reads the runs of a Deployment.
 func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) ([]Run, error) {
-	of := []client.ListOption{
+	options := []client.ListOption{
 		client.InNamespace(d.Namespace),
-		client.MatchingLabels{kibashipv1.LabelDeployment: labelOf(d.Name)},
+		client.MatchingLabels{kibashipv1.LabelDeployment: deploymentLabel(d.Name)},
 	}
 	runs, children := emptyList(pipelineRunKind), emptyList(taskRunKind)
-	if err := r.Client.List(ctx, runs, of...); err != nil {
+	if err := r.Client.List(ctx, runs, options...); err != nil {
 		return nil, err
 	}
 	// The operator writes no TaskRuns: there is no write of its own to wait for.
-	if err := r.Client.List(ctx, children, append(of, client.DisableReadYourWritesConsistency)...); err != nil {
+	if err := r.Client.List(ctx, children, append(options, client.DisableReadYourWritesConsistency)...); err != nil {
 		return nil, err
 	}
 	var all []Run
 	for i := range runs.Items {
-		if ownerOf(d).Owns(&runs.Items[i]) && runs.Items[i].GetDeletionTimestamp() == nil {
+		if ownerFor(d).Owns(&runs.Items[i]) && runs.Items[i].GetDeletionTimestamp() == nil {
 			all = append(all, readRun(&runs.Items[i], children.Items))
 		}
 	}
@@ -161,8 +161,8 @@ func (r *Reconciler) exists(ctx context.Context, kind, namespace, name string) (
 	return slices.ContainsFunc(all.Items, func(o metav1.PartialObjectMetadata) bool { return o.Annotations[defaultClass] == "true" }), nil
 }
 
-// runOf returns the live object of a run.
-func runOf(namespace, name string) *unstructured.Unstructured {
+// newRunObject returns the live object of a run.
+func newRunObject(namespace, name string) *unstructured.Unstructured {
 	u := empty(pipelineRunKind)
 	u.SetNamespace(namespace)
 	u.SetName(name)

@@ -55,7 +55,7 @@ var OwnershipLabels = ownership.Labels{
 	Found:  map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
 }
 
-func ownerOf(d *kibashipv1.Deployment) ownership.Owner { return OwnershipLabels.For(d.UID, nil) }
+func ownerFor(d *kibashipv1.Deployment) ownership.Owner { return OwnershipLabels.For(d.UID, nil) }
 
 // maxName is what Tekton takes for its objects.
 const maxName = 63
@@ -90,12 +90,12 @@ func (in Inputs) runName() string {
 // source stands for what is built, and how. A login and the environment of the running Application are no part of it. A branch is
 // none where a commit or a tag is asked for.
 func (in Inputs) source() string {
-	of := in.Git
-	of.PublicAccess, of.SecretRef, of.Env, of.ImagePullSecretRef, of.Branch = false, nil, nil, nil, ""
+	source := in.Git
+	source.PublicAccess, source.SecretRef, source.Env, source.ImagePullSecretRef, source.Branch = false, nil, nil, nil, ""
 	if in.Commit == "" && in.Tag == "" {
-		of.Branch = in.Branch
+		source.Branch = in.Branch
 	}
-	text, _ := json.Marshal(of) // it has strings alone
+	text, _ := json.Marshal(source) // it has strings alone
 	return hash(string(text) + in.Commit + in.Tag)
 }
 
@@ -123,7 +123,7 @@ func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 	u.SetName(name)
 	u.SetNamespace(in.Name.Namespace)
 	u.SetLabels(map[string]string{
-		kibashipv1.LabelDeployment:  labelOf(in.Name.Name),
+		kibashipv1.LabelDeployment:  deploymentLabel(in.Name.Name),
 		kibashipv1.LabelApplication: kitnaming.LabelValue(in.ApplicationName),
 		kibashipv1.LabelProjectName: in.Project,
 		labelName:                   kitnaming.LabelValue(in.Name.Name),
@@ -141,15 +141,15 @@ func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 	}})
 }
 
-// inputsOf returns what a run of a Deployment is planned from. Its names must have been validated.
-func inputsOf(o Observed, builds config.Builds, pushImage string) Inputs {
+// newInputs returns what a run of a Deployment is planned from. Its names must have been validated.
+func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 	d, app := o.Deployment, o.Application
 	project := app.Spec.ProjectRef.Name
 	appSlug, _ := naming.Application(app.Name, project)
 	slug, _ := naming.Deployment(d.Name, app.Name)
 	in := Inputs{
 		UID: d.UID, Name: types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, Generation: d.Generation,
-		Again:   runAgainOf(d),
+		Again:   effectiveRunAgain(d),
 		Project: project, Application: appSlug, Deployment: slug, ApplicationName: app.Name,
 		Builds: builds, PushImage: pushImage,
 	}
@@ -163,22 +163,22 @@ func inputsOf(o Observed, builds config.Builds, pushImage string) Inputs {
 			in.Branch = source.Branch
 		}
 	}
-	started := o.sourceOf(in.runName())
+	started := o.runSource(in.runName())
 	in.Changed = started != "" && started != in.source()
 	return in
 }
 
-// sourceOf stands for what a run was started to build, "" where that is not known.
-func (o Observed) sourceOf(run string) string {
+// runSource stands for what a run was started to build, "" where that is not known.
+func (o Observed) runSource(run string) string {
 	if live := o.find(run); live != nil {
 		return live.Source
 	}
 	return knownRun(&o.Deployment.Status, run).Source
 }
 
-// runAgainOf stands for the value of AnnotationRunAgain that counts. One that is taken off asks for
+// effectiveRunAgain stands for the value of AnnotationRunAgain that counts. One that is taken off asks for
 // nothing: what was last asked for stays, until the spec changes.
-func runAgainOf(d *kibashipv1.Deployment) string {
+func effectiveRunAgain(d *kibashipv1.Deployment) string {
 	if value := d.Annotations[kibashipv1.AnnotationRunAgain]; value != "" {
 		return hash(value)
 	}
@@ -188,15 +188,15 @@ func runAgainOf(d *kibashipv1.Deployment) string {
 	return ""
 }
 
-// requestOf says of an image for what it was looked up: one that is known for it is not looked up
+// imageRequest says of an image for what it was looked up: one that is known for it is not looked up
 // again.
-func requestOf(d *kibashipv1.Deployment) string {
+func imageRequest(d *kibashipv1.Deployment) string {
 	text := strconv.FormatInt(d.Generation, 10)
-	if again := runAgainOf(d); again != "" {
-		text += "-" + again
+	if rerun := effectiveRunAgain(d); rerun != "" {
+		text += "-" + rerun
 	}
 	return text
 }
 
-// labelOf is the value of LabelDeployment of what belongs to a Deployment.
-func labelOf(deployment string) string { return kitnaming.LabelValue(deployment) }
+// deploymentLabel is the value of LabelDeployment of what belongs to a Deployment.
+func deploymentLabel(deployment string) string { return kitnaming.LabelValue(deployment) }

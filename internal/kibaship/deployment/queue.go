@@ -101,30 +101,30 @@ func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Reques
 }
 
 // maxPlace is the last place in the queue that a status tells by its number. Each end of a build changes all these statuses.
-const maxPlace = 20
+const maxPosition = 20
 
 func queueMessage(limit, ahead int) string {
-	place := fmt.Sprintf("it is number %d in the queue", ahead+1)
-	if ahead >= maxPlace {
-		place = fmt.Sprintf("more than %d go first", maxPlace)
+	position := fmt.Sprintf("it is number %d in the queue", ahead+1)
+	if ahead >= maxPosition {
+		position = fmt.Sprintf("more than %d go first", maxPosition)
 	}
-	return fmt.Sprintf("Waits for another build to end: BUILD_CONCURRENCY allows %d at the same time, and %s", limit, place)
+	return fmt.Sprintf("Waits for another build to end: BUILD_CONCURRENCY allows %d at the same time, and %s", limit, position)
 }
 
 // inOrder sorts those that wait as they get a slot: that of the Project with the fewest builds first, then the one that has waited
 // longest.
 func inOrder(waiting []queued, running []types.NamespacedName) []queued {
 	all := slices.SortedFunc(slices.Values(waiting), byTime)
-	of := map[string]int{}
+	order := map[string]int{}
 	for _, key := range running {
-		of[key.Namespace]++
+		order[key.Namespace]++
 	}
-	turn := map[types.NamespacedName]int{}
+	rank := map[types.NamespacedName]int{}
 	for _, q := range all {
-		turn[q.Deployment] = of[q.Deployment.Namespace]
-		of[q.Deployment.Namespace]++
+		rank[q.Deployment] = order[q.Deployment.Namespace]
+		order[q.Deployment.Namespace]++
 	}
-	slices.SortStableFunc(all, func(a, b queued) int { return cmp.Compare(turn[a.Deployment], turn[b.Deployment]) })
+	slices.SortStableFunc(all, func(a, b queued) int { return cmp.Compare(rank[a.Deployment], rank[b.Deployment]) })
 	return all
 }
 
@@ -147,7 +147,7 @@ type startedRun struct {
 func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error) {
 	// Before the list, which then has each run that is shown here.
 	for key, run := range r.started {
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: run.Name}, runOf(key.Namespace, run.Name), client.DisableReadYourWritesConsistency)
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: run.Name}, newRunObject(key.Namespace, run.Name), client.DisableReadYourWritesConsistency)
 		switch {
 		case client.IgnoreNotFound(err) != nil:
 			return nil, err
@@ -178,7 +178,7 @@ func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, erro
 		run := &runs.Items[i]
 		owner := metav1.GetControllerOf(run)
 		switch {
-		case owner == nil, run.GetDeletionTimestamp() != nil, succeededOf(statusOf(run)).Status != metav1.ConditionUnknown,
+		case owner == nil, run.GetDeletionTimestamp() != nil, findSucceeded(parseStatus(run)).Status != metav1.ConditionUnknown,
 			r.Clock.Since(run.GetCreationTimestamp().Time) > r.Config.Builds.Timeout+overtime:
 			continue
 		}
@@ -190,7 +190,7 @@ func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, erro
 			}
 			continue
 		}
-		if ownerOf(d).Owns(run) && !slices.Contains(all, key) {
+		if ownerFor(d).Owns(run) && !slices.Contains(all, key) {
 			all = append(all, key)
 		}
 	}

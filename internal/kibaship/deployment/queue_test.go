@@ -37,7 +37,7 @@ func TestTheQueueIsFairToProjects(t *testing.T) {
 }
 
 func TestAPlaceInTheQueue(t *testing.T) {
-	for ahead, want := range map[int]string{0: "number 1 in", 4: "number 5 in", maxPlace: "more than 20", 500: "more than 20"} {
+	for ahead, want := range map[int]string{0: "number 1 in", 4: "number 5 in", maxPosition: "more than 20", 500: "more than 20"} {
 		if got := queueMessage(3, ahead); !strings.Contains(got, want) || !strings.Contains(got, "BUILD_CONCURRENCY allows 3") {
 			t.Errorf("%d: %s", ahead, got)
 		}

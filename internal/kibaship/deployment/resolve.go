@@ -35,10 +35,10 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if err != nil {
 		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application: "+err.Error())
 	}
-	if known := d.Status.BuiltImage; known != nil && known.Request == requestOf(d) && knows(known, wanted) {
+	if known := d.Status.BuiltImage; known != nil && known.Request == imageRequest(d) && knows(known, wanted) {
 		return &registry.Image{Reference: known.Reference, Digest: known.Digest, Tag: known.Tag}, nil
 	}
-	reach := r.reachOf(wanted.Reference.Context().RegistryStr())
+	reach := r.registryReach(wanted.Reference.Context().RegistryStr())
 	if reach == nil {
 		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, fmt.Sprintf(
 			"spec.dockerImage.image of the Application names the registry %s. Use one that IMAGE_REGISTRIES of the operator lists: %s",
@@ -53,7 +53,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 			return nil, blocked(outcome.External, kibashipv1.ReasonSecretNotFound,
 				fmt.Sprintf("Secret %s not found in this namespace (spec.dockerImage.imagePullSecretRef of Application %s): create it", secretRef.Name, o.Application.Name))
 		case err != nil:
-			return nil, problemOf(kibashipv1.ConditionSucceeded, err)
+			return nil, newProblem(kibashipv1.ConditionSucceeded, err)
 		}
 		if logins, err = registry.ParseLogins(secret.Data[registry.ConfigKey]); err != nil {
 			return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("Secret %s: key %s %v", secretRef.Name, registry.ConfigKey, err))
@@ -75,8 +75,8 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	return &image, nil
 }
 
-// reachOf returns the addresses that the operator may connect to for an image of a registry, nil if it asks no such registry.
-func (r *Reconciler) reachOf(host string) registry.Reach {
+// registryReach returns the addresses that the operator may connect to for an image of a registry, nil if it asks no such registry.
+func (r *Reconciler) registryReach(host string) registry.Reach {
 	builds, _, _ := strings.Cut(r.Config.Builds.Registry, "/")
 	for _, listed := range append([]string{builds}, r.Config.ImageRegistries...) {
 		if listed == "" {
@@ -110,7 +110,7 @@ func (r *Reconciler) authorities(ctx context.Context, namespace string) ([]byte,
 	}
 	config := &corev1.ConfigMap{}
 	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, config)); err != nil {
-		return nil, problemOf(kibashipv1.ConditionSucceeded, err)
+		return nil, newProblem(kibashipv1.ConditionSucceeded, err)
 	}
 	return []byte(config.Data[authorityKey]), nil
 }

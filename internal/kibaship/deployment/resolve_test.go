@@ -24,7 +24,7 @@ func TestRegistriesThatAreAsked(t *testing.T) {
 		"built for, and others listed": {"registry.example.org/kibaship", []string{"a.example"}, "registry.example.org", true, true},
 	} {
 		r := &Reconciler{Config: config.KibaShip{ImageRegistries: tc.listed, Builds: config.Builds{Registry: tc.builds}}}
-		reach := r.reachOf(tc.host)
+		reach := r.registryReach(tc.host)
 		if reach == nil {
 			if tc.private || tc.public {
 				t.Errorf("%s: is not asked", name)

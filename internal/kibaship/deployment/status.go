@@ -36,17 +36,17 @@ func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.R
 	d := out.Deployment
 	s := &d.Status
 	handled := s.ObservedGeneration == d.Generation
-	runAgain, asked := runAgainOf(d), requestOf(d)
+	runAgain, asked := effectiveRunAgain(d), imageRequest(d)
 	s.ObservedGeneration, s.RunAgain = d.Generation, runAgain
 	computeHistory(out, builds.Timeout, now)
 	computeImage(out, asked, now)
 
 	current := currentRun(out, handled)
-	s.Phase, s.Message = phaseOf(out, current, builds.ResultTime, now)
+	s.Phase, s.Message = computePhase(out, current, builds.ResultTime, now)
 	s.Message = conditions.Bound(s.Message)
 	succeeded := succeededCondition(out, current, builds.Timeout, now)
 	conditions.Upsert(&s.Conditions, d.Generation, now, applicationReady(out), pipelineAvailable(out), succeeded)
-	return readyOf(out, succeeded)
+	return computeReady(out, succeeded)
 }
 
 // computeHistory writes what is known of the runs, the newest first. One that is gone stays.
@@ -55,17 +55,17 @@ func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 	var all []kibashipv1.PipelineRunStatus
 	for _, run := range out.Runs {
 		known := knownRun(s, run.Name)
-		entry := kibashipv1.PipelineRunStatus{
+		record := kibashipv1.PipelineRunStatus{
 			Name: run.Name, Namespace: out.Deployment.Namespace, Phase: run.Phase, StartTime: run.Started, CompletionTime: run.Completed,
-			CommitSHA: run.Commit, Source: run.Source, Message: conditions.Bound(messageOf(run, known)),
+			CommitSHA: run.Commit, Source: run.Source, Message: conditions.Bound(runMessage(run, known)),
 		}
 		if problem, after := unattended(run, timeout, now); problem != "" && after <= 0 {
-			entry.Message = problem
+			record.Message = problem
 		}
 		if run.Phase == kibashipv1.DeploymentSucceeded {
-			entry.Image = imageOf(out, run, known)
+			record.Image = pushedImage(out, run, known)
 		}
-		all = append(all, entry)
+		all = append(all, record)
 	}
 	for _, known := range s.RunHistory {
 		if !slices.ContainsFunc(all, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == known.Name }) {
@@ -76,24 +76,24 @@ func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 			all = append(all, known)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b kibashipv1.PipelineRunStatus) int { return begun(b).Compare(begun(a)) })
+	slices.SortStableFunc(all, func(a, b kibashipv1.PipelineRunStatus) int { return sortTime(b).Compare(sortTime(a)) })
 	s.RunHistory = all[:min(len(all), kibashipv1.HistoryLimit)]
 	if len(s.RunHistory) == 0 {
 		return
 	}
 	s.CurrentPipelineRun = s.RunHistory[0].DeepCopy()
 	if out.In != nil {
-		if at := slices.IndexFunc(s.RunHistory, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == out.In.runName() }); at >= 0 {
-			s.CurrentPipelineRun = s.RunHistory[at].DeepCopy()
+		if index := slices.IndexFunc(s.RunHistory, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == out.In.runName() }); index >= 0 {
+			s.CurrentPipelineRun = s.RunHistory[index].DeepCopy()
 		}
 	}
-	if at := slices.IndexFunc(s.RunHistory, func(r kibashipv1.PipelineRunStatus) bool { return r.Phase == kibashipv1.DeploymentSucceeded }); at >= 0 {
-		s.LastSuccessfulRun = s.RunHistory[at].DeepCopy()
+	if index := slices.IndexFunc(s.RunHistory, func(r kibashipv1.PipelineRunStatus) bool { return r.Phase == kibashipv1.DeploymentSucceeded }); index >= 0 {
+		s.LastSuccessfulRun = s.RunHistory[index].DeepCopy()
 	}
 }
 
-// begun orders runs: one that Tekton has not looked at yet is the newest.
-func begun(r kibashipv1.PipelineRunStatus) time.Time {
+// sortTime orders runs: one that Tekton has not looked at yet is the newest.
+func sortTime(r kibashipv1.PipelineRunStatus) time.Time {
 	switch {
 	case r.StartTime != nil:
 		return r.StartTime.Time
@@ -129,11 +129,11 @@ func (out Outcome) buildsNothing() bool {
 	return out.Application != nil && out.Application.Spec.Type != kibashipv1.TypeGitRepository
 }
 
-// messageOf is what the status says of a run. Tekton forgets what a pod waited for with the pod: where
+// runMessage is what the status says of a run. Tekton forgets what a pod waited for with the pod: where
 // none of its steps began, that is why the time ran out.
-func messageOf(run Run, known kibashipv1.PipelineRunStatus) string {
+func runMessage(run Run, known kibashipv1.PipelineRunStatus) string {
 	switch {
-	case run.Begun || known.Message == "":
+	case run.Executed || known.Message == "":
 	case !run.over() && run.Message == "" && run.Ending:
 		return known.Message
 	case run.over() && run.Reason == kibashipv1.ReasonRunTimedOut && known.Phase == kibashipv1.DeploymentRunning:
@@ -144,9 +144,9 @@ func messageOf(run Run, known kibashipv1.PipelineRunStatus) string {
 	return run.Message
 }
 
-// imageOf is the reference of what a run pushed: to where it had to push when it was started, as
+// pushedImage is the reference of what a run pushed: to where it had to push when it was started, as
 // the settings may name another registry by now. What was reported once stays.
-func imageOf(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
+func pushedImage(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
 	repository := run.Repository
 	switch {
 	case known.Image != "":
@@ -196,8 +196,8 @@ func currentRun(out Outcome, handled bool) *kibashipv1.PipelineRunStatus {
 	return current
 }
 
-// phaseOf is where a Deployment stands, in a word and in a sentence.
-func phaseOf(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Duration, now time.Time) (kibashipv1.DeploymentPhase, string) {
+// computePhase is where a Deployment stands, in a word and in a sentence.
+func computePhase(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Duration, now time.Time) (kibashipv1.DeploymentPhase, string) {
 	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
 	if p := out.Problem; p != nil && !over {
 		switch {
@@ -222,7 +222,7 @@ func phaseOf(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Dura
 		return kibashipv1.DeploymentWaiting, "Waits for a change of its spec. " + text
 	case app != nil && app.Spec.Type == kibashipv1.TypeDockerImage && out.Deployment.Status.BuiltImage != nil:
 		text := "The image is " + out.Deployment.Status.BuiltImage.Reference
-		if at := out.Deployment.Status.BuiltImage.BuiltAt; at != nil && at.Add(shown).After(now) {
+		if built := out.Deployment.Status.BuiltImage.BuiltAt; built != nil && built.Add(shown).After(now) {
 			return kibashipv1.DeploymentSucceeded, text
 		}
 		return kibashipv1.DeploymentWaiting, "Waits for a change of its spec. " + text
@@ -247,14 +247,14 @@ const responseTime = time.Minute
 // unattended says that Tekton's controller does not respond to a run, and after how long: it tells so where that is no more than zero.
 // The text is empty if it does respond.
 func unattended(run Run, timeout time.Duration, now time.Time) (problem string, after time.Duration) {
-	const look = "see whether its controller runs, with kubectl get pods -n tekton-pipelines"
+	const advice = "see whether its controller runs, with kubectl get pods -n tekton-pipelines"
 	switch {
 	case run.over():
 		return "", 0
 	case !run.Seen:
-		return fmt.Sprintf("Tekton has not started PipelineRun %s within %s: %s", run.Name, responseTime, look), run.Created.Add(responseTime).Sub(now)
+		return fmt.Sprintf("Tekton has not started PipelineRun %s within %s: %s", run.Name, responseTime, advice), run.Created.Add(responseTime).Sub(now)
 	case run.Started != nil && timeout > 0:
-		return fmt.Sprintf("Tekton has not ended PipelineRun %s at its timeout: %s", run.Name, look), run.Started.Add(timeout + responseTime).Sub(now)
+		return fmt.Sprintf("Tekton has not ended PipelineRun %s at its timeout: %s", run.Name, advice), run.Started.Add(timeout + responseTime).Sub(now)
 	default:
 		return "", 0
 	}
@@ -365,8 +365,8 @@ func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, time
 	}
 }
 
-// readyOf sums up: what the spec asks for exists. A run that failed needs a change of the spec.
-func readyOf(out Outcome, succeeded metav1.Condition) reconcile.Ready {
+// computeReady sums up: what the spec asks for exists. A run that failed needs a change of the spec.
+func computeReady(out Outcome, succeeded metav1.Condition) reconcile.Ready {
 	switch {
 	case succeeded.Status == metav1.ConditionTrue:
 		return reconcile.Ready{Status: metav1.ConditionTrue, Reason: succeeded.Reason, Message: succeeded.Message}

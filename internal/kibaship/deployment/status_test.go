@@ -196,11 +196,11 @@ func TestAnImageIsLookedUpOnceForEachRequest(t *testing.T) {
 	d := aDeployment()
 	image := &registry.Image{Reference: "x@" + digest, Digest: digest, Tag: "1"}
 	pass := func() (asked string, moved bool) {
-		asked = requestOf(d)
+		asked = imageRequest(d)
 		before := d.Status.BuiltImage.DeepCopy()
 		setStatus(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeDockerImage)}, Image: image}, now)
-		if d.Status.BuiltImage.Request != asked || requestOf(d) != asked {
-			t.Errorf("asked for %s, got %s, asks for %s next", asked, d.Status.BuiltImage.Request, requestOf(d))
+		if d.Status.BuiltImage.Request != asked || imageRequest(d) != asked {
+			t.Errorf("asked for %s, got %s, asks for %s next", asked, d.Status.BuiltImage.Request, imageRequest(d))
 		}
 		return asked, before == nil || before.Request != asked
 	}
@@ -239,7 +239,7 @@ func TestTheLastRunOfAGenerationStays(t *testing.T) {
 	d := aDeployment()
 	d.Spec.ApplicationRef.Name = app.Name
 	pass := func() string {
-		in := inputsOf(Observed{Deployment: d, Application: app}, inputs().Builds, "push")
+		in := newInputs(Observed{Deployment: d, Application: app}, inputs().Builds, "push")
 		setStatus(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: []Run{aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)}}, In: &in}, now)
 		return in.runName()
 	}
@@ -265,7 +265,7 @@ func TestAChangedSourceIsAnotherRun(t *testing.T) {
 	d.Spec.ApplicationRef.Name = app.Name
 	var runs []Run
 	name := func() string {
-		return inputsOf(Observed{Deployment: d, Application: app, Runs: runs}, inputs().Builds, "push").runName()
+		return newInputs(Observed{Deployment: d, Application: app, Runs: runs}, inputs().Builds, "push").runName()
 	}
 	first := name()
 	runs = []Run{aRun(first, kibashipv1.DeploymentSucceeded, now)}
@@ -274,7 +274,7 @@ func TestAChangedSourceIsAnotherRun(t *testing.T) {
 		t.Errorf("of a run whose source is not known: %s", got)
 	}
 	app.Spec.GitRepository.Branch = "main"
-	runs[0].Source = inputsOf(Observed{Deployment: d, Application: app}, inputs().Builds, "push").source()
+	runs[0].Source = newInputs(Observed{Deployment: d, Application: app}, inputs().Builds, "push").source()
 	setStatus(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: runs}}, now)
 
 	for title, change := range map[string]struct {
@@ -415,10 +415,10 @@ func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
 	}
 	d = aDeployment()
 	pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
-	if got := pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Begun: true}); strings.Contains(got, "no volume") {
+	if got := pass(Run{Seen: true, Phase: kibashipv1.DeploymentRunning, Executed: true}); strings.Contains(got, "no volume") {
 		t.Errorf("of one that runs: %s", got)
 	}
-	over.Begun = true
+	over.Executed = true
 	if got := pass(over); strings.Contains(got, "No step") {
 		t.Errorf("of one that ran: %s", got)
 	}

@@ -132,7 +132,7 @@ func (in Inputs) contextPath() string {
 // rooted is a path below the directory that is built. It never lies outside.
 func rooted(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
-func resultsOf(names ...string) []any {
+func declareResults(names ...string) []any {
 	var all []any
 	for _, name := range names {
 		all = append(all, object{"name": name, "type": "string"})
@@ -198,7 +198,7 @@ func (in Inputs) cloneStep() object {
 		"name": stepClone, "image": in.Builds.GitImage,
 		"command": []any{"/bin/sh", "-c"}, "args": []any{cloneScript},
 		"env":              env,
-		"results":          resultsOf(resultCommit, resultProblem),
+		"results":          declareResults(resultCommit, resultProblem),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceToken, workspaceAuthority)),
 		"securityContext":  confined(unprivilegedUser),
@@ -220,12 +220,12 @@ var (
 func (in Inputs) computeResources(builds bool) object {
 	limits, requests := object{}, object{}
 	for name, limit := range in.Builds.Limits {
-		most, less := enough[name]
+		ceiling, less := enough[name]
 		switch {
 		case !builds && !less:
 			continue
-		case !builds && most.Cmp(limit) < 0:
-			limit = most
+		case !builds && ceiling.Cmp(limit) < 0:
+			limit = ceiling
 		}
 		request := requested[name]
 		if request.Cmp(limit) > 0 {
@@ -333,7 +333,7 @@ func (in Inputs) pushStep(commit string) object {
 	}
 	return object{
 		"name": stepPush, "image": in.PushImage, "command": []any{program}, "args": args,
-		"results":          resultsOf(resultDigest, resultProblem),
+		"results":          declareResults(resultDigest, resultProblem),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceLogin, workspaceAuthority)),
 		"securityContext":  confined(unprivilegedUser),

@@ -116,7 +116,7 @@ type Run struct {
 	// Seen: Tekton has written a status.
 	Seen bool
 	// Begun: a container of it ran. Ending: a TaskRun of it is over.
-	Begun, Ending bool
+	Executed, Ending bool
 	// Commit is the one that was asked for, else what the step that clones said; Digest is what
 	// the one that pushes said. Nothing that ran between them could write there.
 	Commit, Digest string
@@ -140,17 +140,17 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 	run := Run{Name: pipelineRun.GetName(), Created: pipelineRun.GetCreationTimestamp().Time, Phase: kibashipv1.DeploymentRunning}
 	asked, _, _ := unstructured.NestedString(pipelineRun.Object, "spec", "status") // of another type it is none
 	run.Cancelling = asked != ""
-	status := statusOf(pipelineRun)
+	status := parseStatus(pipelineRun)
 	run.Started, run.Completed = status.StartTime, status.CompletionTime
 	run.Seen = status.StartTime != nil || len(status.Conditions) > 0
-	succeeded := succeededOf(status)
-	children := childrenOf(pipelineRun, status, taskRuns)
-	run.Repository = paramOf(pipelineRun, paramRepository)
+	succeeded := findSucceeded(status)
+	children := childStatuses(pipelineRun, status, taskRuns)
+	run.Repository = findParam(pipelineRun, paramRepository)
 	run.Source = pipelineRun.GetAnnotations()[kibashipv1.AnnotationSource]
 	for _, child := range children {
-		run.Ending = run.Ending || succeededOf(child).Status != metav1.ConditionUnknown
+		run.Ending = run.Ending || findSucceeded(child).Status != metav1.ConditionUnknown
 		for _, s := range child.Steps {
-			run.Begun = run.Begun || s.began()
+			run.Executed = run.Executed || s.began()
 			switch s.Name {
 			case stepClone:
 				if commit := s.result(resultCommit); commitPattern.MatchString(commit) {
@@ -163,7 +163,7 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 			}
 		}
 	}
-	if asked := paramOf(pipelineRun, paramCommit); asked != "" {
+	if asked := findParam(pipelineRun, paramCommit); asked != "" {
 		run.Commit = asked
 	}
 	switch succeeded.Status {
@@ -186,7 +186,7 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 	return run
 }
 
-func statusOf(u *unstructured.Unstructured) runStatus {
+func parseStatus(u *unstructured.Unstructured) runStatus {
 	var status runStatus
 	if content, ok := u.Object["status"].(map[string]any); ok {
 		// What another version of Tekton writes otherwise is left out.
@@ -195,8 +195,8 @@ func statusOf(u *unstructured.Unstructured) runStatus {
 	return status
 }
 
-// paramOf returns what a PipelineRun was given, "" for nothing.
-func paramOf(pipelineRun *unstructured.Unstructured, name string) string {
+// findParam returns what a PipelineRun was given, "" for nothing.
+func findParam(pipelineRun *unstructured.Unstructured, name string) string {
 	all, _, _ := unstructured.NestedSlice(pipelineRun.Object, "spec", "params") // of another type there are none
 	for _, p := range all {
 		if param, ok := p.(map[string]any); ok && param["name"] == name {
@@ -207,7 +207,7 @@ func paramOf(pipelineRun *unstructured.Unstructured, name string) string {
 	return ""
 }
 
-func succeededOf(status runStatus) metav1.Condition {
+func findSucceeded(status runStatus) metav1.Condition {
 	for _, c := range status.Conditions {
 		if c.Type == "Succeeded" {
 			return c
@@ -216,15 +216,15 @@ func succeededOf(status runStatus) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown}
 }
 
-// childrenOf returns the status of the TaskRuns of a PipelineRun, in the order in which it
+// childStatuses returns the status of the TaskRuns of a PipelineRun, in the order in which it
 // names them.
-func childrenOf(pipelineRun *unstructured.Unstructured, status runStatus, taskRuns []unstructured.Unstructured) []runStatus {
+func childStatuses(pipelineRun *unstructured.Unstructured, status runStatus, taskRuns []unstructured.Unstructured) []runStatus {
 	var children []runStatus
 	for _, reference := range status.ChildReferences {
 		for i := range taskRuns {
 			owner := metav1.GetControllerOf(&taskRuns[i])
 			if taskRuns[i].GetName() == reference.Name && owner != nil && owner.UID == pipelineRun.GetUID() {
-				children = append(children, statusOf(&taskRuns[i]))
+				children = append(children, parseStatus(&taskRuns[i]))
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func whyFailed(namespace string, succeeded metav1.Condition, children []runStatu
 		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason) + ": make the build quicker, or raise BUILD_TIMEOUT"
 	}
 	for _, child := range children {
-		failed := succeededOf(child)
+		failed := findSucceeded(child)
 		if failed.Status != metav1.ConditionFalse {
 			continue
 		}
@@ -296,7 +296,7 @@ func classify(reason string) string {
 // whyStuck says what keeps a run that is not over, "" if nothing is known to.
 func whyStuck(children []runStatus) string {
 	for _, child := range children {
-		c := succeededOf(child)
+		c := findSucceeded(child)
 		if c.Status != metav1.ConditionUnknown {
 			continue
 		}

@@ -129,7 +129,7 @@ func (r *Reconciler) ofTaskRun(ctx context.Context, o client.Object) []ctrl.Requ
 		return nil
 	}
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(d client.Object) bool {
-		return labelOf(d.GetName()) == name
+		return deploymentLabel(d.GetName()) == name
 	}, client.InNamespace(o.GetNamespace()))
 }
 
@@ -159,7 +159,7 @@ var runChanged = predicate.Or(changes, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*unstructured.Unstructured)
 		after, also := e.ObjectNew.(*unstructured.Unstructured)
-		return !ok || !also || !equality.Semantic.DeepEqual(statusOf(before), statusOf(after))
+		return !ok || !also || !equality.Semantic.DeepEqual(parseStatus(before), parseStatus(after))
 	},
 })
 
@@ -169,7 +169,7 @@ var runOver = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*unstructured.Unstructured)
 		after, also := e.ObjectNew.(*unstructured.Unstructured)
-		return ok && also && succeededOf(statusOf(before)).Status == metav1.ConditionUnknown && succeededOf(statusOf(after)).Status != metav1.ConditionUnknown ||
+		return ok && also && findSucceeded(parseStatus(before)).Status == metav1.ConditionUnknown && findSucceeded(parseStatus(after)).Status != metav1.ConditionUnknown ||
 			e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
 	},
 }

@@ -60,8 +60,8 @@ func TektonBinding(project string) string { return prefix + project + "-tekton-b
 // Limits returns the name of a Project's ResourceQuota, LimitRange and NetworkPolicy.
 func Limits(project string) string { return prefix + project + "-limits" + suffix }
 
-// ProjectOf returns the name of the Project whose namespace this is, by its name alone.
-func ProjectOf(namespace string) (project string, ok bool) {
+// ParseNamespace returns the name of the Project whose namespace this is, by its name alone.
+func ParseNamespace(namespace string) (project string, ok bool) {
 	rest, ok := strings.CutPrefix(namespace, prefix)
 	if !ok {
 		return "", false

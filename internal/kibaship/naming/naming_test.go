@@ -33,7 +33,7 @@ func TestProjectOfANamespace(t *testing.T) {
 		"mystore-ns-kibaship-com":                           "",
 		"default":                                           "",
 	} {
-		if got, ok := ProjectOf(namespace); ok != (want != "") || ok && got != want {
+		if got, ok := ParseNamespace(namespace); ok != (want != "") || ok && got != want {
 			t.Errorf("%s is of %q (%v), want %q", namespace, got, ok, want)
 		}
 	}

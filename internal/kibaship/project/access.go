@@ -47,7 +47,7 @@ func bounded(spec kibashipv1.ProjectSpec) bool {
 func boundedRules() []rbacv1.PolicyRule {
 	var (
 		work = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-		look = []string{"get", "list", "watch"}
+		read = []string{"get", "list", "watch"}
 	)
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Verbs: work, Resources: []string{
@@ -55,14 +55,14 @@ func boundedRules() []rbacv1.PolicyRule {
 			"pods/proxy", "pods/resize", "services", "services/proxy", "configmaps", "secrets", "events",
 			"persistentvolumeclaims", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "serviceaccounts/token",
 		}},
-		{APIGroups: []string{""}, Verbs: look, Resources: []string{
+		{APIGroups: []string{""}, Verbs: read, Resources: []string{
 			"endpoints", "limitranges", "namespaces", "persistentvolumeclaims/status", "pods/status", "replicationcontrollers/status",
 			"resourcequotas", "resourcequotas/status", "services/status",
 		}},
 	}
-	for _, of := range []struct {
+	for _, rights := range []struct {
 		group      string
-		work, look []string
+		work, read []string
 	}{
 		{"apps", []string{
 			"daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale",
@@ -85,11 +85,11 @@ func boundedRules() []rbacv1.PolicyRule {
 		}},
 		{kibashipv1.GroupVersion.Group, []string{"applications", "deployments"}, []string{"applications/status", "deployments/status"}},
 	} {
-		if of.work != nil {
-			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{of.group}, Verbs: work, Resources: of.work})
+		if rights.work != nil {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{rights.group}, Verbs: work, Resources: rights.work})
 		}
-		if of.look != nil {
-			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{of.group}, Verbs: look, Resources: of.look})
+		if rights.read != nil {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{rights.group}, Verbs: read, Resources: rights.read})
 		}
 	}
 	return rules

@@ -40,18 +40,18 @@ func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in 
 // checkRights reports bindings in the namespace that grant more than the bounds leave. The operator did not create them and does
 // not delete them.
 func (r *Reconciler) checkRights(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
-	where := naming.Namespace(p.Name)
+	tenant := naming.Namespace(p.Name)
 	var bindings rbacv1.RoleBindingList
-	if err := r.Writer.Live.List(ctx, &bindings, client.InNamespace(where)); err != nil {
-		return nil, fmt.Errorf("list the role bindings of namespace %s: %w", where, err)
+	if err := r.Writer.Live.List(ctx, &bindings, client.InNamespace(tenant)); err != nil {
+		return nil, fmt.Errorf("list the role bindings of namespace %s: %w", tenant, err)
 	}
 	var wider []string
 	for i := range bindings.Items {
 		b := &bindings.Items[i]
-		if ownerOf(p).Owns(b) || !ofTenants(b) {
+		if ownerFor(p).Owns(b) || !ofTenants(b) {
 			continue
 		}
-		rules, err := r.rulesOf(ctx, b)
+		rules, err := r.grantedRules(ctx, b)
 		if err != nil {
 			return nil, err
 		}
@@ -59,33 +59,33 @@ func (r *Reconciler) checkRights(ctx context.Context, p *kibashipv1.Project, in 
 			wider = append(wider, b.Name)
 		}
 	}
-	return boundsProblem(where, wider), nil
+	return boundsProblem(tenant, wider), nil
 }
 
 // ofTenants reports whether a binding is for accounts of Projects: of this one, or of another one to which it handed its rights
 // on. Those for others are an administrator's.
 func ofTenants(b *rbacv1.RoleBinding) bool {
-	ofProject := func(where string) bool {
-		_, is := naming.ProjectOf(where)
-		return is
+	ofProject := func(tenant string) bool {
+		_, matched := naming.ParseNamespace(tenant)
+		return matched
 	}
 	return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
 		if s.Kind == rbacv1.ServiceAccountKind {
 			return ofProject(s.Namespace)
 		}
-		if group, is := strings.CutPrefix(s.Name, "system:serviceaccounts:"); is {
+		if group, matched := strings.CutPrefix(s.Name, "system:serviceaccounts:"); matched {
 			return ofProject(group)
 		}
-		if user, is := strings.CutPrefix(s.Name, "system:serviceaccount:"); is {
-			where, _, _ := strings.Cut(user, ":")
-			return ofProject(where)
+		if user, matched := strings.CutPrefix(s.Name, "system:serviceaccount:"); matched {
+			tenant, _, _ := strings.Cut(user, ":")
+			return ofProject(tenant)
 		}
 		return slices.Contains([]string{"system:serviceaccounts", "system:authenticated", "system:unauthenticated"}, s.Name)
 	})
 }
 
-// rulesOf returns what a binding grants; nothing where its role does not exist.
-func (r *Reconciler) rulesOf(ctx context.Context, b *rbacv1.RoleBinding) ([]rbacv1.PolicyRule, error) {
+// grantedRules returns what a binding grants; nothing where its role does not exist.
+func (r *Reconciler) grantedRules(ctx context.Context, b *rbacv1.RoleBinding) ([]rbacv1.PolicyRule, error) {
 	if b.RoleRef.Kind == "ClusterRole" {
 		// The operator may list ClusterRoles, and get none.
 		var roles rbacv1.ClusterRoleList
@@ -107,10 +107,10 @@ const ciliumDefinition = "ciliumnetworkpolicies.cilium.io"
 // checkOpenings reports policies that let more through than the network policy of the Project, because policies add up. An
 // administrator's have a label that no account of a Project may set.
 func (r *Reconciler) checkOpenings(ctx context.Context, p *kibashipv1.Project) (*outcome.Problem, error) {
-	where := naming.Namespace(p.Name)
+	tenant := naming.Namespace(p.Name)
 	var policies networkingv1.NetworkPolicyList
-	if err := r.Writer.Live.List(ctx, &policies, client.InNamespace(where)); err != nil {
-		return nil, fmt.Errorf("list the network policies of namespace %s: %w", where, err)
+	if err := r.Writer.Live.List(ctx, &policies, client.InNamespace(tenant)); err != nil {
+		return nil, fmt.Errorf("list the network policies of namespace %s: %w", tenant, err)
 	}
 	var open []string
 	for i := range policies.Items {
@@ -126,8 +126,8 @@ func (r *Reconciler) checkOpenings(ctx context.Context, p *kibashipv1.Project) (
 		cilium := &metav1.PartialObjectMetadataList{}
 		cilium.SetGroupVersionKind(schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNetworkPolicyList"})
 		// A role of the operator that does not reach them gave no account a right to them either.
-		if err := r.Writer.Live.List(ctx, cilium, client.InNamespace(where)); apply.IgnoreAbsent(err) != nil && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("list Cilium's network policies of namespace %s: %w", where, err)
+		if err := r.Writer.Live.List(ctx, cilium, client.InNamespace(tenant)); apply.IgnoreAbsent(err) != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("list Cilium's network policies of namespace %s: %w", tenant, err)
 		}
 		for i := range cilium.Items {
 			if policy := &cilium.Items[i]; policy.Labels[kibashipv1.LabelAllowed] == "" {
@@ -135,7 +135,7 @@ func (r *Reconciler) checkOpenings(ctx context.Context, p *kibashipv1.Project) (
 			}
 		}
 	}
-	return openingsProblem(where, open), nil
+	return openingsProblem(tenant, open), nil
 }
 
 // opens reports whether a policy lets something through, and has not the label of an administrator's.
@@ -143,38 +143,38 @@ func opens(policy *networkingv1.NetworkPolicy) bool {
 	if policy.Labels[kibashipv1.LabelAllowed] != "" {
 		return false
 	}
-	of := policy.Spec.PolicyTypes
-	return slices.Contains(of, networkingv1.PolicyTypeIngress) && len(policy.Spec.Ingress) > 0 ||
-		slices.Contains(of, networkingv1.PolicyTypeEgress) && len(policy.Spec.Egress) > 0
+	types := policy.Spec.PolicyTypes
+	return slices.Contains(types, networkingv1.PolicyTypeIngress) && len(policy.Spec.Ingress) > 0 ||
+		slices.Contains(types, networkingv1.PolicyTypeEgress) && len(policy.Spec.Egress) > 0
 }
 
-func openingsProblem(where string, open []string) *outcome.Problem {
+func openingsProblem(tenant string, open []string) *outcome.Problem {
 	if len(open) == 0 {
 		return nil
 	}
 	return exceeds(kibashipv1.ReasonPoliciesExceedBounds, fmt.Sprintf("Network policies of namespace %s, which are not the Project's, let more through than its networkPolicy: %s. "+
-		"Delete them, or let an administrator label those that are wanted %s=true", where, firstOf(open), kibashipv1.LabelAllowed))
+		"Delete them, or let an administrator label those that are wanted %s=true", tenant, joinFirst(open), kibashipv1.LabelAllowed))
 }
 
 // maxNamed is how many bindings or policies a message names.
 const maxNamed = 5
 
-// firstOf names the first of some objects.
-func firstOf(all []string) string {
+// joinFirst names the first of some objects.
+func joinFirst(all []string) string {
 	slices.Sort(all)
 	text := strings.Join(all[:min(len(all), maxNamed)], ", ")
-	if more := len(all) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	if omitted := len(all) - maxNamed; omitted > 0 {
+		text += fmt.Sprintf(" and %d more", omitted)
 	}
 	return text
 }
 
-func boundsProblem(where string, wider []string) *outcome.Problem {
+func boundsProblem(tenant string, wider []string) *outcome.Problem {
 	if len(wider) == 0 {
 		return nil
 	}
 	return exceeds(kibashipv1.ReasonRightsExceedBounds, fmt.Sprintf("RoleBindings of namespace %s give accounts of Projects more rights than the bounds of the Project leave: %s. "+
-		"They are older than the bounds, which those accounts can take off. Delete the RoleBindings, or let them bind a Role with fewer rights", where, firstOf(wider)))
+		"They are older than the bounds, which those accounts can take off. Delete the RoleBindings, or let them bind a Role with fewer rights", tenant, joinFirst(wider)))
 }
 
 func exceeds(reason, message string) *outcome.Problem {

@@ -37,7 +37,7 @@ func checkNamespace(p *kibashipv1.Project, o Observed) *outcome.Problem {
 		return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
 			"namespace %s exists and belongs to the Project with uuid %s. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project", ns.Name, id)
 	}
-	if markedOwner(p).Owns(ns) {
+	if labelledOwner(p).Owns(ns) {
 		return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
 			"namespace %s carries the label and the UID of this Project, but the operator did not create it for this Project: another user did, or the status was lost. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project. "+
 				"If all in it belongs to this Project, let an administrator set status.namespaceUID of this Project to the UID of the namespace (%s)", ns.Name, ns.UID)
@@ -74,8 +74,8 @@ func checkTekton(o Observed, mode config.TektonMode) *outcome.Problem {
 		"Tekton is not installed (namespace %s and definition %s), and TEKTON_MODE is required: install it, or set TEKTON_MODE", naming.TektonNamespace, tasksDefinition)
 }
 
-// problemOf is what a failed write means; nil for none. notOwned is the reason where an object belongs to another owner.
-func problemOf(condition, notOwned string, err error) *outcome.Problem {
+// newProblem is what a failed write means; nil for none. notOwned is the reason where an object belongs to another owner.
+func newProblem(condition, notOwned string, err error) *outcome.Problem {
 	p := outcome.NewProblem(condition, err)
 	switch {
 	case p == nil:

@@ -36,7 +36,7 @@ type Reconciler struct {
 	Workers int
 
 	kind   *reconcile.Kind[*kibashipv1.Project, State]
-	proofs ownership.Secrets
+	tokens ownership.Secrets
 }
 
 // What is written in the namespace of a Project, but bindings, the operator may write there
@@ -89,7 +89,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State, problems *outcome.Problems) error {
 	in := r.inputs(p, s.Observed)
 	if len(*problems) == 0 {
-		if err := r.prove(ctx, p, s); err != nil {
+		if err := r.prepareNamespace(ctx, p, s); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 		func() { problems.Add(checkNamespace(p, s.Observed)) },
 		func() {
 			ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(p), namespace(in))
-			problems.Add(problemOf(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
+			problems.Add(newProblem(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
 			if err == nil {
 				s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
 			}
@@ -108,8 +108,8 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 			problems.Add(checkPolicies(kibashipv1.ConditionAccessReady, s.Observed, s.Bound))
 		},
 		func() {
-			for _, failure := range apply.Steps(ctx, r.Writer, ownerOf(p), naming.Namespace(p.Name), plan(in, granted)) {
-				problems.Add(problemOf(failure.Condition, kibashipv1.ReasonOwnershipConflict, failure.Err))
+			for _, failure := range apply.Steps(ctx, r.Writer, ownerFor(p), naming.Namespace(p.Name), plan(in, granted)) {
+				problems.Add(newProblem(failure.Condition, kibashipv1.ReasonOwnershipConflict, failure.Err))
 			}
 		},
 		func() {
@@ -123,7 +123,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 				problems.Add(checkPolicies(kibashipv1.ConditionTektonIntegrated, s.Observed, s.Integrated))
 			}
 			if in.Tekton && problems.On(kibashipv1.ConditionTektonIntegrated) == nil {
-				problems.Add(problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
+				problems.Add(newProblem(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
 			}
 		},
 	} {
@@ -138,17 +138,17 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 // provingOwner is namespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) provingOwner(p *kibashipv1.Project) ownership.Owner {
 	owner := namespaceOwner(p)
-	if owner.Proof != nil {
-		owner.Proof = r.proofs.Proof(p.Status.NamespaceUID, p.Status.NamespaceProof)
+	if owner.Token != nil {
+		owner.Token = r.tokens.Token(p.Status.NamespaceUID, p.Status.NamespaceTokenDigest)
 	}
 	return owner
 }
 
-// prove makes sure that the namespace can be created. A new Project costs a read and a write for that.
-func (r *Reconciler) prove(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
-	s.Namespace, err = apply.Prove(ctx, r.Writer, r.provingOwner(p), s.Namespace, naming.Namespace(p.Name), func() error {
+// prepareNamespace makes sure that the namespace can be created. A new Project costs a read and a write for that.
+func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
+	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(p), s.Namespace, naming.Namespace(p.Name), func() error {
 		before := p.DeepCopy()
-		p.Status.NamespaceUID, p.Status.NamespaceProof = "", r.proofs.Draw()
+		p.Status.NamespaceUID, p.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())
 	})
 	return err

@@ -36,8 +36,8 @@ var guarded = []string{
 
 // takesBoundsOff reports whether a rule lets an account change what bounds it, or gain rights.
 func takesBoundsOff(rule rbacv1.PolicyRule) bool {
-	look := []string{"get", "list", "watch"}
-	writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(look, verb) })
+	readVerbs := []string{"get", "list", "watch"}
+	writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(readVerbs, verb) })
 	for _, verb := range rule.Verbs {
 		if slices.Contains([]string{"bind", "escalate", "impersonate", rbacv1.VerbAll}, verb) {
 			return true

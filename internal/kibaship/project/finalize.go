@@ -48,7 +48,7 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 	computeDeleting(p, e, now)
 	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil {
 		// A status that is refused does not keep a Project whose namespace is gone.
-		if ours || outcome.CauseOf(err) != outcome.Rejected {
+		if ours || outcome.FindCause(err) != outcome.Rejected {
 			return false, never, reconcile.Join(e.DeleteErr, err)
 		}
 	}
@@ -90,7 +90,7 @@ func (r *Reconciler) revoke(ctx context.Context, p *kibashipv1.Project) error {
 // server is asked too, and later reads do not wait for a deletion that the cache may never show.
 func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o client.Object) error {
 	exists, err := apply.Find(ctx, r.Writer, o)
-	if err != nil || !exists || !ownerOf(p).Owns(o) || o.GetDeletionTimestamp() != nil {
+	if err != nil || !exists || !ownerFor(p).Owns(o) || o.GetDeletionTimestamp() != nil {
 		return err
 	}
 	return apply.Delete(ctx, r.Client, o, client.DisableReadYourWritesConsistency)
@@ -143,7 +143,7 @@ func computeDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 		}
 	}
 	s.Message = message
-	set := conditions.SetterOf(p, &s.Conditions, now)
+	set := conditions.NewSetter(p, &s.Conditions, now)
 	set(kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, message)
 	set(kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonTerminating, "The Project is being deleted")
 	set(kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTerminating, tekton)

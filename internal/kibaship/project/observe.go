@@ -65,8 +65,8 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 		}
 		o.SameUUID = same.Items
 	}
-	where := naming.Namespace(p.Name)
-	if o.Namespace, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: where}, &corev1.Namespace{}); err != nil {
+	tenant := naming.Namespace(p.Name)
+	if o.Namespace, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: tenant}, &corev1.Namespace{}); err != nil {
 		return o, err
 	}
 	if o.Admin, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
@@ -77,10 +77,10 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 			return o, err
 		}
 	}
-	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: where, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
+	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: tenant, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
 		return o, err
 	}
-	if o.Quota != nil && !ownerOf(p).Owns(o.Quota) {
+	if o.Quota != nil && !ownerFor(p).Owns(o.Quota) {
 		o.Quota = nil
 	}
 	if r.Config.Tekton != config.TektonOff {
@@ -88,10 +88,10 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 			return o, err
 		}
 	}
-	if o.Applications, err = count(ctx, r.Client, &kibashipv1.ApplicationList{}, where); err != nil {
+	if o.Applications, err = count(ctx, r.Client, &kibashipv1.ApplicationList{}, tenant); err != nil {
 		return o, err
 	}
-	if o.Deployments, err = count(ctx, r.Client, &kibashipv1.DeploymentList{}, where); err != nil {
+	if o.Deployments, err = count(ctx, r.Client, &kibashipv1.DeploymentList{}, tenant); err != nil {
 		return o, err
 	}
 	return o, r.observePolicies(ctx, p, &o.Observed)
@@ -108,8 +108,8 @@ func (r *Reconciler) tektonThere(ctx context.Context) (bool, error) {
 }
 
 // count counts what the cache has of a kind in a namespace.
-func count(ctx context.Context, c client.Reader, list client.ObjectList, where string) (int32, error) {
-	if err := c.List(ctx, list, client.InNamespace(where), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+func count(ctx context.Context, c client.Reader, list client.ObjectList, tenant string) (int32, error) {
+	if err := c.List(ctx, list, client.InNamespace(tenant), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return 0, err
 	}
 	switch l := list.(type) {

@@ -39,22 +39,22 @@ var OwnershipLabels = ownership.Labels{
 	Found: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
 }
 
-// ownerOf is the UID alone: labels of what is in the namespace are put back.
-func ownerOf(p *kibashipv1.Project) ownership.Owner { return OwnershipLabels.For(p.UID, nil) }
+// ownerFor is the UID alone: labels of what is in the namespace are put back.
+func ownerFor(p *kibashipv1.Project) ownership.Owner { return OwnershipLabels.For(p.UID, nil) }
 
-// markedOwner asks for the uuid too: taking the label off is how an administrator takes a
+// labelledOwner asks for the uuid too: taking the label off is how an administrator takes a
 // namespace out of our hands.
-func markedOwner(p *kibashipv1.Project) ownership.Owner {
+func labelledOwner(p *kibashipv1.Project) ownership.Owner {
 	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
 }
 
 // namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it. A
 // Project without one owns no namespace, unless an older version has created it: then the status names it.
 func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
-	s, owner := &p.Status, markedOwner(p)
+	s, owner := &p.Status, labelledOwner(p)
 	switch {
-	case s.NamespaceUID != "" || s.NamespaceProof != "":
-		owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
+		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
 	case s.NamespaceName == "":
 		return ownership.Owner{}
 	}
@@ -74,13 +74,13 @@ func (in Inputs) labels() map[string]string {
 	return labels
 }
 
-func (in Inputs) meta(where, name string, more ...map[string]string) metav1.ObjectMeta {
+func (in Inputs) meta(tenant, name string, extra ...map[string]string) metav1.ObjectMeta {
 	labels := in.labels()
-	for _, m := range more {
+	for _, m := range extra {
 		maps.Copy(labels, m)
 	}
 	return metav1.ObjectMeta{
-		Namespace: where, Name: name, Labels: labels,
+		Namespace: tenant, Name: name, Labels: labels,
 		Annotations: map[string]string{
 			kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
 			kibashipv1.AnnotationProject:   in.Name,

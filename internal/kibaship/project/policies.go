@@ -25,7 +25,7 @@ type Policies struct {
 }
 
 // of returns those that a Project relies on.
-func (p Policies) of(spec kibashipv1.ProjectSpec) []*admissionpolicy.Policy {
+func (p Policies) required(spec kibashipv1.ProjectSpec) []*admissionpolicy.Policy {
 	if spec.NetworkPolicy == nil {
 		return []*admissionpolicy.Policy{p.Fence, p.Tenants}
 	}
@@ -38,7 +38,7 @@ func (p Policies) all() []*admissionpolicy.Policy {
 
 // observePolicies finds out whether a policy is missing, and which rights have been given already.
 func (r *Reconciler) observePolicies(ctx context.Context, p *kibashipv1.Project, o *Observed) (err error) {
-	if o.MissingPolicy, err = admissionpolicy.Missing(ctx, r.Policies.of(p.Spec)...); err != nil || o.MissingPolicy == "" {
+	if o.MissingPolicy, err = admissionpolicy.Missing(ctx, r.Policies.required(p.Spec)...); err != nil || o.MissingPolicy == "" {
 		return err
 	}
 	in := r.inputs(p, *o)

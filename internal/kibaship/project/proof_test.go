@@ -25,10 +25,10 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"before the Project has a proof": {kibashipv1.ProjectStatus{}, created, false},
 		"by its UID":                     {kibashipv1.ProjectStatus{NamespaceUID: "created", NamespaceName: ns.Name}, created, true},
 		"another UID":                    {kibashipv1.ProjectStatus{NamespaceUID: "former", NamespaceName: ns.Name}, created, false},
-		"without the secret":             {kibashipv1.ProjectStatus{NamespaceProof: digest}, created, false},
-		"with the digest":                {kibashipv1.ProjectStatus{NamespaceProof: digest}, func(ns *corev1.Namespace) { ns.Annotations["platform.kibaship.com/namespace-proof"] = digest }, false},
-		"with the secret": {kibashipv1.ProjectStatus{NamespaceProof: digest}, func(ns *corev1.Namespace) {
-			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Proof: secrets.Proof("", digest)}.Prove(ns)
+		"without the secret":             {kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}, created, false},
+		"with the digest":                {kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) { ns.Annotations["platform.kibaship.com/namespace-proof"] = digest }, false},
+		"with the secret": {kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) {
+			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
 		"of an older version": {kibashipv1.ProjectStatus{NamespaceName: ns.Name}, created, true},
 	} {
@@ -44,9 +44,9 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		}
 	}
 
-	p.Status = kibashipv1.ProjectStatus{NamespaceProof: digest}
+	p.Status = kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}
 	computeStatus(p, State{NamespaceUID: "new"}, outcome.Problems{}, noon)
-	if p.Status.NamespaceUID != "new" || p.Status.NamespaceProof != "" || p.Status.NamespaceName == "" {
+	if p.Status.NamespaceUID != "new" || p.Status.NamespaceTokenDigest != "" || p.Status.NamespaceName == "" {
 		t.Errorf("the namespace that was created is not in the status: %+v", p.Status)
 	}
 }

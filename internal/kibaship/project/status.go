@@ -38,7 +38,7 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 	s.Phase, s.Message = kibashipv1.ProjectReady, "Namespace, rights and limits are in place"
 	main := mainProblem(problems, state.Mode)
 	if main != nil {
-		s.Phase, s.Message = phaseOf(main), main.Message
+		s.Phase, s.Message = phaseFor(main), main.Message
 	}
 	owned := state.NamespaceUID != "" || state.Namespace != nil && namespaceOwner(p).Owns(state.Namespace)
 	s.NamespaceName = ""
@@ -46,7 +46,7 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 		s.NamespaceName = naming.Namespace(p.Name)
 	}
 	if state.NamespaceUID != "" {
-		s.NamespaceUID, s.NamespaceProof = state.NamespaceUID, ""
+		s.NamespaceUID, s.NamespaceTokenDigest = state.NamespaceUID, ""
 	}
 	s.Usage = kibashipv1.ProjectUsage{}
 	if s.NamespaceName != "" {
@@ -59,15 +59,15 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 	return reconcile.ReadyUnless(main, kibashipv1.ReasonProjectReady, s.Message)
 }
 
-// phaseOf: what passes by itself is pending; the rest needs a person.
-func phaseOf(p *outcome.Problem) kibashipv1.ProjectPhase {
+// phaseFor: what passes by itself is pending; the rest needs a person.
+func phaseFor(p *outcome.Problem) kibashipv1.ProjectPhase {
 	if p.Class == outcome.Waiting || p.Class == outcome.Retry {
 		return kibashipv1.ProjectPending
 	}
 	return kibashipv1.ProjectFailed
 }
 
-var inPlace = map[string]struct{ reason, message string }{
+var successConditions = map[string]struct{ reason, message string }{
 	kibashipv1.ConditionAccepted:         {kibashipv1.ReasonAccepted, "Name, labels and spec are valid"},
 	kibashipv1.ConditionNamespaceReady:   {kibashipv1.ReasonCreated, "The namespace is in place"},
 	kibashipv1.ConditionAccessReady:      {kibashipv1.ReasonCreated, "ServiceAccount, Role and RoleBindings are in place"},
@@ -76,7 +76,7 @@ var inPlace = map[string]struct{ reason, message string }{
 }
 
 func computeConditions(p *kibashipv1.Project, state State, problems outcome.Problems, now time.Time) {
-	set := conditions.SetterOf(p, &p.Status.Conditions, now)
+	set := conditions.NewSetter(p, &p.Status.Conditions, now)
 	var first *outcome.Problem
 	for _, step := range steps {
 		problem := problems.On(step)
@@ -91,10 +91,10 @@ func computeConditions(p *kibashipv1.Project, state State, problems outcome.Prob
 			set(step, metav1.ConditionFalse, kibashipv1.ReasonTektonNotInstalled,
 				"Tekton is not installed; the operator completes this when the namespace "+naming.TektonNamespace+" and Tekton's CRDs exist")
 		case step == kibashipv1.ConditionAccessReady && len(state.ExtraRefused) > 0:
-			set(step, metav1.ConditionTrue, inPlace[step].reason, fmt.Sprintf("%s, without the rules of these ClusterRoles, which let accounts change their bounds or their rights: %s. Remove those rules, or the label %s",
-				inPlace[step].message, strings.Join(state.ExtraRefused, ", "), kibashipv1.LabelAggregate))
+			set(step, metav1.ConditionTrue, successConditions[step].reason, fmt.Sprintf("%s, without the rules of these ClusterRoles, which let accounts change their bounds or their rights: %s. Remove those rules, or the label %s",
+				successConditions[step].message, strings.Join(state.ExtraRefused, ", "), kibashipv1.LabelAggregate))
 		default:
-			set(step, metav1.ConditionTrue, inPlace[step].reason, inPlace[step].message)
+			set(step, metav1.ConditionTrue, successConditions[step].reason, successConditions[step].message)
 		}
 		if first == nil {
 			first = problem

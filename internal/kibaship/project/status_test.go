@@ -34,7 +34,7 @@ func good() *kibashipv1.Project {
 
 func ownNamespace(p *kibashipv1.Project) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name)}}
-	markedOwner(p).SetOn(ns)
+	labelledOwner(p).SetOn(ns)
 	ns.UID, p.Status.NamespaceUID = "created", "created"
 	return ns
 }
@@ -95,14 +95,14 @@ func TestComputeStatus(t *testing.T) {
 		"Tekton is needed": {config.TektonRequired, false, []*outcome.Problem{checkTekton(Observed{}, config.TektonRequired)}, kibashipv1.ProjectFailed, kibashipv1.ReasonTektonNotInstalled, kibashipv1.ReasonTektonNotInstalled},
 		"Tekton is not ours": {
 			config.TektonOptional, true,
-			[]*outcome.Problem{problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, &ownership.RefusedError{Kind: "RoleBinding"})},
+			[]*outcome.Problem{newProblem(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, &ownership.RefusedError{Kind: "RoleBinding"})},
 			kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonOwnershipConflict,
 		},
 		"no role":        {config.TektonOptional, true, []*outcome.Problem{checkAdmin(Observed{}, "admin")}, kibashipv1.ProjectFailed, kibashipv1.ReasonAdminRoleMissing, kibashipv1.ReasonWaiting},
 		"no policy":      {config.TektonOptional, true, []*outcome.Problem{checkPolicies(kibashipv1.ConditionAccessReady, Observed{MissingPolicy: "missing"}, false)}, kibashipv1.ProjectFailed, kibashipv1.ReasonAdmissionPolicyMissing, kibashipv1.ReasonWaiting},
 		"bound already":  {config.TektonOptional, true, []*outcome.Problem{checkPolicies(kibashipv1.ConditionTektonIntegrated, Observed{MissingPolicy: "missing"}, false)}, kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonAdmissionPolicyMissing},
-		"quota refused":  {config.TektonOptional, true, []*outcome.Problem{problemOf(kibashipv1.ConditionLimitsReady, "", refused)}, kibashipv1.ProjectFailed, kibashipv1.ReasonRefused, kibashipv1.ReasonWaiting},
-		"server is down": {config.TektonOptional, true, []*outcome.Problem{problemOf(kibashipv1.ConditionAccessReady, "", errors.New("down"))}, kibashipv1.ProjectPending, kibashipv1.ReasonWriteFailed, kibashipv1.ReasonWaiting},
+		"quota refused":  {config.TektonOptional, true, []*outcome.Problem{newProblem(kibashipv1.ConditionLimitsReady, "", refused)}, kibashipv1.ProjectFailed, kibashipv1.ReasonRefused, kibashipv1.ReasonWaiting},
+		"server is down": {config.TektonOptional, true, []*outcome.Problem{newProblem(kibashipv1.ConditionAccessReady, "", errors.New("down"))}, kibashipv1.ProjectPending, kibashipv1.ReasonWriteFailed, kibashipv1.ReasonWaiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := good()

@@ -77,7 +77,7 @@ func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in In
 	w := r.Writer
 	w.Replace = true
 	return identity.WhenGranted(ctx, grantAttempts, func() error {
-		_, err := apply.Apply(ctx, w, ownerOf(p), tektonBinding(in))
+		_, err := apply.Apply(ctx, w, ownerFor(p), tektonBinding(in))
 		return err
 	})
 }

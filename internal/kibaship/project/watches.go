@@ -94,7 +94,7 @@ var (
 // ofObject maps a namespace, or an object in one, to the Project of its name, and an object in the namespace of Tekton to
 // the Project that it names, which need not exist.
 func ofObject(_ context.Context, o client.Object) []ctrl.Request {
-	name, ok := naming.ProjectOf(cmp.Or(o.GetNamespace(), o.GetName()))
+	name, ok := naming.ParseNamespace(cmp.Or(o.GetNamespace(), o.GetName()))
 	if !ok && o.GetNamespace() == naming.TektonNamespace {
 		name = cmp.Or(o.GetAnnotations()[kibashipv1.AnnotationProject], o.GetLabels()[kibashipv1.LabelProjectName])
 		ok = name != ""

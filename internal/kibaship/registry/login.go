@@ -33,7 +33,7 @@ func ParseLogins(content []byte) (Logins, error) {
 		return nil, errLogins
 	}
 	logins := Logins{}
-	for where, login := range config.Auths {
+	for address, login := range config.Auths {
 		if login.Auth != "" {
 			plain, err := base64.StdEncoding.DecodeString(login.Auth)
 			if err != nil {
@@ -41,22 +41,22 @@ func ParseLogins(content []byte) (Logins, error) {
 			}
 			login.Username, login.Password, _ = strings.Cut(strings.TrimRight(string(plain), "\x00"), ":")
 		}
-		logins[place(where)] = authn.AuthConfig{
+		logins[normalize(address)] = authn.AuthConfig{
 			Username: login.Username, Password: login.Password, IdentityToken: login.IdentityToken, RegistryToken: login.RegistryToken,
 		}
 	}
 	return logins, nil
 }
 
-// place is host and path of a key as people write them: with a scheme, with the version of the
+// normalize is host and path of a key as people write them: with a scheme, with the version of the
 // API, or with one of the names that Docker Hub has.
-func place(where string) string {
-	where = strings.TrimPrefix(strings.TrimPrefix(where, "https://"), "http://")
-	where = strings.Trim(where, "/")
+func normalize(address string) string {
+	address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
+	address = strings.Trim(address, "/")
 	for _, version := range []string{"/v1", "/v2"} {
-		where = strings.TrimSuffix(where, version)
+		address = strings.TrimSuffix(address, version)
 	}
-	host, path, found := strings.Cut(where, "/")
+	host, path, found := strings.Cut(address, "/")
 	if host == "docker.io" || host == "registry-1.docker.io" {
 		host = name.DefaultRegistry
 	}
@@ -69,15 +69,15 @@ func place(where string) string {
 // For returns the login for a repository: the one with the most specific path above it, none
 // where there is none.
 func (l Logins) For(repository name.Repository) authn.Authenticator {
-	for at := repository.RegistryStr() + "/" + repository.RepositoryStr(); at != ""; {
-		if login, ok := l[at]; ok {
+	for prefix := repository.RegistryStr() + "/" + repository.RepositoryStr(); prefix != ""; {
+		if login, ok := l[prefix]; ok {
 			return authn.FromConfig(login)
 		}
-		slash := strings.LastIndexByte(at, '/')
+		slash := strings.LastIndexByte(prefix, '/')
 		if slash < 0 {
 			break
 		}
-		at = at[:slash]
+		prefix = prefix[:slash]
 	}
 	return authn.Anonymous
 }

@@ -75,8 +75,8 @@ func Exempt(prefix netip.Prefix) (undo func()) {
 	return func() {
 		exemptions.Lock()
 		defer exemptions.Unlock()
-		if at := slices.Index(exemptions.all, prefix); at >= 0 {
-			exemptions.all = slices.Delete(exemptions.all, at, at+1)
+		if index := slices.Index(exemptions.all, prefix); index >= 0 {
+			exemptions.all = slices.Delete(exemptions.all, index, index+1)
 		}
 	}
 }

@@ -116,14 +116,14 @@ func outside(p string) bool {
 
 // Allowed returns what a Project does not allow of an Application.
 func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) (all Violations) {
-	policy := PolicyOf(project, spec.Type)
+	policy := PolicyFor(project, spec.Type)
 	if !policy.Enabled {
 		return Violations{violated(kibashipv1.ReasonTypeDisabled, "spec.type",
-			"the Project does not allow Applications of type %s: set spec.applicationTypes.%s.enabled of the Project", spec.Type, fieldOf(spec.Type))}
+			"the Project does not allow Applications of type %s: set spec.applicationTypes.%s.enabled of the Project", spec.Type, typeField(spec.Type))}
 	}
 	limits := Effective(spec, project)
 	for _, amount := range amounts {
-		asked, low, high := amount.of(limits), amount.of(policy.Min.Limits), amount.of(policy.Max.Limits)
+		asked, low, high := amount.value(limits), amount.value(policy.Min.Limits), amount.value(policy.Max.Limits)
 		if less(asked, low) || less(high, asked) {
 			all = append(all, violated(kibashipv1.ReasonOutOfBounds, "spec.limits."+amount.name,
 				"%s is not within what the Project allows for %s: %s", asked, spec.Type, between(low, high)))
@@ -133,7 +133,7 @@ func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) 
 		all = append(all, violated(kibashipv1.ReasonOutOfBounds, "spec.limits.storage",
 			"%s is more than spec.volumes.maxStorageSize of the Project, %s", limits.Storage, largest))
 	}
-	if block, replicas := replicasOf(spec); block != "" {
+	if block, replicas := clusterReplicas(spec); block != "" {
 		if low := policy.Min.Nodes; replicas < low {
 			all = append(all, violated(kibashipv1.ReasonOutOfBounds, "spec."+block+".replicas", "%d is less than the %d nodes that the Project wants", replicas, low))
 		}
@@ -146,7 +146,7 @@ func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) 
 
 // Effective returns the size of an Application, completed by what its Project presets.
 func Effective(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) kibashipv1.Limits {
-	preset := PolicyOf(project, spec.Type).Default
+	preset := PolicyFor(project, spec.Type).Default
 	return kibashipv1.Limits{
 		CPU:     cmp.Or(spec.Limits.CPU, preset.CPU),
 		Memory:  cmp.Or(spec.Limits.Memory, preset.Memory),
@@ -154,8 +154,8 @@ func Effective(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec
 	}
 }
 
-// replicasOf returns the block of a cluster and its nodes; block is "" for any other type.
-func replicasOf(spec *kibashipv1.ApplicationSpec) (block string, replicas int32) {
+// clusterReplicas returns the block of a cluster and its nodes; block is "" for any other type.
+func clusterReplicas(spec *kibashipv1.ApplicationSpec) (block string, replicas int32) {
 	switch {
 	case spec.Type == kibashipv1.TypeMySQLCluster && spec.MySQLCluster != nil:
 		return "mysqlCluster", spec.MySQLCluster.Replicas
@@ -193,7 +193,7 @@ func Secrets(spec *kibashipv1.ApplicationSpec) map[string]string {
 	return needed
 }
 
-func fieldOf(t kibashipv1.ApplicationType) string {
+func typeField(t kibashipv1.ApplicationType) string {
 	for _, name := range kibashipv1.ApplicationTypeNames {
 		if name.Type == t {
 			return name.Field

@@ -12,8 +12,8 @@ type Policy struct {
 	Default, Min, Max kibashipv1.ClusterLimits
 }
 
-// PolicyOf returns what a Project says of a type, or what holds where it says nothing.
-func PolicyOf(spec *kibashipv1.ProjectSpec, t kibashipv1.ApplicationType) Policy {
+// PolicyFor returns what a Project says of a type, or what holds where it says nothing.
+func PolicyFor(spec *kibashipv1.ProjectSpec, t kibashipv1.ApplicationType) Policy {
 	types := spec.ApplicationTypes
 	switch t {
 	case kibashipv1.TypeMySQL:
@@ -53,8 +53,8 @@ func cluster(p *kibashipv1.ClusterTypePolicy) Policy {
 
 // amounts are those of Limits, by the names of their fields.
 var amounts = []struct {
-	name string
-	of   func(kibashipv1.Limits) string
+	name  string
+	value func(kibashipv1.Limits) string
 }{
 	{"cpu", func(l kibashipv1.Limits) string { return l.CPU }},
 	{"memory", func(l kibashipv1.Limits) string { return l.Memory }},

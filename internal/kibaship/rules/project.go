@@ -62,10 +62,10 @@ func projectLabels(labels map[string]string) (all Violations) {
 // projectSpec looks at what no schema can: whether bounds leave anything.
 func projectSpec(spec *kibashipv1.ProjectSpec) (all Violations) {
 	for _, t := range kibashipv1.ApplicationTypeNames {
-		policy := PolicyOf(spec, t.Type)
+		policy := PolicyFor(spec, t.Type)
 		field := "spec.applicationTypes." + t.Field
 		for _, amount := range amounts {
-			low, high, preset := amount.of(policy.Min.Limits), amount.of(policy.Max.Limits), amount.of(policy.Default.Limits)
+			low, high, preset := amount.value(policy.Min.Limits), amount.value(policy.Max.Limits), amount.value(policy.Default.Limits)
 			if less(high, low) {
 				all = append(all, violated(kibashipv1.ReasonInvalid, field+".resourceBounds."+"max."+amount.name, "%s is less than min.%s, %s: raise it, or lower the other", high, amount.name, low))
 			}
@@ -98,8 +98,8 @@ func between(low, high string) string {
 // ProjectChange returns what is wrong with a change of a Project, independent of what else it changes: a
 // uuid that is good stays what it is, since all that belongs to the Project carries it.
 func ProjectChange(before, after *kibashipv1.Project) Violations {
-	was, is := before.Labels[kibashipv1.LabelUUID], after.Labels[kibashipv1.LabelUUID]
-	if was == is || !uuid.MatchString(was) {
+	was, current := before.Labels[kibashipv1.LabelUUID], after.Labels[kibashipv1.LabelUUID]
+	if was == current || !uuid.MatchString(was) {
 		return nil
 	}
 	return Violations{violated(kibashipv1.ReasonInvalidLabels, "metadata.labels["+kibashipv1.LabelUUID+"]",
@@ -108,8 +108,8 @@ func ProjectChange(before, after *kibashipv1.Project) Violations {
 
 // UUIDTaken returns the violation of a Project whose uuid an older one has. Of two of the same
 // second it is the one whose name comes later.
-func UUIDTaken(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
-	other := sameUUID(p, others, func(other *kibashipv1.Project) bool { return older(&other.ObjectMeta, &p.ObjectMeta) })
+func UUIDTaken(p *kibashipv1.Project, projects []kibashipv1.Project) Violations {
+	other := sameUUID(p, projects, func(other *kibashipv1.Project) bool { return older(&other.ObjectMeta, &p.ObjectMeta) })
 	if other == nil {
 		return nil
 	}
@@ -119,8 +119,8 @@ func UUIDTaken(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
 // UUIDInUse returns the violation of a Project that asks for a uuid that another one has. How old
 // they are does not matter: at admission the API server has given the newcomer a time already, and
 // that may be of the same second. It does not name the other: every pod that reaches the webhook may ask.
-func UUIDInUse(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
-	if sameUUID(p, others, func(*kibashipv1.Project) bool { return true }) == nil {
+func UUIDInUse(p *kibashipv1.Project, projects []kibashipv1.Project) Violations {
+	if sameUUID(p, projects, func(*kibashipv1.Project) bool { return true }) == nil {
 		return nil
 	}
 	return uuidViolation("%s is the uuid of another Project: every Project needs its own", p.Labels[kibashipv1.LabelUUID])
@@ -131,13 +131,13 @@ func uuidViolation(format string, args ...any) Violations {
 }
 
 // sameUUID returns a Project that goes before p and has its uuid, nil if there is none.
-func sameUUID(p *kibashipv1.Project, others []kibashipv1.Project, goesBefore func(*kibashipv1.Project) bool) *kibashipv1.Project {
+func sameUUID(p *kibashipv1.Project, projects []kibashipv1.Project, goesBefore func(*kibashipv1.Project) bool) *kibashipv1.Project {
 	id := p.Labels[kibashipv1.LabelUUID]
 	if id == "" {
 		return nil
 	}
-	for i := range others {
-		other := &others[i]
+	for i := range projects {
+		other := &projects[i]
 		if other.Name == p.Name || other.Labels[kibashipv1.LabelUUID] != id || !goesBefore(other) {
 			continue
 		}

@@ -27,8 +27,8 @@ import (
 type Watches struct {
 	client metadata.Interface
 	// begun is the life of all watches; end ends it.
-	begun context.Context //nolint:containedctx // watches outlive the pass that asks for them
-	end   context.CancelFunc
+	lifetime context.Context //nolint:containedctx // watches outlive the pass that asks for them
+	end      context.CancelFunc
 
 	mu   sync.Mutex
 	open map[string]*watch
@@ -50,8 +50,8 @@ func New(config *rest.Config, http *http.Client) (*Watches, error) {
 	if err != nil {
 		return nil, err
 	}
-	begun, end := context.WithCancel(context.Background())
-	return &Watches{client: c, begun: begun, end: end, open: map[string]*watch{}}, nil
+	lifetime, end := context.WithCancel(context.Background())
+	return &Watches{client: c, lifetime: lifetime, end: end, open: map[string]*watch{}}, nil
 }
 
 // Start implements manager.Runnable: it ends the watches with the operator.
@@ -73,7 +73,7 @@ func (w *Watches) Source(handle handler.EventHandler) source.Source {
 // namespace is not known yet, known is false; Source tells when it is. The watch is kept open for
 // the user until that one closes it.
 func (w *Watches) Missing(user, namespace string, names []string) (missing []string, known bool) {
-	o := w.of(user, namespace)
+	o := w.ensure(user, namespace)
 	if !o.informer.HasSynced() {
 		return nil, false
 	}
@@ -101,14 +101,14 @@ func (w *Watches) Close(user, namespace string) {
 }
 
 // of returns the watch of a namespace, which it opens if need be.
-func (w *Watches) of(user, namespace string) *watch {
+func (w *Watches) ensure(user, namespace string) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.open[namespace]; o != nil {
 		o.users[user] = true
 		return o
 	}
-	ctx, end := context.WithCancel(w.begun)
+	ctx, end := context.WithCancel(w.lifetime)
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client,
 		corev1.SchemeGroupVersion.WithResource("secrets"), namespace, 0, toolscache.Indexers{}, nil).Informer()
 	// These fail for an informer that runs alone.

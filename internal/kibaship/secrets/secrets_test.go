@@ -14,7 +14,7 @@ func TestAWatchEndsWithItsLastUser(t *testing.T) {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &Watches{client: metadatafake.NewSimpleMetadataClient(scheme), begun: t.Context(), end: func() {}, open: map[string]*watch{}}
+	w := &Watches{client: metadatafake.NewSimpleMetadataClient(scheme), lifetime: t.Context(), end: func() {}, open: map[string]*watch{}}
 	w.Missing("deployment", "ns", nil)
 	w.Missing("application", "ns", nil)
 	w.Missing("application", "ns", nil)

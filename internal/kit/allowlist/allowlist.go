@@ -107,7 +107,7 @@ func split(list string) (items []string) {
 // ErrRefused and says why.
 func (r Rules) Check(address netip.Addr, port int) error {
 	plain := address.Unmap().WithZone("")
-	refuse := func(why string) error { return fmt.Errorf("server %s %w: %s", plain, ErrRefused, why) }
+	refuse := func(reason string) error { return fmt.Errorf("server %s %w: %s", plain, ErrRefused, reason) }
 	switch {
 	case !plain.IsValid() || plain.IsUnspecified():
 		return refuse("it is not the address of a server")

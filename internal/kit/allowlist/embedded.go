@@ -28,16 +28,16 @@ func embedded(address netip.Addr) []netip.Addr {
 		return nil
 	}
 	b := address.As16()
-	at := func(i, j, k, l int) netip.Addr { return netip.AddrFrom4([4]byte{b[i], b[j], b[k], b[l]}) }
+	join := func(i, j, k, l int) netip.Addr { return netip.AddrFrom4([4]byte{b[i], b[j], b[k], b[l]}) }
 	switch {
 	case nat64.Contains(address), translated.Contains(address), compatible.Contains(address):
-		return []netip.Addr{at(12, 13, 14, 15)}
+		return []netip.Addr{join(12, 13, 14, 15)}
 	case localNAT64.Contains(address):
 		// Its operator chooses where in the address the IPv4 address is (RFC 6052, 2.2), so each place counts that is not empty.
 		var all []netip.Addr
-		for _, one := range []netip.Addr{at(6, 7, 9, 10), at(7, 9, 10, 11), at(9, 10, 11, 12), at(12, 13, 14, 15)} {
-			if !one.IsUnspecified() {
-				all = append(all, one)
+		for _, candidate := range []netip.Addr{join(6, 7, 9, 10), join(7, 9, 10, 11), join(9, 10, 11, 12), join(12, 13, 14, 15)} {
+			if !candidate.IsUnspecified() {
+				all = append(all, candidate)
 			}
 		}
 		if all == nil {
@@ -45,10 +45,10 @@ func embedded(address netip.Addr) []netip.Addr {
 		}
 		return all
 	case sixToFour.Contains(address):
-		return []netip.Addr{at(2, 3, 4, 5)}
+		return []netip.Addr{join(2, 3, 4, 5)}
 	case teredo.Contains(address):
 		// The server, and the client, whose bits are inverted.
-		return []netip.Addr{at(4, 5, 6, 7), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})}
+		return []netip.Addr{join(4, 5, 6, 7), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})}
 	}
 	return nil
 }

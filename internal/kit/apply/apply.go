@@ -68,7 +68,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner
 	if err := setChecksum(desired, plan); err != nil {
 		return none, err
 	}
-	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
+	kind, key := objectKind(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	to := write{object: object{kind, key, owner.UID}, plan: desired.GetAnnotations()[plan]}
 	live := blank(desired)
 
@@ -92,7 +92,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner
 		if err := writable(owner, kind.Kind, live); err != nil {
 			return none, err
 		}
-		if inPlace(w, owner, desired, live) {
+		if upToDate(w, owner, desired, live) {
 			return live, nil
 		}
 		to.rollout = isRollout(w, owner, to, live)
@@ -117,7 +117,7 @@ func writable(owner ownership.Owner, kind string, live client.Object) error {
 	return nil
 }
 
-// inPlace reports whether an object needs no write. All three questions are needed:
+// upToDate reports whether an object needs no write. All three questions are needed:
 //   - Unmodified finds what others have set, also in fields that the plan leaves out. It does not
 //     find what others have removed: then no entry of managedFields is left.
 //   - Contains finds what others have removed or changed, and another plan by its checksum. The
@@ -125,7 +125,7 @@ func writable(owner ownership.Owner, kind string, live client.Object) error {
 //     as zero, so that an allotted node port or a defaulted timeout would be a difference.
 //   - accepts finds what an admission webhook has changed in our own write. Without it such an
 //     object would be written again in every reconciliation.
-func inPlace(w Writer, owner ownership.Owner, desired, live client.Object) bool {
+func upToDate(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if !Unmodified(w.Manager, live) {
 		return false
 	}
@@ -165,7 +165,7 @@ func create[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 		return none, apierrors.NewConflict(schema.GroupResource{Group: to.kind.Group, Resource: to.kind.Kind}, to.name.Name, errGone)
 	}
 	created := desired.DeepCopyObject().(T)
-	owner.Prove(created)
+	owner.SetTokenOn(created)
 	if err := w.Client.Create(ctx, created, client.FieldOwner(w.Manager)); err != nil {
 		return none, err
 	}
@@ -177,7 +177,7 @@ func create[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 // the field owners nor the last change of a busy object's status.
 func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired T) (T, error) {
 	var none, out T
-	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
+	kind, key := objectKind(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := blank(desired)
 		// The object may be gone by now: then the caller reconciles again. There may be no
@@ -189,7 +189,7 @@ func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 		if err := writable(owner, kind.Kind, live); err != nil {
 			return err
 		}
-		if inPlace(w, owner, desired, live) {
+		if upToDate(w, owner, desired, live) {
 			out = live
 			return nil
 		}
@@ -251,13 +251,13 @@ func successor[T client.Object](w Writer, owner ownership.Owner, desired, live T
 		// If the Kind has no status subresource, an update writes the status too.
 		keepStatus(u, any(live).(*unstructured.Unstructured))
 	}
-	updated.SetManagedFields(releaseOthers(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), owner.Annotation)))
+	updated.SetManagedFields(releaseOthers(live.GetManagedFields(), ownManagedFields(w.Manager, gvk.GroupVersion().String(), owner.Annotation)))
 	return updated, nil
 }
 
 // noteWritten records a write and its result.
-func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
-	w.DriftBackoff.wrote(to, by)
+func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, cause []string) {
+	w.DriftBackoff.wrote(to, cause)
 	log := log.FromContext(ctx)
 	log.V(2).Info(verb, "kind", to.kind.Kind, "object", to.name)
 	if !Contains(desired, made) && w.DriftBackoff.accept(desired, made) {

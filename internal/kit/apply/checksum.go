@@ -29,9 +29,9 @@ func ChecksumAnnotation(owner string) string {
 	return domain + "/plan-checksum"
 }
 
-// contentOf is the checksum of an object without its status and without what others may add to
+// contentChecksum is the checksum of an object without its status and without what others may add to
 // its metadata: it includes only the labels and annotations of like.
-func contentOf(obj, like client.Object) (checksum, error) {
+func contentChecksum(obj, like client.Object) (checksum, error) {
 	var bare any
 	if u, ok := obj.(runtime.Unstructured); ok {
 		bare = contentMap(u)
@@ -63,7 +63,7 @@ func setChecksum(desired client.Object, annotation string) error {
 	if service, ok := plan.(*corev1.Service); ok {
 		forgetNodePorts(service)
 	}
-	sum, err := contentOf(plan, plan)
+	sum, err := contentChecksum(plan, plan)
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func PlanChecksum(w Writer, owner ownership.Owner, desired client.Object) (strin
 }
 
 // only returns the keys of all that some has.
-func only(all, some map[string]string) map[string]string {
-	out := make(map[string]string, len(some))
-	for key := range some {
+func only(all, wanted map[string]string) map[string]string {
+	out := make(map[string]string, len(wanted))
+	for key := range wanted {
 		if value, ok := all[key]; ok {
 			out[key] = value
 		}

@@ -44,8 +44,8 @@ func Contains(desired, live client.Object) bool {
 	return true
 }
 
-func contains(all, some map[string]string) bool {
-	for k, v := range some {
+func contains(all, part map[string]string) bool {
+	for k, v := range part {
 		if got, ok := all[k]; !ok || got != v {
 			return false
 		}

@@ -61,9 +61,9 @@ type DriftBackoff struct {
 
 type history struct {
 	// writes that others have made necessary, and the first one.
-	writes int
-	last   time.Time
-	by     string
+	writes  int
+	last    time.Time
+	writers string
 	// plan is the checksum of the last write.
 	plan string
 }
@@ -105,11 +105,11 @@ func (r *DriftBackoff) throttled(to write) error {
 	if r.clock.Since(h.last) >= delays.After(h.writes-promptWrites+1) {
 		return nil
 	}
-	return &ContestedError{Kind: to.kind.Kind, Name: to.name.Name, By: h.by}
+	return &ContestedError{Kind: to.kind.Kind, Name: to.name.Name, By: h.writers}
 }
 
 // wrote records a write. by names the managers that made it necessary, if they are known.
-func (r *DriftBackoff) wrote(to write, by []string) {
+func (r *DriftBackoff) wrote(to write, cause []string) {
 	if r == nil {
 		return
 	}
@@ -121,8 +121,8 @@ func (r *DriftBackoff) wrote(to write, by []string) {
 		h.writes++
 		h.last = r.clock.Now()
 	}
-	if len(by) > 0 {
-		h.by = strings.Join(by, ", ")
+	if len(cause) > 0 {
+		h.writers = strings.Join(cause, ", ")
 	}
 	r.writes.Add(to.object, h)
 }
@@ -164,7 +164,7 @@ func (r *DriftBackoff) accept(desired, made client.Object) bool {
 	if r == nil {
 		return false
 	}
-	content, err := contentOf(made, desired)
+	content, err := contentChecksum(made, desired)
 	if err != nil {
 		return false
 	}
@@ -183,7 +183,7 @@ func (r *DriftBackoff) accepts(owner ownership.Owner, desired, live client.Objec
 	if !ok {
 		return false
 	}
-	content, err := contentOf(live, desired)
+	content, err := contentChecksum(live, desired)
 	return err == nil && known.(checksum) == content
 }
 
@@ -205,9 +205,9 @@ type ContestedError struct {
 }
 
 func (e *ContestedError) Error() string {
-	by := e.By
-	if by == "" {
-		by = "another client"
+	rivals := e.By
+	if rivals == "" {
+		rivals = "another client"
 	}
-	return fmt.Sprintf("%s %s keeps being modified or deleted by %s; repairing it with exponential backoff. Stop the other writer", e.Kind, e.Name, by)
+	return fmt.Sprintf("%s %s keeps being modified or deleted by %s; repairing it with exponential backoff. Stop the other writer", e.Kind, e.Name, rivals)
 }

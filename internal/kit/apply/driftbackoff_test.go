@@ -106,7 +106,7 @@ func TestPoliciesOfAContestedPlanAreWritten(t *testing.T) {
 			{Condition: "Policies", Objects: []Set{Only(policy)}},
 			{Condition: "Workloads", Objects: []Set{Only(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}})}},
 		})
-		if len(failures) != 1 || !errors.Is(failures.Of("Namespace"), tc.err) {
+		if len(failures) != 1 || !errors.Is(failures.For("Namespace"), tc.err) {
 			t.Errorf("%s: %v", name, failures)
 		}
 		var policies networkingv1.NetworkPolicyList

@@ -25,7 +25,7 @@ func Unmodified(manager string, obj metav1.Object) bool {
 	for _, e := range obj.GetManagedFields() {
 		if isOwn(manager, e) {
 			written = true
-		} else if _, others := splitMetadata(e); others {
+		} else if _, foreign := splitMetadata(e); foreign {
 			return false
 		}
 	}
@@ -56,9 +56,9 @@ func Compact(manager string) toolscache.TransformFunc {
 //
 // own is the entry that manager gets if it has none: the API server does not track changes
 // of an object without entries.
-func releaseOthers(entries []metav1.ManagedFieldsEntry, own metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+func releaseOthers(managed []metav1.ManagedFieldsEntry, own metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var out []metav1.ManagedFieldsEntry
-	for _, e := range entries {
+	for _, e := range managed {
 		if isOwn(own.Manager, e) {
 			own = e
 		} else if rest, _ := splitMetadata(e); rest != nil {
@@ -68,8 +68,8 @@ func releaseOthers(entries []metav1.ManagedFieldsEntry, own metav1.ManagedFields
 	return append(out, own)
 }
 
-// ownEntry is the smallest entry that the API server keeps: that of the owner annotation.
-func ownEntry(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry {
+// ownManagedFields is the smallest entry that the API server keeps: that of the owner annotation.
+func ownManagedFields(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager:    manager,
 		Operation:  metav1.ManagedFieldsOperationUpdate,
@@ -83,7 +83,7 @@ func ownEntry(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry 
 func fieldOwners(manager string, obj metav1.Object) []string {
 	var names []string
 	for _, e := range obj.GetManagedFields() {
-		if _, others := splitMetadata(e); others && !isOwn(manager, e) && !slices.Contains(names, e.Manager) {
+		if _, foreign := splitMetadata(e); foreign && !isOwn(manager, e) && !slices.Contains(names, e.Manager) {
 			names = append(names, e.Manager)
 		}
 	}
@@ -106,11 +106,11 @@ func ownsAll(manager string, desired client.Object, live metav1.Object) bool {
 		delete(fields, name)
 	}
 	if all, ok := fields["metadata"].(map[string]any); ok {
-		some := map[string]any{}
+		part := map[string]any{}
 		for _, name := range []string{"labels", "annotations", "ownerReferences"} {
-			some[name] = all[name]
+			part[name] = all[name]
 		}
-		fields["metadata"] = some
+		fields["metadata"] = part
 	}
 	for _, e := range live.GetManagedFields() {
 		if !isOwn(manager, e) || e.FieldsV1 == nil {
@@ -130,8 +130,8 @@ func ownsFields(ours, fields map[string]any) bool {
 		if isEmpty(value) {
 			continue
 		}
-		of, ok := ours["f:"+name].(map[string]any)
-		if !ok || !ownsValue(of, value) {
+		fields, ok := ours["f:"+name].(map[string]any)
+		if !ok || !ownsValue(fields, value) {
 			return false
 		}
 	}
@@ -139,16 +139,16 @@ func ownsFields(ours, fields map[string]any) bool {
 }
 
 // ownsValue is ownsFields for a value, whose own fields are of. A value without any is owned as a whole.
-func ownsValue(of map[string]any, value any) bool {
-	if len(of) == 0 {
+func ownsValue(fields map[string]any, value any) bool {
+	if len(fields) == 0 {
 		return true
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		return ownsFields(of, v)
+		return ownsFields(fields, v)
 	case []any:
 		for _, item := range v {
-			if !ownsItem(of, item) {
+			if !ownsItem(fields, item) {
 				return false
 			}
 		}
@@ -158,8 +158,8 @@ func ownsValue(of map[string]any, value any) bool {
 
 // ownsItem reports whether the owned fields of a list have an item, by its keys or by its value. Keys that the item
 // leaves out have defaults.
-func ownsItem(of map[string]any, item any) bool {
-	for name, inner := range of {
+func ownsItem(fields map[string]any, item any) bool {
+	for name, inner := range fields {
 		kind, text, _ := strings.Cut(name, ":")
 		var identity any
 		if kind != "k" && kind != "v" || json.Unmarshal([]byte(text), &identity) != nil {
@@ -223,7 +223,7 @@ func isOwn(manager string, e metav1.ManagedFieldsEntry) bool {
 
 // splitMetadata returns the part of an entry in metadata and status, nil if there is none, and
 // whether the entry has other fields.
-func splitMetadata(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, others bool) {
+func splitMetadata(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, foreign bool) {
 	if e.FieldsV1 == nil {
 		return nil, false
 	}
@@ -233,11 +233,11 @@ func splitMetadata(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry
 	}
 	for name := range fields {
 		if name != "f:metadata" && name != "f:status" {
-			others = true
+			foreign = true
 			delete(fields, name)
 		}
 	}
-	if !others {
+	if !foreign {
 		return &e, false
 	}
 	if len(fields) == 0 {

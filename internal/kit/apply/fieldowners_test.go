@@ -74,7 +74,7 @@ func TestUnmodified(t *testing.T) {
 }
 
 func TestReleaseOthers(t *testing.T) {
-	fresh := ownEntry(us, "v1", "example.com/uid")
+	fresh := ownManagedFields(us, "v1", "example.com/uid")
 	kept := entry("kubectl-edit", "", `{"f:metadata":{"f:labels":{"f:x":{}}}}`)
 	for name, tc := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
 		"metadata and status stay":        {[]metav1.ManagedFieldsEntry{own, status, label}, []metav1.ManagedFieldsEntry{status, label, own}},

@@ -16,8 +16,8 @@ import (
 // name their Kind themselves and hold JSON values as the API machinery decodes them, numbers
 // as int64 or float64.
 
-// kindOf returns the Kind of an object, or its Go type if the scheme does not know it.
-func kindOf(scheme *runtime.Scheme, obj client.Object) schema.GroupKind {
+// objectKind returns the Kind of an object, or its Go type if the scheme does not know it.
+func objectKind(scheme *runtime.Scheme, obj client.Object) schema.GroupKind {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return schema.GroupKind{Kind: fmt.Sprintf("%T", obj)}
@@ -35,8 +35,8 @@ func blank[T client.Object](like T) T {
 	return reflect.New(reflect.TypeOf(like).Elem()).Interface().(T)
 }
 
-// listOf returns an empty list of objects of the same Kind.
-func listOf(scheme *runtime.Scheme, like client.Object) (client.ObjectList, error) {
+// newList returns an empty list of objects of the same Kind.
+func newList(scheme *runtime.Scheme, like client.Object) (client.ObjectList, error) {
 	gvk, err := apiutil.GVKForObject(like, scheme)
 	if err != nil {
 		return nil, err
@@ -72,9 +72,9 @@ func contentMap(obj runtime.Unstructured) map[string]any {
 }
 
 // keepStatus gives an unstructured object the status of another one, if it has none.
-func keepStatus(obj, of *unstructured.Unstructured) {
-	status, there := of.Object["status"]
-	if _, has := obj.Object["status"]; there && !has {
+func keepStatus(obj, source *unstructured.Unstructured) {
+	status, there := source.Object["status"]
+	if _, present := obj.Object["status"]; there && !present {
 		obj.Object["status"] = runtime.DeepCopyJSONValue(status)
 	}
 }

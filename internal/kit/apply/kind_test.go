@@ -50,7 +50,7 @@ func TestKinds(t *testing.T) {
 		"PipelineRun.tekton.dev": pipelineRun(),
 		"*apply.unknown":         &unknown{},
 	} {
-		if got := kindOf(clientscheme.Scheme, obj).String(); got != want {
+		if got := objectKind(clientscheme.Scheme, obj).String(); got != want {
 			t.Errorf("kindOf = %s, want %s", got, want)
 		}
 	}

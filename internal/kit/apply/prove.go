@@ -9,17 +9,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Prove makes sure that a namespace can be created: that the owner's Proof has a secret. Where it has none, because the
+// PrepareNamespace makes sure that a namespace can be created: that the owner's Proof has a secret. Where it has none, because the
 // namespace was deleted or the process that drew the secret has ended, the API server must confirm that there is no
 // namespace: it could be one of the former process. Then again persists the digest of another secret, and that no UID is
 // known. cached is the namespace as the cache shows it; Prove returns it as it is, nil if there is none.
-func Prove(ctx context.Context, w Writer, owner ownership.Owner, cached *corev1.Namespace, name string, again func() error) (*corev1.Namespace, error) {
-	if cached != nil || owner.Proof != nil && owner.MayCreate() {
+func PrepareNamespace(ctx context.Context, w Writer, owner ownership.Owner, cached *corev1.Namespace, name string, reread func() error) (*corev1.Namespace, error) {
+	if cached != nil || owner.Token != nil && owner.MayCreate() {
 		return cached, nil
 	}
 	live, err := Found(ctx, w.Live, client.ObjectKey{Name: name}, &corev1.Namespace{})
 	if err != nil || live != nil {
 		return live, err
 	}
-	return nil, again()
+	return nil, reread()
 }

@@ -48,7 +48,7 @@ func deleteUnwanted(ctx context.Context, w Writer, owner ownership.Owner, list c
 		if err := ignoreKindUnknown(Delete(ctx, w.Client, obj)); err != nil {
 			return err
 		}
-		kind, key := kindOf(w.Client.Scheme(), obj), client.ObjectKeyFromObject(obj)
+		kind, key := objectKind(w.Client.Scheme(), obj), client.ObjectKeyFromObject(obj)
 		w.DriftBackoff.pruned(object{kind, key, owner.UID})
 		log.FromContext(ctx).V(2).Info("pruned", "kind", kind.Kind, "object", key)
 		return nil

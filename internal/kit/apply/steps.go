@@ -58,8 +58,8 @@ func All[T client.Object](objects []T) Set {
 	return Set{objects: asObjects(objects), kind: blank(none)}
 }
 
-// AllOf is All for unstructured objects: like has their kind.
-func AllOf[T client.Object](like T, objects []T) Set {
+// AllLike is All for unstructured objects: like has their kind.
+func AllLike[T client.Object](like T, objects []T) Set {
 	return Set{objects: asObjects(objects), kind: blank(like)}
 }
 
@@ -83,8 +83,8 @@ type Failure struct {
 // Failures are in the order of the steps. Of each step there is at most one.
 type Failures []Failure
 
-// Of returns the error of the first failed step of a condition; nil for none.
-func (f Failures) Of(condition string) error {
+// For returns the error of the first failed step of a condition; nil for none.
+func (f Failures) For(condition string) error {
 	for _, failure := range f {
 		if failure.Condition == condition {
 			return failure.Err
@@ -142,7 +142,7 @@ func confineAnyway(ctx context.Context, w Writer, owner ownership.Owner, stopped
 	for _, step := range steps {
 		for _, set := range step.Objects {
 			for _, desired := range set.objects {
-				if !confining[kindOf(w.Client.Scheme(), desired)] {
+				if !confining[objectKind(w.Client.Scheme(), desired)] {
 					continue
 				}
 				if _, err := Apply(ctx, w, owner, desired); err != nil {
@@ -189,9 +189,9 @@ func prune(ctx context.Context, w Writer, owner ownership.Owner, namespace strin
 		if set.kind == nil {
 			continue
 		}
-		list, err := listOf(w.Client.Scheme(), set.kind)
+		list, err := newList(w.Client.Scheme(), set.kind)
 		if err == nil {
-			keys := wantedKeys(w.Client.Scheme(), kindOf(w.Client.Scheme(), set.kind), all)
+			keys := wantedKeys(w.Client.Scheme(), objectKind(w.Client.Scheme(), set.kind), all)
 			err = Prune(ctx, w, owner, list, namespace, keys.Has)
 		}
 		errs = append(errs, err)
@@ -205,7 +205,7 @@ func wantedKeys(scheme *runtime.Scheme, kind schema.GroupKind, steps []Step) set
 	for _, step := range steps {
 		for _, set := range step.Objects {
 			for _, o := range set.objects {
-				if kindOf(scheme, o) == kind {
+				if objectKind(scheme, o) == kind {
 					keys.Insert(client.ObjectKeyFromObject(o))
 				}
 			}

@@ -103,7 +103,7 @@ func TestAStepThatFails(t *testing.T) {
 	if len(failures) != 2 || failures[0].Condition != "Policies" || failures[1].Condition != "Routes" {
 		t.Fatalf("failures %v", failures)
 	}
-	if failures.Of("Routes") == nil || failures.Of("Services") != nil {
+	if failures.For("Routes") == nil || failures.For("Services") != nil {
 		t.Error(failures)
 	}
 	slices.Sort(d.lines)
@@ -157,7 +157,7 @@ func TestWhatIsPruned(t *testing.T) {
 	run := unstructuredOf("tekton.dev/v1", "PipelineRun", "run")
 	steps := []Step{
 		{Objects: []Set{All(configMaps("a")), All[*corev1.Secret](nil)}},
-		{Objects: []Set{Only(configMaps("b")...), Only(&corev1.Namespace{}), AllOf(run, nil)}},
+		{Objects: []Set{Only(configMaps("b")...), Only(&corev1.Namespace{}), AllLike(run, nil)}},
 	}
 	keys := wantedKeys(scheme, schema.GroupKind{Kind: "ConfigMap"}, steps)
 	if len(keys) != 2 || !keys.Has(types.NamespacedName{Name: "a"}) || !keys.Has(types.NamespacedName{Name: "b"}) {
@@ -169,7 +169,7 @@ func TestWhatIsPruned(t *testing.T) {
 			if set.kind == nil {
 				continue
 			}
-			list, err := listOf(scheme, set.kind)
+			list, err := newList(scheme, set.kind)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestWhatIsPruned(t *testing.T) {
 	if want := []string{"/v1, Kind=ConfigMapList", "/v1, Kind=SecretList", "tekton.dev/v1, Kind=PipelineRunList"}; !slices.Equal(lists, want) {
 		t.Errorf("%v, want %v", lists, want)
 	}
-	if _, err := listOf(scheme, &unknown{}); err == nil {
+	if _, err := newList(scheme, &unknown{}); err == nil {
 		t.Error("a list of a kind that the scheme does not know")
 	}
 }

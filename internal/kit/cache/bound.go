@@ -53,7 +53,7 @@ func reduce(o client.Object, domains []string) {
 	owners := o.GetOwnerReferences()
 	owners = slices.Clone(owners[:min(len(owners), maxOwners)])
 	generation := o.GetGeneration()
-	status, finalizers := statusOf(o), finalizersOf(o)
+	status, finalizers := boundedStatus(o), boundFinalizers(o)
 	var ofNamespace []corev1.FinalizerName
 	ns, isNamespace := o.(*corev1.Namespace)
 	if isNamespace {
@@ -75,8 +75,8 @@ func reduce(o client.Object, domains []string) {
 	setStatus(o, status)
 }
 
-// finalizersOf returns the finalizers of an object, those that are not named as empty texts.
-func finalizersOf(o client.Object) []string {
+// boundFinalizers returns the finalizers of an object, those that are not named as empty texts.
+func boundFinalizers(o client.Object) []string {
 	all := o.GetFinalizers()
 	if len(all) == 0 {
 		return nil
@@ -106,8 +106,8 @@ func ofDomains(all map[string]string, domains []string) map[string]string {
 	return kept
 }
 
-// statusOf returns the status of an object, nil if it has none, or one that is too large.
-func statusOf(o client.Object) any {
+// boundedStatus returns the status of an object, nil if it has none, or one that is too large.
+func boundedStatus(o client.Object) any {
 	var status any
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		status = u.Object["status"]
@@ -134,13 +134,13 @@ func setStatus(o client.Object, status any) {
 // Bound drops the content of an object as Options.Domains says. A family uses it in its Trim for custom resources of others that it
 // finds by a label: only kinds of Kubernetes are bounded without it.
 func Bound(o client.Object, domains ...string) {
-	if tooLarge(o, domains, sizeOf) {
+	if tooLarge(o, domains, jsonSize) {
 		reduce(o, domains)
 	}
 }
 
-// sizeOf returns how many bytes an object takes as JSON, without what the API server notes of its fields.
-func sizeOf(o client.Object) int {
+// jsonSize returns how many bytes an object takes as JSON, without what the API server notes of its fields.
+func jsonSize(o client.Object) int {
 	var content any = o
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		content = u.Object

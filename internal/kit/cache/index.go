@@ -30,7 +30,7 @@ var (
 	}()
 )
 
-func setOf(value string) string { return setNames[maphash.String(setSeed, value)%setsOfIndex] }
+func hashedSet(value string) string { return setNames[maphash.String(setSeed, value)%setsOfIndex] }
 
 // coarse returns functions that map objects to sets instead of values.
 func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
@@ -41,7 +41,7 @@ func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
 			values, err := i.values(name, object)
 			sets := make([]string, 0, len(values))
 			for _, value := range values {
-				if set := setOf(value); !slices.Contains(sets, set) {
+				if set := hashedSet(value); !slices.Contains(sets, set) {
 					sets = append(sets, set)
 				}
 			}
@@ -81,7 +81,7 @@ func (i index) Index(name string, like any) ([]any, error) {
 
 // kept are the objects with a value, still encoded.
 func (i index) kept(name, value string) ([]any, error) {
-	objects, err := i.Indexer.ByIndex(name, setOf(value))
+	objects, err := i.Indexer.ByIndex(name, hashedSet(value))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type intern struct {
 }
 
 type partKey struct {
-	of   reflect.Type
+	typ  reflect.Type
 	hash uint64
 }
 
@@ -141,8 +141,8 @@ func (s *intern) shared(text string) string {
 	if len(text) > maxText {
 		return strings.Clone(text)
 	}
-	if one, known := s.texts.get(text); known {
-		return one
+	if interned, known := s.texts.get(text); known {
+		return interned
 	}
 	text = strings.Clone(text)
 	s.texts.put(text, text)

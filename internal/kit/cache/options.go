@@ -37,15 +37,15 @@ func New(fieldManager string) *Caches {
 }
 
 // Options returns the options of the cache of a family.
-func (c *Caches) Options(of Options) cache.Options {
-	selector := of.Selector
+func (c *Caches) Options(options Options) cache.Options {
+	selector := options.Selector
 	if selector == nil {
 		selector = labels.Nothing()
 	}
 	return cache.Options{
 		DefaultLabelSelector: selector,
-		DefaultTransform:     c.transform(of.Trim, of.Domains),
+		DefaultTransform:     c.transform(options.Trim, options.Domains),
 		NewInformer:          newInformers(c.slots),
-		ByObject:             of.ByObject,
+		ByObject:             options.ByObject,
 	}
 }

@@ -36,7 +36,7 @@ func (c *Caches) transform(trim func(client.Object), domains []string) toolscach
 		if trim != nil {
 			trim(object)
 		}
-		if u, loose := object.(*unstructured.Unstructured); loose && tooLarge(u, domains, sizeOf) {
+		if u, loose := object.(*unstructured.Unstructured); loose && tooLarge(u, domains, jsonSize) {
 			reduce(object, domains)
 		}
 		kept, err := encode(object)

@@ -61,8 +61,8 @@ func (w *watcher) run(ctx context.Context, jumped func()) {
 			return
 		case <-tick.C:
 		}
-		if by := w.jumped(); by > 0 {
-			log.FromContext(ctx).Info("the clock was set forward, or the machine was suspended: all resources that wait for a time are reconciled", "by", by.Round(time.Millisecond))
+		if skew := w.jumped(); skew > 0 {
+			log.FromContext(ctx).Info("the clock was set forward, or the machine was suspended: all resources that wait for a time are reconciled", "by", skew.Round(time.Millisecond))
 			jumped()
 		}
 	}
@@ -72,10 +72,10 @@ func (w *watcher) run(ctx context.Context, jumped func()) {
 func (w *watcher) jumped() time.Duration {
 	ahead := w.clocks.ahead(w.since)
 	w.low = min(w.low, ahead)
-	by := ahead - w.low
-	if by <= threshold {
+	skew := ahead - w.low
+	if skew <= threshold {
 		return 0
 	}
 	w.low = ahead
-	return by
+	return skew
 }

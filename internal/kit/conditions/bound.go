@@ -70,8 +70,8 @@ func Shorten(text string, maxBytes int) string {
 // Enumerate names the first items of a list and how many more there are.
 func Enumerate(all []string) string {
 	shown := strings.Join(all[:min(len(all), maxListed)], ", ")
-	if more := len(all) - maxListed; more > 0 {
-		return fmt.Sprintf("%s and %d more", shown, more)
+	if omitted := len(all) - maxListed; omitted > 0 {
+		return fmt.Sprintf("%s and %d more", shown, omitted)
 	}
 	return shown
 }

@@ -29,8 +29,8 @@ func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...
 // Setter writes one condition.
 type Setter func(conditionType string, status metav1.ConditionStatus, reason, message string)
 
-// SetterOf returns a Setter of the conditions of a resource at one time.
-func SetterOf(obj metav1.Object, all *[]metav1.Condition, now time.Time) Setter {
+// NewSetter returns a Setter of the conditions of a resource at one time.
+func NewSetter(obj metav1.Object, all *[]metav1.Condition, now time.Time) Setter {
 	return func(conditionType string, status metav1.ConditionStatus, reason, message string) {
 		Upsert(all, obj.GetGeneration(), now, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
 	}

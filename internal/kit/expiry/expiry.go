@@ -67,18 +67,18 @@ type Controller[T client.Object, R ~string] struct {
 	// Due returns why a live resource must be deleted now, "" if it must not; and when it
 	// expires: after now if it must not be deleted yet, the zero time if it never expires. It is
 	// called often and must make no request.
-	Due func(resource T, now time.Time) (why R, at time.Time)
+	Due func(resource T, now time.Time) (cause R, due time.Time)
 	// Moves reports whether an update may change the result of Due.
 	Moves func(before, after T) bool
 	// End requests the deletion of exactly this resource. After a conflict the resource is
 	// reconciled again immediately; that it is gone is no error. Other errors are logged, so
 	// they must not hold secrets.
-	End func(ctx context.Context, resource T, why R) error
+	End func(ctx context.Context, resource T, cause R) error
 	// Ended is called after the deletion of a resource was requested. Optional.
-	Ended func(resource T, why R)
+	Ended func(resource T, cause R)
 	// Blocked is called after each failed attempt to delete a resource, except after a first
 	// failure that may be brief. now is the time of the attempt. Optional.
-	Blocked func(ctx context.Context, resource T, why R, err error, now time.Time)
+	Blocked func(ctx context.Context, resource T, cause R, err error, now time.Time)
 
 	delays delays
 }
@@ -110,19 +110,19 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := c.Clock.Now()
-	why, at := c.Due(resource, now)
-	if why == "" {
+	cause, due := c.Due(resource, now)
+	if cause == "" {
 		c.delays.forget(req)
-		if at.IsZero() {
+		if due.IsZero() {
 			return ctrl.Result{}, nil
 		}
-		return ctrl.Result{RequeueAfter: at.Sub(now)}, nil
+		return ctrl.Result{RequeueAfter: due.Sub(now)}, nil
 	}
-	switch err := c.End(ctx, resource, why); {
+	switch err := c.End(ctx, resource, cause); {
 	case err == nil:
 		c.delays.forget(req)
 		if c.Ended != nil {
-			c.Ended(resource, why)
+			c.Ended(resource, cause)
 		}
 		return ctrl.Result{}, nil
 	case apply.Absent(err):
@@ -135,10 +135,10 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	default:
 		log.FromContext(ctx).Error(err, "the resource was not deleted; it is tried again")
 		c.Metrics.Failed()
-		again := c.delays.after(req, err)
+		requeueAfter := c.delays.after(req, err)
 		if c.Blocked != nil && c.delays.lasts(req) {
-			c.Blocked(ctx, resource, why, err, now)
+			c.Blocked(ctx, resource, cause, err, now)
 		}
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: requeueAfter}, nil
 	}
 }

@@ -81,7 +81,7 @@ func HeldBack(ns *corev1.Namespace) string {
 	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
 		return "it has the finalizers " + conditions.Enumerate(ns.Finalizers)
 	}
-	var why []string
+	var reasons []string
 	for _, c := range ns.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
 			continue
@@ -89,8 +89,8 @@ func HeldBack(ns *corev1.Namespace) string {
 		switch c.Type {
 		case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure,
 			corev1.NamespaceDeletionGVParsingFailure, corev1.NamespaceFinalizersRemaining:
-			why = append(why, c.Message)
+			reasons = append(reasons, c.Message)
 		}
 	}
-	return strings.Join(why, "; ")
+	return strings.Join(reasons, "; ")
 }

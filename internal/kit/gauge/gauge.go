@@ -46,13 +46,13 @@ type view struct {
 // NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which
 // have a series for each of phases, also with 0, and none before Watch. see lists the
 // resources; what is their plural, with a capital.
-func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
+func NewPhases[P ~string](prefix, help string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
 	g := &Phases{
 		list: see,
 		active: prometheus.NewDesc(prefix+"_active",
-			what+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
+			help+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
 		timeInPhase: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
-			what+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
+			help+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
 			[]string{labelPhase}, nil),
 	}
 	for _, p := range phases {
@@ -62,7 +62,7 @@ func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Cont
 }
 
 // Each returns a see function of NewPhases that lists the resources of one Kind, of which of says what it observes.
-func Each[T client.Object](list func() client.ObjectList, of func(T) Observation) func(context.Context, client.Reader) ([]Observation, error) {
+func Each[T client.Object](list func() client.ObjectList, observe func(T) Observation) func(context.Context, client.Reader) ([]Observation, error) {
 	return func(ctx context.Context, reader client.Reader) ([]Observation, error) {
 		all := list()
 		if err := reader.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
@@ -70,7 +70,7 @@ func Each[T client.Object](list func() client.ObjectList, of func(T) Observation
 		}
 		observations := make([]Observation, 0, meta.LenList(all))
 		err := meta.EachListItem(all, func(o runtime.Object) error {
-			observations = append(observations, of(o.(T)))
+			observations = append(observations, observe(o.(T)))
 			return nil
 		})
 		return observations, err

@@ -49,11 +49,11 @@ func (s *Identity) Subject(ctx context.Context) (rbacv1.Subject, error) {
 	if err != nil {
 		return rbacv1.Subject{}, fmt.Errorf("ask the API server who the operator is: %w", err)
 	}
-	s.known = ptr.To(subjectOf(review.Status.UserInfo.Username))
+	s.known = ptr.To(parseSubject(review.Status.UserInfo.Username))
 	return *s.known, nil
 }
 
-func subjectOf(username string) rbacv1.Subject {
+func parseSubject(username string) rbacv1.Subject {
 	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(account, ":"); ok {
 			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}

@@ -13,7 +13,7 @@ func TestSubjectOf(t *testing.T) {
 		// Not a ServiceAccount, since it names no namespace.
 		"system:serviceaccount:berg": {Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "system:serviceaccount:berg"},
 	} {
-		if got := subjectOf(username); got != want {
+		if got := parseSubject(username); got != want {
 			t.Errorf("%s is %+v, want %+v", username, got, want)
 		}
 	}

@@ -59,18 +59,18 @@ func (p *Presence) Clients(next client.NewClientFunc) client.NewClientFunc {
 
 // Reader wraps next, so that reads of a missing kind fail immediately, without a request.
 // kindOf is client.Client's GroupVersionKindFor.
-func (p *Presence) Reader(next client.Reader, kindOf func(runtime.Object) (schema.GroupVersionKind, error)) client.Reader {
-	return guardedReader{Reader: next, kinds: guard{p, kindOf}}
+func (p *Presence) Reader(next client.Reader, kindFor func(runtime.Object) (schema.GroupVersionKind, error)) client.Reader {
+	return guardedReader{Reader: next, kinds: guard{p, kindFor}}
 }
 
 // guard checks the kinds of objects.
 type guard struct {
 	presence *Presence
-	kindOf   func(runtime.Object) (schema.GroupVersionKind, error)
+	kindFor  func(runtime.Object) (schema.GroupVersionKind, error)
 }
 
 func (g guard) check(obj runtime.Object) error {
-	gvk, err := g.kindOf(obj)
+	gvk, err := g.kindFor(obj)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (g guard) check(obj runtime.Object) error {
 }
 
 func (g guard) checkList(list client.ObjectList) error {
-	gvk, err := g.kindOf(list)
+	gvk, err := g.kindFor(list)
 	if err != nil {
 		return err
 	}

@@ -80,10 +80,10 @@ func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter tim
 	if requeueAfter == 0 || delay < requeueAfter {
 		requeueAfter = delay
 	}
-	again := ctrl.Result{RequeueAfter: requeueAfter}
+	result := ctrl.Result{RequeueAfter: requeueAfter}
 	if apierrors.IsConflict(err) || errors.Is(err, ErrConflict) {
-		return again, nil
+		return result, nil
 	}
 	log.FromContext(ctx).Error(err, "reconciliation failed, trying again", "after", requeueAfter)
-	return again, err
+	return result, err
 }

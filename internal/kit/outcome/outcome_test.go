@@ -49,7 +49,7 @@ func TestCauseOf(t *testing.T) {
 		"conflict":              {conflict, Conflict},
 		"down":                  {errors.New("connection refused"), Failed},
 	} {
-		if got := CauseOf(tc.err); got != tc.want {
+		if got := FindCause(tc.err); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}

@@ -60,7 +60,7 @@ func NewProblem(condition string, err error) *Problem {
 		return nil
 	}
 	p := &Problem{Condition: condition, Message: err.Error(), Err: err}
-	switch CauseOf(err) {
+	switch FindCause(err) {
 	case NotOwned:
 		p.Class, p.Reason = External, ReasonOwnershipConflict
 	case Conflict:
@@ -103,8 +103,8 @@ const (
 	Conflict
 )
 
-// CauseOf returns the cause of a failed write.
-func CauseOf(err error) Cause {
+// FindCause returns the cause of a failed write.
+func FindCause(err error) Cause {
 	var refused *ownership.RefusedError
 	var terminating *apply.TerminatingError
 	var contested *apply.ContestedError

@@ -18,8 +18,8 @@ func (all *Problems) Add(p *Problem) {
 
 // Replace puts a problem in the place of the one of its condition, or appends it.
 func (all *Problems) Replace(p *Problem) {
-	if at := slices.IndexFunc(*all, func(other *Problem) bool { return other.Condition == p.Condition }); at >= 0 {
-		(*all)[at] = p
+	if index := slices.IndexFunc(*all, func(other *Problem) bool { return other.Condition == p.Condition }); index >= 0 {
+		(*all)[index] = p
 		return
 	}
 	*all = append(*all, p)
@@ -27,8 +27,8 @@ func (all *Problems) Replace(p *Problem) {
 
 // On returns the problem that shows on a condition, nil for none.
 func (all Problems) On(condition string) *Problem {
-	if at := slices.IndexFunc(all, func(p *Problem) bool { return p.Condition == condition }); at >= 0 {
-		return all[at]
+	if index := slices.IndexFunc(all, func(p *Problem) bool { return p.Condition == condition }); index >= 0 {
+		return all[index]
 	}
 	return nil
 }

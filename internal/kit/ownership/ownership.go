@@ -54,8 +54,8 @@ type Owner struct {
 	// Labels that an object must have in addition to the UID. A change of one of them ends the
 	// ownership. Nil: the UID alone proves ownership.
 	Labels map[string]string
-	// Proof is required of an object that others could have created first. Nil: none is required.
-	Proof *Proof
+	// Token is required of an object that others could have created first. Nil: none is required.
+	Token *Token
 }
 
 // SetOn sets the owner UID and all labels on an object that is about to be written. Labels
@@ -83,13 +83,13 @@ func (p Owner) Owns(obj client.Object) bool {
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false
 	}
-	has := obj.GetLabels()
+	existing := obj.GetLabels()
 	for key, want := range p.Labels {
-		if got, there := has[key]; !there || got != want {
+		if got, there := existing[key]; !there || got != want {
 			return false
 		}
 	}
-	return p.proves(obj)
+	return p.matchesToken(obj)
 }
 
 // RefusedError says that an object with a required name exists and is not owned by the
@@ -99,9 +99,9 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	where := e.Name
+	target := e.Name
 	if e.Namespace != "" {
-		where = e.Namespace + "/" + e.Name
+		target = e.Namespace + "/" + e.Name
 	}
-	return fmt.Sprintf("%s %s exists and is not owned by this resource. It was left untouched. Delete or rename it", e.Kind, where)
+	return fmt.Sprintf("%s %s exists and is not owned by this resource. It was left untouched. Delete or rename it", e.Kind, target)
 }

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Proof is what proves, in addition to an Owner's UID, that a cluster-scoped object was created for its custom
+// Token is what proves, in addition to an Owner's UID, that a cluster-scoped object was created for its custom
 // resource. Everybody who may read the resource can copy the UID, and everybody who may create namespaces can
 // create one of that name first.
 //
 // So the status gets the SHA-256 of a random secret before the object is created, and the object carries the
 // secret: only the process that drew the secret can create an object that agrees with the status. When the
 // object exists, the secret is no secret any more, and the status gets the UID of the object instead.
-type Proof struct {
+type Token struct {
 	// UID is that of the object, from the status. Once it is known, no other object is owned.
 	UID types.UID
 	// Digest is the SHA-256 of the secret, from the status.
@@ -28,43 +28,43 @@ type Proof struct {
 	Secret string
 }
 
-// proofAnnotation is the key of the annotation with the secret.
-func (p Owner) proofAnnotation() string {
+// tokenAnnotation is the key of the annotation with the secret.
+func (p Owner) tokenAnnotation() string {
 	domain, _, _ := strings.Cut(p.Annotation, "/")
 	return domain + "/namespace-proof"
 }
 
-// proves reports whether an object was created for the custom resource.
-func (p Owner) proves(obj client.Object) bool {
+// matchesToken reports whether an object was created for the custom resource.
+func (p Owner) matchesToken(obj client.Object) bool {
 	switch {
-	case p.Proof == nil:
+	case p.Token == nil:
 		return true
-	case p.Proof.UID != "":
-		return p.Proof.UID == obj.GetUID()
+	case p.Token.UID != "":
+		return p.Token.UID == obj.GetUID()
 	default:
-		return p.Proof.Digest != "" && digestOf(obj.GetAnnotations()[p.proofAnnotation()]) == p.Proof.Digest
+		return p.Token.Digest != "" && sha256Hex(obj.GetAnnotations()[p.tokenAnnotation()]) == p.Token.Digest
 	}
 }
 
 // MayCreate reports whether a new object would be owned.
 func (p Owner) MayCreate() bool {
-	return p.Proof == nil || p.Proof.UID == "" && p.Proof.Digest != "" && digestOf(p.Proof.Secret) == p.Proof.Digest
+	return p.Token == nil || p.Token.UID == "" && p.Token.Digest != "" && sha256Hex(p.Token.Secret) == p.Token.Digest
 }
 
-// Prove puts the secret on an object that is about to be created. It is no part of the plan: an object keeps it.
-func (p Owner) Prove(obj client.Object) {
-	if p.Proof == nil || !p.MayCreate() {
+// SetTokenOn puts the secret on an object that is about to be created. It is no part of the plan: an object keeps it.
+func (p Owner) SetTokenOn(obj client.Object) {
+	if p.Token == nil || !p.MayCreate() {
 		return
 	}
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[p.proofAnnotation()] = p.Proof.Secret
+	annotations[p.tokenAnnotation()] = p.Token.Secret
 	obj.SetAnnotations(annotations)
 }
 
-func digestOf(secret string) string {
+func sha256Hex(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
@@ -87,14 +87,14 @@ func (s *Secrets) known() *lru.Cache {
 // Draw returns the digest of a new secret, which goes into the status.
 func (s *Secrets) Draw() (digest string) {
 	secret := rand.Text()
-	digest = digestOf(secret)
+	digest = sha256Hex(secret)
 	s.known().Add(digest, secret)
 	return digest
 }
 
-// Proof returns what the fields of a status prove.
-func (s *Secrets) Proof(uid types.UID, digest string) *Proof {
-	p := &Proof{UID: uid, Digest: digest}
+// Token returns what the fields of a status prove.
+func (s *Secrets) Token(uid types.UID, digest string) *Token {
+	p := &Token{UID: uid, Digest: digest}
 	if secret, known := s.known().Get(digest); known && uid == "" {
 		p.Secret = secret.(string)
 	}

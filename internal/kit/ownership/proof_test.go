@@ -9,7 +9,7 @@ import (
 func TestProof(t *testing.T) {
 	var ours, successors Secrets
 	digest := ours.Draw()
-	owner := Owner{Annotation: "example.com/thing-uid", UID: "u1", Proof: ours.Proof("", digest)}
+	owner := Owner{Annotation: "example.com/thing-uid", UID: "u1", Token: ours.Token("", digest)}
 	if !owner.MayCreate() {
 		t.Fatal("the process that drew the secret may not create the object")
 	}
@@ -25,24 +25,24 @@ func TestProof(t *testing.T) {
 	if owner.Owns(forged) {
 		t.Error("what the status tells proves the ownership")
 	}
-	owner.Prove(created)
+	owner.SetTokenOn(created)
 	if !owner.Owns(created) {
 		t.Error("the secret does not prove the ownership")
 	}
 
-	owner.Proof = successors.Proof("", digest)
+	owner.Token = successors.Token("", digest)
 	if !owner.Owns(created) || owner.Owns(forged) {
 		t.Error("a process that does not know the secret cannot tell whose an object is")
 	}
 	if owner.MayCreate() {
 		t.Error("a process that does not know the secret may create the object")
 	}
-	owner.Prove(forged)
+	owner.SetTokenOn(forged)
 	if owner.Owns(forged) {
 		t.Error("a process that does not know the secret proves the ownership")
 	}
 
-	owner.Proof = ours.Proof("created", digest)
+	owner.Token = ours.Token("created", digest)
 	forged.Annotations = created.Annotations // everybody can read them now
 	if !owner.Owns(created) || owner.Owns(forged) {
 		t.Error("after the creation the UID of the object does not decide")
@@ -54,7 +54,7 @@ func TestProof(t *testing.T) {
 	if another := ours.Draw(); another == digest {
 		t.Error("a secret is drawn twice")
 	}
-	if none := (Owner{UID: "u1", Proof: &Proof{}}); none.MayCreate() || none.Owns(forged) {
+	if none := (Owner{UID: "u1", Token: &Token{}}); none.MayCreate() || none.Owns(forged) {
 		t.Error("an empty proof proves the ownership")
 	}
 }

@@ -89,7 +89,7 @@ type Kind[T client.Object, S any] struct {
 
 	// Finalize brings the deletion of a resource that has the finalizer a step further. done: nothing is left that
 	// belongs to it, and the frame takes the finalizer off. Optional if there is no finalizer.
-	Finalize func(ctx context.Context, obj T, now time.Time) (done bool, again time.Duration, err error)
+	Finalize func(ctx context.Context, obj T, now time.Time) (done bool, requeueAfter time.Duration, err error)
 	// Forget drops what is remembered of a resource that no longer exists. Optional.
 	Forget func(ctx context.Context, key types.NamespacedName) error
 
@@ -108,7 +108,7 @@ func (k *Kind[T, S]) Reconciler() reconcile.Reconciler {
 	return New(k.Clock, k.backoff, k.Metrics, k.reconcile)
 }
 
-func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
+func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	obj := k.New()
 	if err := outcome.WrapNotFound(k.Client.Get(ctx, req.NamespacedName, obj)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
@@ -130,7 +130,7 @@ func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	return k.live(ctx, obj, now)
 }
 
-func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time.Duration, err error) {
+func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
 	refused, err := k.ensureFinalizer(ctx, obj)
 	if err != nil {
 		return 0, err
@@ -164,13 +164,13 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 		*fields.ObservedGeneration = obj.GetGeneration()
 	}
 	if k.RequeueAfter != nil {
-		again = k.RequeueAfter(obj, s, problems, now)
+		requeueAfter = k.RequeueAfter(obj, s, problems, now)
 	}
 	if err := k.PatchStatus(ctx, before, obj, now); err != nil {
-		if k.End != nil && outcome.CauseOf(err) == outcome.Rejected {
+		if k.End != nil && outcome.FindCause(err) == outcome.Rejected {
 			err = errors.Join(err, k.End(ctx, obj, problems, now))
 		}
-		return again, Join(problems.Err(), err)
+		return requeueAfter, Join(problems.Err(), err)
 	}
 	for _, p := range problems {
 		shows := meta.IsStatusConditionFalse(*fields.Conditions, p.Condition)
@@ -184,7 +184,7 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 	if k.End != nil {
 		err = k.End(ctx, obj, problems, now)
 	}
-	return again, errors.Join(problems.Err(), err)
+	return requeueAfter, errors.Join(problems.Err(), err)
 }
 
 // ensureFinalizer persists the finalizer. That the API server refuses it is a problem, because a deletion would be
@@ -194,22 +194,22 @@ func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Probl
 		return nil, nil
 	}
 	err := outcome.WrapNotFound(finalizer.Ensure(ctx, k.Client, obj, k.Finalizer))
-	if err == nil || k.FinalizerCondition == "" || outcome.CauseOf(err) != outcome.Rejected {
+	if err == nil || k.FinalizerCondition == "" || outcome.FindCause(err) != outcome.Rejected {
 		return nil, err
 	}
 	return outcome.NewProblem(k.FinalizerCondition, fmt.Errorf("put the finalizer on this %s: %w", k.Name, err)), nil
 }
 
-func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (again time.Duration, err error) {
+func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
 	if k.Finalizer == "" || !controllerutil.ContainsFinalizer(obj, k.Finalizer) || k.finalizers.Done(obj) {
 		return 0, nil // another finalizer holds it, or the cache lags behind
 	}
-	done, again, err := k.Finalize(ctx, obj, now)
+	done, requeueAfter, err := k.Finalize(ctx, obj, now)
 	if err != nil || !done {
-		return again, err
+		return requeueAfter, err
 	}
 	err = k.finalizers.Remove(ctx, k.Client, obj, k.Finalizer)
-	if outcome.CauseOf(err) == outcome.Rejected {
+	if outcome.FindCause(err) == outcome.Rejected {
 		Warning(k.Events, obj, outcome.ReasonRefused, actionDelete, fmt.Sprintf(
 			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", k.Name, err))
 	}
@@ -220,9 +220,9 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (again 
 // an event says so, because the status cannot.
 func (k *Kind[T, S]) PatchStatus(ctx context.Context, before, obj T, now time.Time) error {
 	s := Status[T]{
-		Client: k.Client,
-		Of:     func(obj T) any { return k.Fields(obj).Status },
-		Bound:  k.Bound,
+		Client:  k.Client,
+		Pointer: func(obj T) any { return k.Fields(obj).Status },
+		Bound:   k.Bound,
 		Rejected: func(obj T, err error) {
 			Warning(k.Events, obj, outcome.ReasonRefused, actionReconcile, fmt.Sprintf("The API server refuses the status of this %s: %s", k.Name, err))
 		},

@@ -163,7 +163,7 @@ func TestStatusIsWrittenWhenItHasChanged(t *testing.T) {
 	s := &server{}
 	refused := 0
 	status := Status[*corev1.Namespace]{
-		Of:       func(n *corev1.Namespace) any { return &n.Status },
+		Pointer:  func(n *corev1.Namespace) any { return &n.Status },
 		Bound:    func(n *corev1.Namespace) { n.Status.Phase = n.Status.Phase[:min(6, len(n.Status.Phase))] },
 		Touch:    func(n *corev1.Namespace) { n.Status.Conditions = []corev1.NamespaceCondition{{Type: "Stamped"}} },
 		Rejected: func(*corev1.Namespace, error) { refused++ },

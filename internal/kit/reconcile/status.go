@@ -16,7 +16,7 @@ type Status[T client.Object] struct {
 	// Client writes it.
 	Client client.Client
 	// Of returns a pointer to the status of a resource.
-	Of func(T) any
+	Pointer func(T) any
 	// Bound cuts what the status says outside its conditions to what the API server
 	// takes, before anything is compared. Nil: there is nothing to cut.
 	Bound func(T)
@@ -34,7 +34,7 @@ func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	if s.Bound != nil {
 		s.Bound(resource)
 	}
-	if equality.Semantic.DeepEqual(s.Of(before), s.Of(resource)) {
+	if equality.Semantic.DeepEqual(s.Pointer(before), s.Pointer(resource)) {
 		return nil
 	}
 	if s.Touch != nil {
@@ -42,7 +42,7 @@ func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	}
 	err := outcome.WrapNotFound(s.Client.Status().Patch(ctx, resource,
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
-	if s.Rejected != nil && outcome.CauseOf(err) == outcome.Rejected {
+	if s.Rejected != nil && outcome.FindCause(err) == outcome.Rejected {
 		s.Rejected(resource, err)
 	}
 	return err

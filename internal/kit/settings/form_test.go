@@ -37,7 +37,7 @@ func TestFormExcludesNothingThatTheValueAccepts(t *testing.T) {
 		"Amount":           {settings.Amount(&amount), amounts},
 		"Cores":            {settings.Cores(&amount), amounts},
 		"Bytes":            {settings.Bytes(&amount), amounts},
-		"OneOf":            {settings.OneOf(&text, "a", "b"), []string{"a", "b", "c", "A"}},
+		"OneOf":            {settings.Enum(&text, "a", "b"), []string{"a", "b", "c", "A"}},
 		"Int":              {settings.Int(&number, 1, 9), []string{"0", "1", "9", "10", "x"}},
 		"Port":             {settings.Port(&port), []string{"0", "1", "65535", "65536"}},
 		"Bool":             {settings.Bool(&yes), []string{"true", "false", "maybe"}},

@@ -64,17 +64,17 @@ func Names(to *[]string) Value {
 	}).In(Form{Type: List})
 }
 
-// OneOf is one of some texts.
-func OneOf[T ~string](to *T, allowed ...T) Value {
+// Enum is one of some texts.
+func Enum[T ~string](to *T, allowed ...T) Value {
 	return Func(func(text string) error {
 		*to = T(text)
-		return oneOf(T(text), allowed)
+		return checkAllowed(T(text), allowed)
 	}).In(Form{Enum: texts(allowed)})
 }
 
-// SomeOf is a list of at least one of the allowed texts, separated by commas. An empty text
+// EnumList is a list of at least one of the allowed texts, separated by commas. An empty text
 // makes the list nil: the user of the setting decides.
-func SomeOf(to *[]string, allowed ...string) Value {
+func EnumList(to *[]string, allowed ...string) Value {
 	return Func(func(text string) error {
 		*to = nil
 		if text == "" {
@@ -84,19 +84,19 @@ func SomeOf(to *[]string, allowed ...string) Value {
 			if slices.Contains(*to, part) {
 				continue
 			}
-			if err := oneOf(part, allowed); err != nil {
+			if err := checkAllowed(part, allowed); err != nil {
 				return fmt.Errorf("%q: %w", part, err)
 			}
 			*to = append(*to, part)
 		}
 		if len(*to) == 0 {
-			return oneOf("", allowed)
+			return checkAllowed("", allowed)
 		}
 		return nil
 	}).In(Form{Type: List})
 }
 
-func oneOf[T ~string](text T, allowed []T) error {
+func checkAllowed[T ~string](text T, allowed []T) error {
 	if slices.Contains(allowed, text) {
 		return nil
 	}

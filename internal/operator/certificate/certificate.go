@@ -153,7 +153,7 @@ func (m Maker) authority() (*ecdsa.PrivateKey, *x509.Certificate, error) {
 	return key, authority, err
 }
 
-func (m Maker) leaf(authority *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func (m Maker) leaf(authority *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	template := m.template(m.Names[0], certificateLife)
 	template.DNSNames = m.Names
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -164,7 +164,7 @@ func (m Maker) leaf(authority *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Ce
 	if err != nil {
 		return nil, nil, err
 	}
-	leaf, err := m.sign(template, authority, key, by)
+	leaf, err := m.sign(template, authority, key, signer)
 	return leaf, key, err
 }
 
@@ -174,14 +174,14 @@ func (m Maker) template(name string, life time.Duration) *x509.Certificate {
 	}
 }
 
-func (m Maker) sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (*x509.Certificate, error) {
+func (m Maker) sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	serial := make([]byte, 16)
 	if _, err := io.ReadFull(m.Random, serial); err != nil {
 		return nil, err
 	}
 	serial[0] &= 0x7f // positive
 	template.SerialNumber = new(big.Int).SetBytes(serial)
-	der, err := x509.CreateCertificate(m.Random, template, parent, key.Public(), by)
+	der, err := x509.CreateCertificate(m.Random, template, parent, key.Public(), signer)
 	if err != nil {
 		return nil, fmt.Errorf("issue a certificate for the webhook server: %w", err)
 	}

@@ -72,8 +72,8 @@ func (g *Gate) changes() chan struct{} {
 	return g.changed
 }
 
-// LookAgain makes the gate check the work and the time again.
-func (g *Gate) LookAgain(context.Context) {
+// Recheck makes the gate check the work and the time again.
+func (g *Gate) Recheck(context.Context) {
 	select {
 	case g.changes() <- struct{}{}:
 	default:
@@ -95,11 +95,11 @@ func (g *Gate) Start(ctx context.Context) error {
 
 	g.lastBusy = g.Clock.Now()
 	for ctx.Err() == nil {
-		again := g.look(ctx)
+		retryAfter := g.check(ctx)
 		var due <-chan time.Time
-		if again > 0 {
+		if retryAfter > 0 {
 			// A timer for a time of day ends late after the clock was set forward.
-			due = time.After(min(again, maxInterval))
+			due = time.After(min(retryAfter, maxInterval))
 		}
 		select {
 		case <-ctx.Done():
@@ -123,9 +123,9 @@ func (g *Gate) watch(ctx context.Context, w Watched) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	again := func() { g.LookAgain(ctx) }
+	observeAgain := func() { g.Recheck(ctx) }
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { again() }, UpdateFunc: func(any, any) { again() }, DeleteFunc: func(any) { again() },
+		AddFunc: func(any) { observeAgain() }, UpdateFunc: func(any, any) { observeAgain() }, DeleteFunc: func(any) { observeAgain() },
 	})
 	if err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (g *Gate) watch(ctx context.Context, w Watched) (stop func(), err error) {
 	return func() { _ = informer.RemoveEventHandler(registration) }, nil
 }
 
-// look decides, writes if the condition changes, and returns when to check again.
-func (g *Gate) look(ctx context.Context) time.Duration {
+// check decides, writes if the condition changes, and returns when to check again.
+func (g *Gate) check(ctx context.Context) time.Duration {
 	if !g.read {
 		object := &operatorsv2.OperatorCondition{}
 		if err := g.Client.Get(ctx, g.Key, object); err != nil {
@@ -150,21 +150,21 @@ func (g *Gate) look(ctx context.Context) time.Duration {
 	if g.Bounds.Busy(work, now) {
 		g.lastBusy = now
 	}
-	wanted, again := g.Bounds.Decide(g.known, work, g.lastBusy, now)
+	wanted, retryAfter := g.Bounds.Decide(g.known, work, g.lastBusy, now)
 	if g.known != nil && same(*g.known, wanted) {
-		return again
+		return retryAfter
 	}
 	if err := g.write(ctx, wanted); err != nil {
 		return g.failed(ctx, "write", err)
 	}
 	log.FromContext(ctx).Info("changed the condition Upgradeable of the OperatorCondition", "operatorCondition", g.Key.Name,
 		"upgradeable", wanted.Status, "reason", wanted.Reason)
-	return again
+	return retryAfter
 }
 
-func (g *Gate) failed(ctx context.Context, what string, err error) time.Duration {
+func (g *Gate) failed(ctx context.Context, action string, err error) time.Duration {
 	if ctx.Err() == nil {
-		log.FromContext(ctx).Info("cannot "+what+" the OperatorCondition; it is tried again", "operatorCondition", g.Key.Name,
+		log.FromContext(ctx).Info("cannot "+action+" the OperatorCondition; it is tried again", "operatorCondition", g.Key.Name,
 			"after", retryAfter, "reason", err.Error())
 	}
 	return retryAfter

@@ -45,7 +45,7 @@ func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp)
 	case ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy:
 		return blocked(quixv1.ReasonNamespaceNotManaged,
 			"namespace conflict: %s exists and is not managed by this operator. It was left untouched. Delete it, or delete this Environment", ns.Name)
-	case markedOwner(env).Owns(ns):
+	case labelledOwner(env).Owns(ns):
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
 			"namespace conflict: %s carries the labels and the UID of this Environment, but the operator did not create it for this Environment: another user did, or the status was lost. It was left untouched. Delete it. "+
 				"If all in it belongs to this Environment, let an administrator set status.namespaceUID of this Environment to the UID of the namespace (%s)", ns.Name, ns.UID)
@@ -90,10 +90,10 @@ func namespaceProblem(o Observed, err error) *outcome.Problem {
 	if o.Namespace == nil {
 		reason = quixv1.ReasonNamespaceCreationFailed
 	}
-	if outcome.CauseOf(err) == outcome.NotOwned {
+	if outcome.FindCause(err) == outcome.NotOwned {
 		reason = quixv1.ReasonNamespaceOwnershipConflict
 	}
-	return problemOf(quixv1.ConditionNamespaceReady, reason, err)
+	return newProblem(quixv1.ConditionNamespaceReady, reason, err)
 }
 
 // roleBindingProblem is what a failed write of the binding means; nil for none.
@@ -105,14 +105,14 @@ func roleBindingProblem(o Observed, err error) *outcome.Problem {
 	if o.RoleBinding == nil {
 		reason = quixv1.ReasonRoleBindingCreationFailed
 	}
-	if outcome.CauseOf(err) == outcome.NotOwned {
+	if outcome.FindCause(err) == outcome.NotOwned {
 		reason = quixv1.ReasonRoleBindingConflict
 	}
-	return problemOf(quixv1.ConditionRoleBindingReady, reason, err)
+	return newProblem(quixv1.ConditionRoleBindingReady, reason, err)
 }
 
-// problemOf is what a failed write means. Only a wait and a contest have reasons of their own.
-func problemOf(condition, reason string, err error) *outcome.Problem {
+// newProblem is what a failed write means. Only a wait and a contest have reasons of their own.
+func newProblem(condition, reason string, err error) *outcome.Problem {
 	p := outcome.NewProblem(condition, err)
 	if p.Reason != outcome.ReasonWaiting && p.Reason != outcome.ReasonContested {
 		p.Reason = reason

@@ -16,7 +16,7 @@ var ErrSecurityViolation = errors.New("security violation")
 // danger is a combination of rights with which their holder can gain more. A rule has it when it has any of the groups,
 // any of the resources and any of the verbs, each by its name or by "*".
 type danger struct {
-	what                     string
+	description              string
 	groups, resources, verbs []string
 }
 
@@ -54,8 +54,8 @@ func validateClusterRole(role *rbacv1.ClusterRole) error {
 	for i, granted := range role.Rules {
 		var found []string
 		for _, d := range dangers {
-			if d.in(granted) && !slices.Contains(found, d.what) {
-				found = append(found, d.what)
+			if d.in(granted) && !slices.Contains(found, d.description) {
+				found = append(found, d.description)
 			}
 		}
 		if constrainedImpersonation(granted) && !slices.Contains(found, "impersonate others") {

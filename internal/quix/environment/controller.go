@@ -35,7 +35,7 @@ type Reconciler struct {
 	Workers int
 
 	kind   *reconcile.Kind[*quixv1.Environment, State]
-	proofs ownership.Secrets
+	tokens ownership.Secrets
 }
 
 // The right to bind is a separate rule that names one ClusterRole: with it, the operator needs none of the rights that the
@@ -82,7 +82,7 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 	}
 	before := env.DeepCopy()
 	if namespaceName(env) == "" {
-		env.Status.NamespaceUID, env.Status.NamespaceProof = "", r.proofs.Draw()
+		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 	}
 	computeStarted(env, r.Config.NamespaceSuffix, now)
 	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {
@@ -100,7 +100,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		if err := r.takeOver(ctx, env, s); err != nil {
 			return err
 		}
-		if err := r.prove(ctx, env, s); err != nil {
+		if err := r.prepareNamespace(ctx, env, s); err != nil {
 			return err
 		}
 		problems.Add(checkNamespace(env, s.Observed, r.Config.IDPattern))
@@ -141,17 +141,17 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 // provingOwner is namespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) provingOwner(env *quixv1.Environment) ownership.Owner {
 	owner := namespaceOwner(env)
-	if owner.Proof != nil {
-		owner.Proof = r.proofs.Proof(env.Status.NamespaceUID, env.Status.NamespaceProof)
+	if owner.Token != nil {
+		owner.Token = r.tokens.Token(env.Status.NamespaceUID, env.Status.NamespaceTokenDigest)
 	}
 	return owner
 }
 
-// prove makes sure that the namespace can be created.
-func (r *Reconciler) prove(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
-	s.Namespace, err = apply.Prove(ctx, r.Writer, r.provingOwner(env), s.Namespace, namespaceName(env), func() error {
+// prepareNamespace makes sure that the namespace can be created.
+func (r *Reconciler) prepareNamespace(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
+	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(env), s.Namespace, namespaceName(env), func() error {
 		before := env.DeepCopy()
-		env.Status.NamespaceUID, env.Status.NamespaceProof = "", r.proofs.Draw()
+		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, env, r.Clock.Now())
 	})
 	return err

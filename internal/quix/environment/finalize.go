@@ -51,7 +51,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	computeDeleting(env, e, now)
 	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {
 		// A status that is refused does not keep an environment whose namespace is gone.
-		if ours || outcome.CauseOf(err) != outcome.Rejected {
+		if ours || outcome.FindCause(err) != outcome.Rejected {
 			return false, never, reconcile.Join(e.DeleteErr, err)
 		}
 	}
@@ -101,7 +101,7 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	case e.DeleteErr != nil:
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, e.DeleteErr.Error()
-		stalled = outcome.CauseOf(e.DeleteErr) == outcome.Rejected
+		stalled = outcome.FindCause(e.DeleteErr) == outcome.Rejected
 	case finalizer.HeldBack(e.Namespace) != "":
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot be deleted: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
 		stalled = true
@@ -112,7 +112,7 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 		s.Message = ns.Message
 	}
 	s.NamespaceStatus, s.RoleBindingStatus = &ns, &binding
-	set := conditions.SetterOf(env, &s.Conditions, now)
+	set := conditions.NewSetter(env, &s.Conditions, now)
 	set(quixv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, ns.Message)
 	set(quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonTerminating, binding.Message)
 	ready := reconcile.NotReady(quixv1.ReasonTerminating, "The Environment is being deleted")

@@ -24,7 +24,7 @@ func handedOver(env *quixv1.Environment, ns *corev1.Namespace) bool {
 	if ns == nil || namespaceName(env) != ns.Name || ns.Annotations[quixv1.AnnotationUID] != "" {
 		return false
 	}
-	older := s.NamespaceUID == "" && s.NamespaceProof == ""
+	older := s.NamespaceUID == "" && s.NamespaceTokenDigest == ""
 	return (older || s.NamespaceUID == ns.UID) && hasIdentity(env, ns, quixv1.ManagedBy) && controls(env, ns)
 }
 
@@ -36,9 +36,9 @@ func bindingHandedOver(env *quixv1.Environment, in Inputs) bool {
 }
 
 func hasIdentity(env *quixv1.Environment, o client.Object, managedBy string) bool {
-	has := o.GetLabels()
+	existing := o.GetLabels()
 	for key, want := range identity(env.Spec.ID, env.Name, managedBy) {
-		if has[key] != want {
+		if existing[key] != want {
 			return false
 		}
 	}

@@ -76,8 +76,8 @@ var RoleBindingLabels = ownership.Labels{
 	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
 }
 
-// markedOwner requires the labels too: other programs use them, and an administrator removes them to keep a namespace.
-func markedOwner(env *quixv1.Environment) ownership.Owner {
+// labelledOwner requires the labels too: other programs use them, and an administrator removes them to keep a namespace.
+func labelledOwner(env *quixv1.Environment) ownership.Owner {
 	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
@@ -85,12 +85,12 @@ func markedOwner(env *quixv1.Environment) ownership.Owner {
 // it. An environment that was not started owns none. One that an older version has started has no proof until the UID of
 // its namespace is known.
 func namespaceOwner(env *quixv1.Environment) ownership.Owner {
-	s, owner := &env.Status, markedOwner(env)
+	s, owner := &env.Status, labelledOwner(env)
 	switch {
 	case namespaceName(env) == "":
 		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceProof != "":
-		owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
+		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
 	}
 	return owner
 }
@@ -124,7 +124,7 @@ var protected = map[string]bool{
 	quixv1.AnnotationApplied:      true,
 	quixv1.AnnotationChecksum:     true,
 
-	quixv1.AnnotationNamespaceProof: true,
+	quixv1.AnnotationNamespaceToken: true,
 }
 
 // guarded returns the keys that an Environment asks for and may set, and those that the operator sets.

@@ -28,14 +28,14 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"by its UID":         {"created", "", created, true},
 		"another UID":        {"former", "", created, false},
 		"without the secret": {"", digest, created, false},
-		"with the digest":    {"", digest, func(ns *corev1.Namespace) { ns.Annotations[quixv1.AnnotationNamespaceProof] = digest }, false},
+		"with the digest":    {"", digest, func(ns *corev1.Namespace) { ns.Annotations[quixv1.AnnotationNamespaceToken] = digest }, false},
 		"with the secret": {"", digest, func(ns *corev1.Namespace) {
-			ownership.Owner{Annotation: quixv1.AnnotationUID, Proof: secrets.Proof("", digest)}.Prove(ns)
+			ownership.Owner{Annotation: quixv1.AnnotationUID, Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
 		"of an older version": {"", "", created, true},
 	} {
 		env, ns := env.DeepCopy(), ns.DeepCopy()
-		env.Status.NamespaceUID, env.Status.NamespaceProof = tc.uid, tc.digest
+		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = tc.uid, tc.digest
 		tc.modify(ns)
 		problem := checkNamespace(env, Observed{Namespace: ns}, nil)
 		if (problem == nil) != tc.ours {
@@ -51,9 +51,9 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 	if namespaceOwner(lost).Owns(ns) {
 		t.Error("an Environment that was not started owns a namespace")
 	}
-	env.Status.NamespaceProof = digest
+	env.Status.NamespaceTokenDigest = digest
 	computeStatus(env, State{NamespaceUID: "new"}, outcome.Problems{}, noon)
-	if env.Status.NamespaceUID != "new" || env.Status.NamespaceProof != "" {
+	if env.Status.NamespaceUID != "new" || env.Status.NamespaceTokenDigest != "" {
 		t.Errorf("the namespace that was created is not in the status: %+v", env.Status)
 	}
 }

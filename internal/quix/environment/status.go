@@ -45,7 +45,7 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 	s.Phase, s.Message = quixv1.PhaseInProgress, "processing"
 	s.NamespaceStatus = &quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: cmp.Or(namespaceName(env), env.Spec.ID+suffix)}
 	s.RoleBindingStatus = &quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: cmp.Or(roleBindingName(env), newRoleBindingName(env.Spec.ID))}
-	set := conditions.SetterOf(env, &s.Conditions, now)
+	set := conditions.NewSetter(env, &s.Conditions, now)
 	for _, step := range append(slices.Clone(steps), quixv1.ConditionReady) {
 		set(step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Not checked yet")
 	}
@@ -55,12 +55,12 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
 	if state.NamespaceUID != "" {
-		s.NamespaceUID, s.NamespaceProof = state.NamespaceUID, ""
+		s.NamespaceUID, s.NamespaceTokenDigest = state.NamespaceUID, ""
 	}
 	main := mainProblem(problems)
 	s.Phase, s.Message = quixv1.PhaseReady, "ready"
 	if main != nil {
-		s.Phase, s.Message = phaseOf(main), main.Message
+		s.Phase, s.Message = phaseFor(main), main.Message
 	}
 	role, binding := problems.On(quixv1.ConditionRoleValidated), problems.On(quixv1.ConditionRoleBindingReady)
 	s.NamespaceStatus = resourceStatus(namespaceName(env), problems.On(quixv1.ConditionNamespaceReady))
@@ -82,15 +82,15 @@ func resourceStatus(name string, p *outcome.Problem) *quixv1.ResourceStatus {
 	switch {
 	case p == nil:
 		return &quixv1.ResourceStatus{Phase: quixv1.ResourceActive, ResourceName: name}
-	case phaseOf(p) == quixv1.PhaseInProgress:
+	case phaseFor(p) == quixv1.PhaseInProgress:
 		return &quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, Message: p.Message, ResourceName: name}
 	default:
 		return &quixv1.ResourceStatus{Phase: quixv1.ResourceFailed, Message: p.Message, ResourceName: name}
 	}
 }
 
-// phaseOf is Failed for a problem that a person must fix.
-func phaseOf(p *outcome.Problem) quixv1.Phase {
+// phaseFor is Failed for a problem that a person must fix.
+func phaseFor(p *outcome.Problem) quixv1.Phase {
 	if p.Class == outcome.Waiting || p.Class == outcome.Retry {
 		return quixv1.PhaseInProgress
 	}
@@ -98,7 +98,7 @@ func phaseOf(p *outcome.Problem) quixv1.Phase {
 }
 
 func computeConditions(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) {
-	set := conditions.SetterOf(env, &env.Status.Conditions, now)
+	set := conditions.NewSetter(env, &env.Status.Conditions, now)
 	main, role := mainProblem(problems), problems.On(quixv1.ConditionRoleValidated)
 	for _, step := range steps {
 		switch p := problems.On(step); {

@@ -41,7 +41,7 @@ func newCluster(config *rest.Config, namespace string) (cluster, error) {
 	return cluster{made, namespace}, err
 }
 
-func resourceOf(o object) string {
+func resourceName(o object) string {
 	switch o.(type) {
 	case *corev1.Secret:
 		return "secrets"
@@ -54,7 +54,7 @@ func resourceOf(o object) string {
 
 // find reads an object into what it is given, and reports whether it exists.
 func (c cluster) find(ctx context.Context, o object) (exists bool, err error) {
-	err = c.Get().Namespace(c.namespace).Resource(resourceOf(o)).Name(o.GetName()).Do(ctx).Into(o)
+	err = c.Get().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Do(ctx).Into(o)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -62,7 +62,7 @@ func (c cluster) find(ctx context.Context, o object) (exists bool, err error) {
 }
 
 func (c cluster) create(ctx context.Context, o object) error {
-	return c.Post().Namespace(c.namespace).Resource(resourceOf(o)).Body(o).Do(ctx).Into(o)
+	return c.Post().Namespace(c.namespace).Resource(resourceName(o)).Body(o).Do(ctx).Into(o)
 }
 
 // remove deletes an object, unless another one has its name by now.
@@ -73,7 +73,7 @@ func (c cluster) remove(ctx context.Context, o object) error {
 		// With zero, the pod would leave the API, and its network policy with it, before its processes end.
 		options.GracePeriodSeconds = &soon
 	}
-	err := c.Delete().Namespace(c.namespace).Resource(resourceOf(o)).Name(o.GetName()).Body(options).Do(ctx).Error()
+	err := c.Delete().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Body(options).Do(ctx).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -59,7 +59,7 @@ const (
 )
 
 // again is how long to wait before the connection to the pod is made again.
-var again = backoff.Exponential{First: 250 * time.Millisecond, Max: 5 * time.Second}
+var reconnect = backoff.Exponential{First: 250 * time.Millisecond, Max: 5 * time.Second}
 
 // session is one run.
 type session struct {
@@ -149,9 +149,9 @@ func (s *session) serve(ctx context.Context) error {
 		Common: proxy.Common{
 			Identity: server, MaxStreams: proxy.DefaultMaxStreams, PeerGrace: proxy.DefaultPeerGrace, Reconnect: true, Drain: drain,
 			Version: s.Version, Log: s.Log, Now: time.Now,
-			Ready: func(at proxy.Ready) {
+			Ready: func(ready proxy.Ready) {
 				following.Go(func() {
-					calls, err := control.Dial(proxy.Endpoint{Address: "127.0.0.1", Port: at.ServerControlPort}.String(), controller, pki.ServerProxy)
+					calls, err := control.Dial(proxy.Endpoint{Address: "127.0.0.1", Port: ready.ServerControlPort}.String(), controller, pki.ServerProxy)
 					if err == nil {
 						defer func() { _ = calls.Close() }()
 						err = s.prepare(ctx, calls)
@@ -219,7 +219,7 @@ func (s *session) keepConnected(ctx, starting context.Context, ready func()) err
 			s.say("The cluster cannot be used yet, trying again: %v", err)
 		}
 		s.Log.Debug("not connected to the pod", "error", err)
-		wait := time.NewTimer(again.After(max(attempt, 1)))
+		wait := time.NewTimer(reconnect.After(max(attempt, 1)))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
@@ -236,7 +236,7 @@ func (s *session) connect(ctx, starting context.Context, ready func()) error {
 		return err
 	}
 	for _, o := range []object{clientSecret(s.Options, pod, s.authority.Certificate, s.clientPair), service(s.Options, pod)} {
-		if err := s.ensureOf(ctx, o, pod); err != nil {
+		if err := s.ensureOwned(ctx, o, pod); err != nil {
 			return err
 		}
 	}
@@ -248,9 +248,9 @@ func (s *session) connect(ctx, starting context.Context, ready func()) error {
 		if live == nil || live.UID != pod.UID || finished(live) {
 			return false, fmt.Errorf("pod %s has ended", s.Name)
 		}
-		if why := cmp.Or(podstate.Starting(live), podstate.Scheduling(live)); why != "" && why != last {
-			last = why
-			s.say("The pod waits: %s", why)
+		if reason := cmp.Or(podstate.Starting(live), podstate.Scheduling(live)); reason != "" && reason != last {
+			last = reason
+			s.say("The pod waits: %s", reason)
 		}
 		return podstate.Ready(live), nil
 	})
@@ -300,8 +300,8 @@ func (s *session) ensurePod(ctx context.Context) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// ensureOf makes an object that goes with the pod. One of an earlier pod is replaced.
-func (s *session) ensureOf(ctx context.Context, desired object, pod *corev1.Pod) error {
+// ensureOwned makes an object that goes with the pod. One of an earlier pod is replaced.
+func (s *session) ensureOwned(ctx context.Context, desired object, pod *corev1.Pod) error {
 	live := desired.DeepCopyObject().(object)
 	exists, err := s.cluster.find(ctx, live)
 	if err != nil {
@@ -313,7 +313,7 @@ func (s *session) ensureOf(ctx context.Context, desired object, pod *corev1.Pod)
 		case len(owners) == 1 && owners[0].UID == pod.UID:
 			return nil
 		case live.GetLabels()[labelManagedBy] != managedBy:
-			return &inUseError{fmt.Sprintf("namespace %s has one of the %s named %s that berg-tunnel did not make: choose another name with --as", s.Namespace, resourceOf(live), s.Name)}
+			return &inUseError{fmt.Sprintf("namespace %s has one of the %s named %s that berg-tunnel did not make: choose another name with --as", s.Namespace, resourceName(live), s.Name)}
 		}
 		if err := s.cluster.remove(ctx, live); err != nil {
 			return err

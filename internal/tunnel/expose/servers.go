@@ -49,10 +49,10 @@ func (s *session) followServers(ctx context.Context, calls *control.Client) {
 		}
 		for _, t := range all.GetTunnels() {
 			name, port := t.GetSpec().GetName(), t.GetSpec().GetServerPort()
-			switch is := t.GetServerError() != ""; {
-			case is && !away[name]:
+			switch failed := t.GetServerError() != ""; {
+			case failed && !away[name]:
 				s.say("The server at port %d of this machine does not answer: %s", port, t.GetServerError())
-			case !is && away[name] && t.GetServerChecked():
+			case !failed && away[name] && t.GetServerChecked():
 				s.say("The server at port %d of this machine answers again.", port)
 			}
 			away[name] = t.GetServerError() != ""

@@ -10,11 +10,11 @@ import (
 
 // Credentials are the logins for registries, as in the key .dockerconfigjson of a Secret. The zero value has none. They are
 // never printed.
-type Credentials struct{ byPlace map[string]authn.AuthConfig }
+type Credentials struct{ byRepository map[string]authn.AuthConfig }
 
 // ParseCredentials reads one or more of them. The first login for a place is used. Errors quote nothing that was read.
 func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
-	c := Credentials{byPlace: map[string]authn.AuthConfig{}}
+	c := Credentials{byRepository: map[string]authn.AuthConfig{}}
 	for _, encoded := range dockerConfigs {
 		var file struct {
 			Auths map[string]authn.AuthConfig `json:"auths"`
@@ -22,10 +22,10 @@ func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
 		if json.Unmarshal(encoded, &file) != nil || file.Auths == nil {
 			return Credentials{}, errors.New("registry credentials are not in the format of .dockerconfigjson of a Secret: want {\"auths\": {REGISTRY: {\"auth\": …}}}")
 		}
-		for place, config := range file.Auths {
-			place = normalize(place)
-			if _, known := c.byPlace[place]; !known {
-				c.byPlace[place] = config
+		for repository, config := range file.Auths {
+			repository = normalize(repository)
+			if _, known := c.byRepository[repository]; !known {
+				c.byRepository[repository] = config
 			}
 		}
 	}
@@ -33,26 +33,26 @@ func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
 }
 
 // normalize returns a registry, or a path in one, without scheme and API version.
-func normalize(place string) string {
-	place = strings.TrimPrefix(strings.TrimPrefix(place, "https://"), "http://")
-	place = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(place, "/"), "/v1"), "/v2")
-	if place == "docker.io" {
+func normalize(repository string) string {
+	repository = strings.TrimPrefix(strings.TrimPrefix(repository, "https://"), "http://")
+	repository = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(repository, "/"), "/v1"), "/v2")
+	if repository == "docker.io" {
 		return "index.docker.io"
 	}
-	return place
+	return repository
 }
 
 // Resolve returns the login for a registry or a repository, from the most specific place that matches.
 func (c Credentials) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	for place := target.String(); place != ""; {
-		if config, ok := c.byPlace[place]; ok {
+	for repository := target.String(); repository != ""; {
+		if config, ok := c.byRepository[repository]; ok {
 			return authn.FromConfig(config), nil
 		}
-		slash := strings.LastIndex(place, "/")
+		slash := strings.LastIndex(repository, "/")
 		if slash < 0 {
 			break
 		}
-		place = place[:slash]
+		repository = repository[:slash]
 	}
 	return authn.Anonymous, nil
 }

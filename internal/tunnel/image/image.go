@@ -150,7 +150,7 @@ func (b *Builder) Ensure(ctx context.Context, base string) (Result, error) {
 	if err != nil {
 		return Result{}, CheckBase(base)
 	}
-	program, err := digestOf(b.options.Program)
+	program, err := fileDigest(b.options.Program)
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: read the program: %w", ErrInput, err)
 	}

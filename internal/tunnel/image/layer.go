@@ -29,8 +29,8 @@ const (
 	ProgramDigestLabel = "com.microsoft.developer.usvc-dev.program-digest"
 )
 
-// digestOf returns the SHA-256 of a file, in hexadecimal.
-func digestOf(path string) (string, error) {
+// fileDigest returns the SHA-256 of a file, in hexadecimal.
+func fileDigest(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err

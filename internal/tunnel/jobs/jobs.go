@@ -35,7 +35,7 @@ type state struct {
 	attempt int
 	cancel  context.CancelFunc
 	// running: an attempt was started and has not ended. begun: it has a slot.
-	running, begun bool
+	running, admitted bool
 	// result points to that of the last attempt that ended; nil before.
 	result any
 	// retryAt is when the next attempt may start; zero if there is none. It is set by the first Do after an attempt.
@@ -49,8 +49,8 @@ func New(limit int, limits map[string]int) *Runner {
 	return &Runner{all: map[key]*state{}, slots: map[string]chan struct{}{}, limit: limit, limits: limits}
 }
 
-// slotsOf is called with the lock held.
-func (r *Runner) slotsOf(kind string) chan struct{} {
+// slotsFor is called with the lock held.
+func (r *Runner) slotsFor(kind string) chan struct{} {
 	if r.slots[kind] == nil {
 		r.slots[kind] = make(chan struct{}, cmp.Or(r.limits[kind], r.limit))
 	}
@@ -138,8 +138,8 @@ func Do[T any](r *Runner, job Job[T], now time.Time) Result[T] {
 func start[T any](r *Runner, k key, s *state, job Job[T]) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	s.attempt++
-	s.running, s.begun, s.decided, s.retryAt, s.cancel = true, false, false, time.Time{}, cancel
-	slots := r.slotsOf(job.Kind)
+	s.running, s.admitted, s.decided, s.retryAt, s.cancel = true, false, false, time.Time{}, cancel
+	slots := r.slotsFor(job.Kind)
 	go func() {
 		defer cancel()
 		var got T
@@ -154,7 +154,7 @@ func start[T any](r *Runner, k key, s *state, job Job[T]) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		s.running = false
-		if s.begun {
+		if s.admitted {
 			s.result = &got
 		} else if r.all[k] == s {
 			delete(r.all, k) // cancelled before it began: there is no result
@@ -167,8 +167,8 @@ func start[T any](r *Runner, k key, s *state, job Job[T]) {
 func (r *Runner) begin(ctx context.Context, s *state) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.begun = ctx.Err() == nil
-	return s.begun
+	s.admitted = ctx.Err() == nil
+	return s.admitted
 }
 
 // Withdraw cancels the jobs of a UID that have no slot yet. Those that have begun are completed.
@@ -176,7 +176,7 @@ func (r *Runner) Withdraw(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, s := range r.all {
-		if k.uid == uid && s.running && !s.begun {
+		if k.uid == uid && s.running && !s.admitted {
 			s.cancel()
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // makes reports whether the mode of a network makes a namespace.
 func makes(spec tunnelv1.ContainerNetworkSpec) bool {
-	mode := spec.ModeOf()
+	mode := spec.EffectiveMode()
 	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
 }
 
@@ -29,8 +29,8 @@ func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems
 		add(outcome.Waiting, tunnelv1.ReasonNamespaceTerminating, "Namespace %s is being deleted: wait until it is gone, or find what holds it back", name)
 	case o.Namespace == nil && !makes(n.Spec):
 		add(outcome.Blocked, tunnelv1.ReasonNamespaceNotFound,
-			"Namespace %s does not exist, and mode %s does not create it: create it, or use mode session or persistent", name, n.Spec.ModeOf())
-	case o.Namespace != nil && !o.Ours && n.Spec.ModeOf() == tunnelv1.ModeSession:
+			"Namespace %s does not exist, and mode %s does not create it: create it, or use mode session or persistent", name, n.Spec.EffectiveMode())
+	case o.Namespace != nil && !o.Ours && n.Spec.EffectiveMode() == tunnelv1.ModeSession:
 		add(outcome.Blocked, tunnelv1.ReasonNamespaceTaken,
 			"Namespace %s was not made for this ContainerNetwork and is left untouched: name another one, or use mode existing", name)
 	case o.MissingPolicy != "" && !o.Bound:

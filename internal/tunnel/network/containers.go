@@ -141,15 +141,15 @@ func (c *containers) enqueue(network string, after time.Duration) {
 }
 
 // of returns the IDs of all running containers in a network, sorted, and whether they are known yet.
-func (c *containers) of(network string, uid types.UID) (ids []string, known bool) {
+func (c *containers) runningIDs(network string, uid types.UID) (ids []string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.all[network]
 	if f == nil || f.uid != uid || !f.ready {
 		return nil, false
 	}
-	for _, some := range f.pods {
-		ids = append(ids, some...)
+	for _, pods := range f.pods {
+		ids = append(ids, pods...)
 	}
 	slices.Sort(ids)
 	return ids, true

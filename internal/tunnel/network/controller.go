@@ -39,7 +39,7 @@ type Reconciler struct {
 
 	kind       *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]
 	containers *containers
-	proofs     ownership.Secrets
+	tokens     ownership.Secrets
 }
 
 // The right to bind names one ClusterRole, which is bound only in the namespaces of networks. The operator has the rights
@@ -93,7 +93,7 @@ func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	if err := r.containers.follow(n, o.Namespace.Name); err != nil { //nolint:contextcheck // the watch outlives the reconciliation
 		return err
 	}
-	o.Containers, o.Counted = r.containers.of(n.Name, n.UID)
+	o.Containers, o.Counted = r.containers.runningIDs(n.Name, n.UID)
 	return nil
 }
 
@@ -103,9 +103,9 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	if err != nil {
 		return confinedProblem(err)
 	}
-	p, owner := plan(r.inputs(n, o, operator)), ownerOf(n)
+	p, owner := plan(r.inputs(n, o, operator)), ownerFor(n)
 	if p.Namespace != nil {
-		if err := r.prove(ctx, n, o); err != nil {
+		if err := r.prepareNamespace(ctx, n, o); err != nil {
 			return namespaceProblem(err)
 		}
 		live, err := apply.Apply(ctx, r.Writer, r.provingOwner(n), p.Namespace)
@@ -129,17 +129,17 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 // provingOwner is namespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) provingOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
 	owner := namespaceOwner(n)
-	if owner.Proof != nil {
-		owner.Proof = r.proofs.Proof(types.UID(n.Status.ID), n.Status.NamespaceProof)
+	if owner.Token != nil {
+		owner.Token = r.tokens.Token(types.UID(n.Status.ID), n.Status.NamespaceTokenDigest)
 	}
 	return owner
 }
 
-// prove makes sure that the namespace can be created. A new network costs a read and a write for that.
-func (r *Reconciler) prove(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
-	_, err := apply.Prove(ctx, r.Writer, r.provingOwner(n), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
+// prepareNamespace makes sure that the namespace can be created. A new network costs a read and a write for that.
+func (r *Reconciler) prepareNamespace(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
+	_, err := apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(n), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
 		before := n.DeepCopy()
-		n.Status.NamespaceProof = r.proofs.Draw()
+		n.Status.NamespaceTokenDigest = r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, n, r.Clock.Now())
 	})
 	return err

@@ -46,11 +46,11 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 				return false, never, err
 			}
 		}
-		why := fmt.Sprintf("Namespace %s is being deleted", o.Namespace.Name)
+		message := fmt.Sprintf("Namespace %s is being deleted", o.Namespace.Name)
 		if held := finalizer.HeldBack(o.Namespace); held != "" {
-			why = fmt.Sprintf("Namespace %s cannot be deleted: %s", o.Namespace.Name, held)
+			message = fmt.Sprintf("Namespace %s cannot be deleted: %s", o.Namespace.Name, held)
 		}
-		return false, never, r.patchTerminating(ctx, n, tunnelv1.ReasonTerminating, why, now) // the namespace's events trigger the next reconciliation
+		return false, never, r.patchTerminating(ctx, n, tunnelv1.ReasonTerminating, message, now) // the namespace's events trigger the next reconciliation
 	}
 	if o.Namespace != nil {
 		if err := r.unbind(ctx, n, o); err != nil {
@@ -64,14 +64,14 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 
 // patchTerminating writes what a deletion waits for, and records an event if it waits for a person. A status that the API
 // server refuses does not hold up the deletion.
-func (r *Reconciler) patchTerminating(ctx context.Context, n *tunnelv1.ContainerNetwork, reason, why string, now time.Time) error {
+func (r *Reconciler) patchTerminating(ctx context.Context, n *tunnelv1.ContainerNetwork, reason, message string, now time.Time) error {
 	before := n.DeepCopy()
-	computeTerminating(n, reason, why, now)
-	if err := r.kind.PatchStatus(ctx, before, n, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	computeTerminating(n, reason, message, now)
+	if err := r.kind.PatchStatus(ctx, before, n, now); err != nil && outcome.FindCause(err) != outcome.Rejected {
 		return err
 	}
 	if reason == tunnelv1.ReasonInUse {
-		r.kind.Warn(before, n, tunnelv1.ConditionNamespaceReady, reason, actionDelete, why)
+		r.kind.Warn(before, n, tunnelv1.ConditionNamespaceReady, reason, actionDelete, message)
 	}
 	return nil
 }
@@ -99,9 +99,9 @@ func (r *Reconciler) deletes(ctx context.Context, n *tunnelv1.ContainerNetwork, 
 	switch {
 	case ns == nil:
 		return false, nil
-	case n.Spec.ModeOf() == tunnelv1.ModeSession:
+	case n.Spec.EffectiveMode() == tunnelv1.ModeSession:
 		return o.Ours, nil
-	case n.Spec.ModeOf() != tunnelv1.ModeCleanup, ns.Annotations[tunnelv1.AnnotationPersistent] != "true",
+	case n.Spec.EffectiveMode() != tunnelv1.ModeCleanup, ns.Annotations[tunnelv1.AnnotationPersistent] != "true",
 		ns.Labels[tunnelv1.LabelManagedBy] != tunnelv1.ManagedBy:
 		return false, nil
 	}
@@ -121,7 +121,7 @@ func (r *Reconciler) deletes(ctx context.Context, n *tunnelv1.ContainerNetwork, 
 func (r *Reconciler) unbind(ctx context.Context, n *tunnelv1.ContainerNetwork, o Observed) error {
 	b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace.Name, Name: bindingName(Inputs{UID: n.UID})}}
 	exists, err := apply.Find(ctx, r.Writer, b)
-	if err != nil || !exists || !ownerOf(n).Owns(b) || b.DeletionTimestamp != nil {
+	if err != nil || !exists || !ownerFor(n).Owns(b) || b.DeletionTimestamp != nil {
 		return err
 	}
 	return apply.Delete(ctx, r.Client, b, client.DisableReadYourWritesConsistency)

@@ -11,7 +11,7 @@ import (
 // delete it with the network.
 func namespace(in Inputs) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(in.Spec, in.Name, in.UID)}}
-	if in.Spec.ModeOf() == tunnelv1.ModePersistent {
+	if in.Spec.EffectiveMode() == tunnelv1.ModePersistent {
 		ns.Annotations = map[string]string{tunnelv1.AnnotationPersistent: "true"}
 	} else {
 		ns.OwnerReferences = ownerReferences(in)

@@ -89,27 +89,27 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"before the network has a proof": {tunnelv1.ContainerNetworkStatus{}, created, false},
 		"by its UID":                     {tunnelv1.ContainerNetworkStatus{ID: "created"}, created, true},
 		"another UID":                    {tunnelv1.ContainerNetworkStatus{ID: "former"}, created, false},
-		"without the secret":             {tunnelv1.ContainerNetworkStatus{NamespaceProof: digest}, created, false},
-		"with the digest": {tunnelv1.ContainerNetworkStatus{NamespaceProof: digest}, func(ns *corev1.Namespace) {
+		"without the secret":             {tunnelv1.ContainerNetworkStatus{NamespaceTokenDigest: digest}, created, false},
+		"with the digest": {tunnelv1.ContainerNetworkStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) {
 			ns.Annotations["usvc-dev.developer.microsoft.com/namespace-proof"] = digest
 		}, false},
-		"with the secret": {tunnelv1.ContainerNetworkStatus{NamespaceProof: digest}, func(ns *corev1.Namespace) {
-			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Proof: secrets.Proof("", digest)}.Prove(ns)
+		"with the secret": {tunnelv1.ContainerNetworkStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) {
+			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
 	} {
 		n, ns := n.DeepCopy(), namespaceOf("created", false)
 		n.Status = tc.status
-		ownerOf(n).SetOn(ns)
+		ownerFor(n).SetOn(ns)
 		tc.modify(ns)
 		if got := namespaceOwner(n).Owns(ns); got != tc.ours {
 			t.Errorf("%s: ours %t, want %t", name, got, tc.ours)
 		}
 	}
 
-	n.Status.NamespaceProof = digest
+	n.Status.NamespaceTokenDigest = digest
 	problems := outcome.Problems{{Condition: tunnelv1.ConditionConfined, Reason: tunnelv1.ReasonWaiting, Class: outcome.InProgress, Message: "the rights are not known yet"}}
 	computeStatus(n, Observed{Namespace: namespaceOf("new", false), Ours: true}, problems, time.Unix(2, 0))
-	if n.Status.ID != "new" || n.Status.NamespaceProof != "" || n.Status.State != tunnelv1.NetworkPending {
+	if n.Status.ID != "new" || n.Status.NamespaceTokenDigest != "" || n.Status.State != tunnelv1.NetworkPending {
 		t.Errorf("the namespace that was made is not in the status: %+v", n.Status)
 	}
 }

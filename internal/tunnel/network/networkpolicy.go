@@ -28,7 +28,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()},
 		},
 	}
-	if in.Spec.ModeOf() != tunnelv1.ModePersistent {
+	if in.Spec.EffectiveMode() != tunnelv1.ModePersistent {
 		p.OwnerReferences = ownerReferences(in)
 	}
 	return p

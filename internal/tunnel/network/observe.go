@@ -78,7 +78,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerN
 	}
 	key := client.ObjectKey{Namespace: NamespaceName(n.Spec, n.Name, n.UID), Name: bindingName(Inputs{UID: n.UID})}
 	live, err := apply.Found(ctx, r.Client, key, &rbacv1.RoleBinding{})
-	o.Bound = live != nil && ownerOf(n).Owns(live)
+	o.Bound = live != nil && ownerFor(n).Owns(live)
 	return err
 }
 

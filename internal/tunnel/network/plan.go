@@ -27,17 +27,17 @@ var OwnershipLabels = ownership.Labels{
 	Found:  map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy},
 }
 
-// ownerOf is the owner of what is in the namespace of a network.
-func ownerOf(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLabels.For(n.UID, nil) }
+// ownerFor is the owner of what is in the namespace of a network.
+func ownerFor(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLabels.For(n.UID, nil) }
 
 // namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it, and
 // the Secrets of proxies get into it. A network without one owns no namespace.
 func namespaceOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
-	s, owner := &n.Status, ownerOf(n)
-	if s.ID == "" && s.NamespaceProof == "" {
+	s, owner := &n.Status, ownerFor(n)
+	if s.ID == "" && s.NamespaceTokenDigest == "" {
 		return ownership.Owner{}
 	}
-	owner.Proof = &ownership.Proof{UID: types.UID(s.ID), Digest: s.NamespaceProof}
+	owner.Token = &ownership.Token{UID: types.UID(s.ID), Digest: s.NamespaceTokenDigest}
 	return owner
 }
 

@@ -22,14 +22,14 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 	s.NetworkName = NamespaceName(n.Spec, n.Name, n.UID)
 	s.Driver = tunnelv1.Driver
 	s.IPv6 = n.Spec.IPv6
-	s.State, s.Message = stateOf(s.State, o, p)
+	s.State, s.Message = computeState(s.State, o, p)
 	s.Subnets, s.Gateways = nil, nil
 	if o.Counted || s.State != tunnelv1.NetworkRunning {
 		s.ContainerIDs = nil
 	}
 	if o.Ours {
 		// From now on its UID proves whose it is: what proved it before can be read from it.
-		s.ID, s.NamespaceProof = string(o.Namespace.UID), ""
+		s.ID, s.NamespaceTokenDigest = string(o.Namespace.UID), ""
 	}
 	if s.State == tunnelv1.NetworkRunning {
 		s.ID = string(o.Namespace.UID)
@@ -38,13 +38,13 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 			s.ContainerIDs = o.Containers[:min(len(o.Containers), maxContainers)]
 		}
 	}
-	set := conditions.SetterOf(n, &s.Conditions, now)
+	set := conditions.NewSetter(n, &s.Conditions, now)
 	setNamespaceReady(set, o, p)
 	setConfined(set, o, p)
 	return reconcile.ReadyUnless(p, tunnelv1.ReasonNetworkReady, s.Message)
 }
 
-func stateOf(before tunnelv1.ContainerNetworkState, o Observed, p *outcome.Problem) (state tunnelv1.ContainerNetworkState, message string) {
+func computeState(before tunnelv1.ContainerNetworkState, o Observed, p *outcome.Problem) (state tunnelv1.ContainerNetworkState, message string) {
 	if p == nil {
 		return tunnelv1.NetworkRunning, fmt.Sprintf("Containers can run in namespace %s", o.Namespace.Name)
 	}
@@ -90,12 +90,12 @@ func setConfined(set conditions.Setter, o Observed, p *outcome.Problem) {
 }
 
 // computeTerminating writes the status of a network that is being deleted. why is what the deletion waits for.
-func computeTerminating(n *tunnelv1.ContainerNetwork, reason, why string, now time.Time) {
+func computeTerminating(n *tunnelv1.ContainerNetwork, reason, message string, now time.Time) {
 	s := &n.Status
 	s.ObservedGeneration = n.Generation
-	s.Message = conditions.Bound(why)
-	set := conditions.SetterOf(n, &s.Conditions, now)
-	set(tunnelv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, why)
+	s.Message = conditions.Bound(message)
+	set := conditions.NewSetter(n, &s.Conditions, now)
+	set(tunnelv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, message)
 	set(tunnelv1.ConditionConfined, metav1.ConditionUnknown, tunnelv1.ReasonTerminating, "The ContainerNetwork is being deleted")
-	reconcile.NotReady(reason, why).SetOn(&s.Conditions, n.Generation, now)
+	reconcile.NotReady(reason, message).SetOn(&s.Conditions, n.Generation, now)
 }

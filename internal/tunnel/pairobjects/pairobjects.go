@@ -21,8 +21,8 @@ var Labels = ownership.Labels{
 	Found:  map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy},
 }
 
-// OwnerOf returns the owner of all objects of a pair.
-func OwnerOf(p *tunnelv1.ContainerNetworkTunnelProxy) ownership.Owner {
+// OwnerFor returns the owner of all objects of a pair.
+func OwnerFor(p *tunnelv1.ContainerNetworkTunnelProxy) ownership.Owner {
 	return Labels.For(p.UID, nil)
 }
 
@@ -53,17 +53,17 @@ func ClientProxies(pods []corev1.Pod, pairs []tunnelv1.ContainerNetworkTunnelPro
 	for i := range pairs {
 		byName[Name(pairs[i].Name, PartClient, pairs[i].UID)] = &pairs[i]
 	}
-	var proved []*corev1.Pod
+	var owned []*corev1.Pod
 	for i := range pods {
 		pod := &pods[i]
 		pair := byName[pod.Name]
-		if pair == nil || !OwnerOf(pair).Owns(pod) {
+		if pair == nil || !OwnerFor(pair).Owns(pod) {
 			continue
 		}
 		if namespace, exists := namespaces[pair.Spec.ContainerNetworkName]; exists && namespace != pod.Namespace {
 			continue
 		}
-		proved = append(proved, pod)
+		owned = append(owned, pod)
 	}
-	return proved
+	return owned
 }

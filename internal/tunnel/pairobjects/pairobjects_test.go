@@ -25,14 +25,14 @@ func TestOnlyThePodOfAPairIsItsClientProxy(t *testing.T) {
 		"a pod with a copied owner":          {func(p *corev1.Pod) { p.Name = "other" }, false, false},
 		"a pod with a copied owner and name": {func(p *corev1.Pod) { p.Namespace = "tenant" }, false, false},
 		"a pod of another pair with the same name": {func(p *corev1.Pod) {
-			OwnerOf(&tunnelv1.ContainerNetworkTunnelProxy{ObjectMeta: metav1.ObjectMeta{UID: "2"}}).SetOn(p)
+			OwnerFor(&tunnelv1.ContainerNetworkTunnelProxy{ObjectMeta: metav1.ObjectMeta{UID: "2"}}).SetOn(p)
 		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "net-1", Name: Name(pair.Name, PartClient, pair.UID), Labels: map[string]string{tunnelv1.LabelRole: tunnelv1.RoleClient},
 			}}
-			OwnerOf(&pair).SetOn(&pod)
+			OwnerFor(&pair).SetOn(&pod)
 			tc.change(&pod)
 			namespaces := Namespaces{"net": "net-1", "other": "tenant"}
 			if tc.gone {

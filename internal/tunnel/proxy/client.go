@@ -157,7 +157,7 @@ func (c *client) Shutdown(ctx context.Context, _ *control.ShutdownRequest) (*con
 	c.mu.Lock()
 	owner := c.owner
 	c.mu.Unlock()
-	if caller := instanceOf(from); caller != "" && caller != owner {
+	if caller := senderInstance(from); caller != "" && caller != owner {
 		return nil, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy")
 	}
 	c.finish(nil)
@@ -167,7 +167,7 @@ func (c *client) Shutdown(ctx context.Context, _ *control.ShutdownRequest) (*con
 // NewStreamsConnection is the server proxy's control connection.
 func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) error {
 	from, _ := metadata.FromIncomingContext(stream.Context())
-	owner := instanceOf(from)
+	owner := senderInstance(from)
 	if owner == "" {
 		return status.Error(codes.InvalidArgument, "the caller did not send its instance")
 	}
@@ -306,10 +306,10 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 		return nil, status.Errorf(codes.ResourceExhausted, "the client proxy has %d tunnels, which is its limit", len(s.byID))
 	}
 	wanted := Endpoint{Address: address.String(), Port: int(request.GetClientProxyPort())}
-	listener, at, err := listen(wanted)
+	listener, bound, err := listen(wanted)
 	if errors.Is(err, syscall.EADDRINUSE) && wanted.Port != 0 {
 		c.Log.Warn("the port of a tunnel is in use: a random one is taken", "tunnel", request.GetName(), "port", wanted.Port)
-		listener, at, err = listen(Endpoint{Address: wanted.Address})
+		listener, bound, err = listen(Endpoint{Address: wanted.Address})
 	}
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -333,14 +333,14 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 			ServerPort:           request.GetServerPort(),
 			ClientProxyAddress:   request.GetClientProxyAddress(),
 			ClientProxyAddresses: reachable,
-			ClientProxyPort:      int32(at.Port),
+			ClientProxyPort:      int32(bound.Port),
 
 			RequestedClientProxyPort: request.GetClientProxyPort(),
 		},
 	}
 	s.byID[t.id], s.byName[request.GetName()] = t, t
 	go c.acceptClients(t)
-	c.Log.Info("a tunnel is ready", "tunnel", request.GetName(), "id", t.id, "at", at.String())
+	c.Log.Info("a tunnel is ready", "tunnel", request.GetName(), "id", t.id, "at", bound.String())
 	return t.spec, nil
 }
 
@@ -502,8 +502,8 @@ func (c *client) acceptClients(t *tunnel) {
 
 // open asks the server proxy for the other half of a stream.
 func (c *client) open(t *tunnel, connection *net.TCPConn) {
-	refuse := func(why string) {
-		t.fail(control.StreamError_STREAM_ERROR_LIMIT, why, c.Now())
+	refuse := func(reason string) {
+		t.fail(control.StreamError_STREAM_ERROR_LIMIT, reason, c.Now())
 		<-t.waiting
 		_ = connection.Close()
 	}

@@ -122,18 +122,18 @@ type Ready struct {
 }
 
 // listen opens a port. The returned endpoint has the port that was chosen if 0 was asked for.
-func listen(at Endpoint) (*net.TCPListener, Endpoint, error) {
-	listener, err := net.Listen(familyOf(at.Address), at.String())
+func listen(endpoint Endpoint) (*net.TCPListener, Endpoint, error) {
+	listener, err := net.Listen(networkName(endpoint.Address), endpoint.String())
 	if err != nil {
-		return nil, at, fmt.Errorf("listen at %s: %w", at, err)
+		return nil, endpoint, fmt.Errorf("listen at %s: %w", endpoint, err)
 	}
 	bound := listener.Addr().(*net.TCPAddr)
-	return listener.(*net.TCPListener), Endpoint{Address: at.Address, Port: bound.Port}, nil
+	return listener.(*net.TCPListener), Endpoint{Address: endpoint.Address, Port: bound.Port}, nil
 }
 
-// familyOf returns tcp4 for IPv4 addresses. 0.0.0.0 and :: are all addresses of both families: the network of a cluster may
+// networkName returns tcp4 for IPv4 addresses. 0.0.0.0 and :: are all addresses of both families: the network of a cluster may
 // have IPv6 alone.
-func familyOf(address string) string {
+func networkName(address string) string {
 	if parsed, err := netip.ParseAddr(address); err == nil && parsed.Is4() && !parsed.IsUnspecified() {
 		return "tcp4"
 	}

@@ -90,8 +90,8 @@ type openings struct {
 }
 
 // add adds a client that waits for its stream.
-func (s *openings) add(of *tunnel, client *net.TCPConn) *opening {
-	o := &opening{tunnel: of, client: client}
+func (s *openings) add(owner *tunnel, client *net.TCPConn) *opening {
+	o := &opening{tunnel: owner, client: client}
 	_, _ = rand.Read(o.token[:]) // it never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()

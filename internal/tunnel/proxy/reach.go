@@ -15,14 +15,14 @@ const maxChecks = 16
 // reach is what is known of the server of a tunnel.
 type reach struct {
 	// problem is why it could not be reached, "" if it could.
-	problem string
-	at      time.Time
+	problem   string
+	checkedAt time.Time
 }
 
 // note stores whether the server of a tunnel was reached. A tunnel that was deleted in between has none.
 func (s *server) note(spec *control.TunnelSpec, err error) {
 	id := spec.GetTunnelRef().GetTunnelId()
-	known := reach{at: time.Now()}
+	known := reach{checkedAt: time.Now()}
 	if err != nil {
 		known.problem = err.Error()
 	}
@@ -59,7 +59,7 @@ func (s *server) checkServers(ctx context.Context) {
 func (s *server) checkAll(ctx context.Context, now time.Time) {
 	slots, checks := make(chan struct{}, maxChecks), sync.WaitGroup{}
 	s.tunnels.Range(func(id, t any) bool {
-		if known, ok := s.reached.Load(id); ok && now.Sub(known.(reach).at) < s.CheckInterval/2 {
+		if known, ok := s.reached.Load(id); ok && now.Sub(known.(reach).checkedAt) < s.CheckInterval/2 {
 			return true
 		}
 		slots <- struct{}{}

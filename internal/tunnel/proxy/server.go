@@ -84,11 +84,11 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		ending:        make(chan struct{}),
 	}
 	// It listens before it connects, so that a port that is in use is reported immediately.
-	listener, at, err := listen(options.Control)
+	listener, bound, err := listen(options.Control)
 	if err != nil {
 		return fmt.Errorf("%w: control: %w", ErrNotStarted, err)
 	}
-	s.Control = at
+	s.Control = bound
 	if s.peer, err = control.Dial(s.ClientControl.String(), s.Identity, pki.ClientProxy); err != nil {
 		_ = listener.Close()
 		return fmt.Errorf("%w: %w", ErrNotStarted, err)
@@ -110,10 +110,10 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	case peer := <-connected:
 		reached = true
 		background.Go(func() { s.finish(grpcServer.Serve(newLimitedListener(listener))) })
-		s.Log.Info("the server proxy is connected", "control", at.String(), "client", s.ClientControl.String(), "instance", s.instance, "peer", peer)
+		s.Log.Info("the server proxy is connected", "control", bound.String(), "client", s.ClientControl.String(), "instance", s.instance, "peer", peer)
 		s.Ready(Ready{
 			Role: "server", Instance: s.instance, PID: os.Getpid(), Version: s.Version,
-			ServerControlAddress: at.Address, ServerControlPort: at.Port,
+			ServerControlAddress: bound.Address, ServerControlPort: bound.Port,
 			ClientControlAddress: s.ClientControl.Address, ClientControlPort: s.ClientControl.Port,
 			ClientDataAddress: s.ClientData.Address, ClientDataPort: s.ClientData.Port,
 		})
@@ -259,7 +259,7 @@ func (s *server) session(ctx context.Context, deadline time.Time, expected strin
 	if !timeout.Stop() {
 		return false, context.DeadlineExceeded
 	}
-	instance := instanceOf(header)
+	instance := senderInstance(header)
 	if expected != "" && instance != expected {
 		if !s.Reconnect {
 			return true, fmt.Errorf("%w: another client proxy has replaced it", ErrPeerGone)

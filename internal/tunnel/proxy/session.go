@@ -41,8 +41,8 @@ func withInstance(ctx context.Context, instance string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, instanceKey, instance)
 }
 
-// instanceOf returns the instance of the process that sent metadata.
-func instanceOf(from metadata.MD) string {
+// senderInstance returns the instance of the process that sent metadata.
+func senderInstance(from metadata.MD) string {
 	if values := from.Get(instanceKey); len(values) == 1 {
 		return values[0]
 	}

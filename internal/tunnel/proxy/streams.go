@@ -73,20 +73,20 @@ func (s *streams) release() {
 }
 
 // run runs a stream that has a slot, and frees the slot when it has ended. The result is that of the stream.
-func (s *streams) run(one *stream) bool {
+func (s *streams) run(current *stream) bool {
 	s.mu.Lock()
-	s.running[one] = true
+	s.running[current] = true
 	if s.idle > 0 {
-		one.since = time.Now()
+		current.since = time.Now()
 		if s.reaper == nil {
 			s.reaper = time.AfterFunc(s.idle/idleChecks, s.cutIdle)
 		}
 	}
 	s.mu.Unlock()
-	free := one.run()
+	free := current.run()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.running, one)
+	delete(s.running, current)
 	s.slots--
 	s.signalEmpty()
 	return free
@@ -100,11 +100,11 @@ func (s *streams) cutIdle() {
 	now := time.Now()
 	var idle []*stream
 	s.mu.Lock()
-	for one := range s.running {
-		if carried := one.carried.Load(); carried != one.seen {
-			one.seen, one.since = carried, now
-		} else if now.Sub(one.since) >= s.idle {
-			idle = append(idle, one)
+	for idleStream := range s.running {
+		if carried := idleStream.carried.Load(); carried != idleStream.seen {
+			idleStream.seen, idleStream.since = carried, now
+		} else if now.Sub(idleStream.since) >= s.idle {
+			idle = append(idle, idleStream)
 		}
 	}
 	s.reaper = nil
@@ -112,8 +112,8 @@ func (s *streams) cutIdle() {
 		s.reaper = time.AfterFunc(s.idle/idleChecks, s.cutIdle)
 	}
 	s.mu.Unlock()
-	for _, one := range idle {
-		one.abort()
+	for _, idleStream := range idle {
+		idleStream.abort()
 	}
 }
 
@@ -153,12 +153,12 @@ func (s *streams) drain(ctx context.Context) (cut int) {
 func (s *streams) cutAll() (cut int) {
 	s.mu.Lock()
 	all := make([]*stream, 0, len(s.running))
-	for one := range s.running {
-		all = append(all, one)
+	for running := range s.running {
+		all = append(all, running)
 	}
 	s.mu.Unlock()
-	for _, one := range all {
-		one.abort()
+	for _, running := range all {
+		running.abort()
 	}
 	return len(all)
 }

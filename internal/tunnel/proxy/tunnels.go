@@ -133,12 +133,12 @@ func (s *tunnels) deleted() *control.Traffic {
 }
 
 // add adds counters.
-func add(to, more *control.Traffic) *control.Traffic {
-	to.Streams += more.GetStreams()
-	to.BytesToServer += more.GetBytesToServer()
-	to.BytesToClient += more.GetBytesToClient()
+func add(to, added *control.Traffic) *control.Traffic {
+	to.Streams += added.GetStreams()
+	to.BytesToServer += added.GetBytesToServer()
+	to.BytesToClient += added.GetBytesToClient()
 next:
-	for _, m := range more.GetFailures() {
+	for _, m := range added.GetFailures() {
 		for _, f := range to.GetFailures() {
 			if f.GetError() == m.GetError() {
 				f.Count += m.GetCount()

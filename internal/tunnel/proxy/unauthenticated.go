@@ -25,7 +25,7 @@ func (u *unauthenticated) admit(connection net.Conn) (authenticated func()) {
 	if u.queue.Len() >= u.limit {
 		oldest = u.queue.Remove(u.queue.Front()).(net.Conn)
 	}
-	place := u.queue.PushBack(connection)
+	element := u.queue.PushBack(connection)
 	u.mu.Unlock()
 	if oldest != nil {
 		_ = oldest.Close()
@@ -34,7 +34,7 @@ func (u *unauthenticated) admit(connection net.Conn) (authenticated func()) {
 	return func() {
 		timer.Stop()
 		u.mu.Lock()
-		u.queue.Remove(place) // a no-op if it is no longer in the list
+		u.queue.Remove(element) // a no-op if it is no longer in the list
 		u.mu.Unlock()
 	}
 }

@@ -39,20 +39,20 @@ func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.
 	p, o := out.Proxy, &out.Observed
 	ran := p.Status.State == tunnelv1.StateRunning
 	out.Image = p.Status.ClientProxyContainerImage
-	cfg := settingsOf(r.Config, *o)
+	cfg := pairSettings(r.Config, *o)
 	out.Backend, out.Publish = cfg.Backend, cfg.Publish
-	if why := status.CheckEnd(*o, r.Config.StartTimeout, now); why != "" {
-		return end(out, tunnelv1.ConditionProxiesReady, why)
+	if reason := status.CheckEnd(*o, r.Config.StartTimeout, now); reason != "" {
+		return end(out, tunnelv1.ConditionProxiesReady, reason)
 	}
-	begun := ran || o.Client != nil
+	active := ran || o.Client != nil
 	out.State = tunnelv1.StatePending
-	if problem := status.CheckPrerequisites(*o); problem != nil && !begun {
+	if problem := status.CheckPrerequisites(*o); problem != nil && !active {
 		return problem
 	}
 	switch {
 	case ran:
 		out.State = tunnelv1.StateRunning
-	case begun:
+	case active:
 		out.State = tunnelv1.StateStarting
 	}
 	keys, err := r.credentials.Keys(ctx, p, o.Namespace(), now)
@@ -83,8 +83,8 @@ func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.
 }
 
 // end has a pair fail. on is the condition that says why.
-func end(out *status.Outcome, on, why string) *outcome.Problem {
-	out.State, out.End, out.Step = tunnelv1.StateFailed, why, on
+func end(out *status.Outcome, on, message string) *outcome.Problem {
+	out.State, out.End, out.Step = tunnelv1.StateFailed, message, on
 	return nil
 }
 
@@ -92,9 +92,9 @@ func end(out *status.Outcome, on, why string) *outcome.Problem {
 func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys credentials.Keys, now time.Time) *outcome.Problem {
 	o := &out.Observed
 	out.State = tunnelv1.StateStarting
-	starting := func(why string) *outcome.Problem {
+	starting := func(message string) *outcome.Problem {
 		return &outcome.Problem{
-			Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonProxiesStarting, Class: outcome.InProgress, Message: "Starting: " + why,
+			Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonProxiesStarting, Class: outcome.InProgress, Message: "Starting: " + message,
 		}
 	}
 	failed := func(err error) *outcome.Problem {
@@ -113,7 +113,7 @@ func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys creden
 		return failed(err)
 	}
 	if o.Client == nil {
-		if err := backend.CreatePod(ctx, r.Writer, pairobjects.OwnerOf(o.Proxy), manifests.ClientPod(in)); err != nil {
+		if err := backend.CreatePod(ctx, r.Writer, pairobjects.OwnerFor(o.Proxy), manifests.ClientPod(in)); err != nil {
 			return failed(err)
 		}
 		started.Inc()
@@ -127,7 +127,7 @@ func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys creden
 	}
 	out.Endpoint, in.Client, in.Host = endpoint, endpoint, o.Host.Name
 	if !o.Server.Exists {
-		if err := r.backends.Of(o.Proxy).Start(ctx, o.Proxy, in, keys); err != nil {
+		if err := r.backends.For(o.Proxy).Start(ctx, o.Proxy, in, keys); err != nil {
 			return failed(status.InOwnNamespace(err))
 		}
 		return starting("the server proxy is being created")
@@ -164,10 +164,10 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 			Message: "Finding the port of the server proxy",
 		}
 	}
-	if err := r.backends.Of(o.Proxy).Renew(o.Proxy, keys); err != nil {
+	if err := r.backends.For(o.Proxy).Renew(o.Proxy, keys); err != nil {
 		return &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 	}
-	out.Tunnels, out.Current, out.Retrying = r.syncer.Sync(*o, settingsOf(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
+	out.Tunnels, out.Current, out.Retrying = r.syncer.Sync(*o, pairSettings(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
 	out.Servers = r.traffic.Servers(o.Proxy.UID)
 	in, err := r.inputs(ctx, out)
 	if err == nil {
@@ -180,7 +180,7 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 // build applies all but pods and Secrets: the policy first, so that no pod runs unconfined.
 func (r *Reconciler) build(ctx context.Context, out status.Outcome, in manifests.Inputs) error {
 	p := manifests.New(in)
-	owner := pairobjects.OwnerOf(out.Proxy)
+	owner := pairobjects.OwnerFor(out.Proxy)
 	if _, err := apply.Apply(ctx, r.Writer, owner, p.Policy); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (r *Reconciler) build(ctx context.Context, out status.Outcome, in manifests
 
 func (r *Reconciler) inputs(ctx context.Context, out *status.Outcome) (manifests.Inputs, error) {
 	p, o := out.Proxy, out.Observed
-	cfg := settingsOf(r.Config, o)
+	cfg := pairSettings(r.Config, o)
 	in := manifests.Inputs{
 		UID: p.UID, Name: p.Name, Aliases: p.Spec.Aliases,
 		Namespace: o.Namespace(), OperatorNamespace: r.Namespace,
@@ -228,7 +228,7 @@ func (r *Reconciler) endpoint(o status.Observed) (e manifests.Endpoint, known bo
 		return e, false
 	}
 	e.Control, e.Data = o.Published.Control, o.Published.Data
-	switch settingsOf(r.Config, o).Publish {
+	switch pairSettings(r.Config, o).Publish {
 	case config.PublishPodIP:
 		e.Address = o.Client.Status.PodIP
 		e.Control, e.Data = manifests.PortsOfPod(o.Client)

@@ -22,12 +22,12 @@ const (
 
 // report records what changed between two statuses of a live pair, each change once.
 func (r *Reconciler) report(_ context.Context, before, p *tunnelv1.ContainerNetworkTunnelProxy, out status.Outcome, _ outcome.Problems, now time.Time) {
-	was, is := before.Status, p.Status
-	if was.State != is.State {
-		switch is.State {
+	was, current := before.Status, p.Status
+	if was.State != current.State {
+		switch current.State {
 		case tunnelv1.StateEmpty, tunnelv1.StatePending:
 		case tunnelv1.StateBuildingImage:
-			reconcile.Normal(r.Events, p, tunnelv1.ReasonImageBuilding, actionCreate, is.Message)
+			reconcile.Normal(r.Events, p, tunnelv1.ReasonImageBuilding, actionCreate, current.Message)
 		case tunnelv1.StateStarting:
 			reconcile.Normal(r.Events, p, tunnelv1.ReasonProxiesStarting, actionCreate, "The proxies are being started with image "+out.Image)
 		case tunnelv1.StateRunning:
@@ -35,15 +35,15 @@ func (r *Reconciler) report(_ context.Context, before, p *tunnelv1.ContainerNetw
 			reconcile.Normal(r.Events, p, tunnelv1.ReasonProxiesReady, actionCreate, "Both proxies run")
 		case tunnelv1.StateFailed:
 			failed.Inc()
-			reconcile.Warning(r.Events, p, tunnelv1.ReasonFailed, actionObserve, is.Message)
+			reconcile.Warning(r.Events, p, tunnelv1.ReasonFailed, actionObserve, current.Message)
 			return
 		}
 	}
-	r.reportTunnels(p, was.TunnelStatuses, is.TunnelStatuses)
-	if c := meta.FindStatusCondition(is.Conditions, tunnelv1.ConditionServerReachable); c != nil && c.Reason == tunnelv1.ReasonServerUnreachable {
+	r.reportTunnels(p, was.TunnelStatuses, current.TunnelStatuses)
+	if c := meta.FindStatusCondition(current.Conditions, tunnelv1.ConditionServerReachable); c != nil && c.Reason == tunnelv1.ReasonServerUnreachable {
 		r.kind.Warn(before, p, c.Type, c.Reason, actionObserve, c.Message)
 	}
-	if c := meta.FindStatusCondition(is.Conditions, tunnelv1.ConditionNetworkReady); c != nil && c.Reason == tunnelv1.ReasonNetworkGone {
+	if c := meta.FindStatusCondition(current.Conditions, tunnelv1.ConditionNetworkReady); c != nil && c.Reason == tunnelv1.ReasonNetworkGone {
 		r.kind.Warn(before, p, c.Type, c.Reason, actionObserve, c.Message)
 	}
 }

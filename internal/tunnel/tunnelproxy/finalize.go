@@ -70,10 +70,10 @@ func (r *Reconciler) shutDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 }
 
 // patchTerminating writes what a deletion waits for. A status that the API server refuses does not hold up the deletion.
-func (r *Reconciler) patchTerminating(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, why string, now time.Time) error {
+func (r *Reconciler) patchTerminating(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, message string, now time.Time) error {
 	before := p.DeepCopy()
-	status.ComputeTerminating(p, why, now)
-	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	status.ComputeTerminating(p, message, now)
+	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil && outcome.FindCause(err) != outcome.Rejected {
 		return err
 	}
 	return nil
@@ -94,7 +94,7 @@ func (r *Reconciler) tearDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if err != nil || !serverGone || !clientGone {
 		return false, err
 	}
-	owner, none := pairobjects.OwnerOf(p), func(types.NamespacedName) bool { return false }
+	owner, none := pairobjects.OwnerFor(p), func(types.NamespacedName) bool { return false }
 	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}} {
 		if err := apply.Prune(ctx, r.Writer, owner, list, "", none); err != nil {
 			return false, err

@@ -35,7 +35,7 @@ func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types
 	}
 	taken := map[int32]bool{}
 	for _, pod := range proxies {
-		ports := manifests.HostPortsOf(pod)
+		ports := manifests.ReadHostPorts(pod)
 		taken[ports.Control], taken[ports.Data] = true, true
 	}
 	h.mu.Lock()

@@ -30,13 +30,13 @@ func (r *Reconciler) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTu
 	if err := r.observeClient(ctx, o); err != nil {
 		return out, err
 	}
-	if o.Server, err = r.backends.Of(p).Observe(ctx, p); err != nil {
+	if o.Server, err = r.backends.For(p).Observe(ctx, p); err != nil {
 		return out, err
 	}
 	if err := r.observeHost(ctx, o); err != nil {
 		return out, err
 	}
-	cfg := settingsOf(r.Config, *o)
+	cfg := pairSettings(r.Config, *o)
 	out.Backend, out.Publish = cfg.Backend, cfg.Publish
 	return out, nil
 }
@@ -54,21 +54,21 @@ func (r *Reconciler) observeClient(ctx context.Context, o *status.Observed) erro
 	if n := o.Network; n != nil {
 		namespaces[n.Name] = network.NamespaceName(n.Spec, n.Name, n.UID)
 	}
-	proved := pairobjects.ClientProxies(pods.Items, []tunnelv1.ContainerNetworkTunnelProxy{*p}, namespaces)
-	if len(proved) == 0 {
+	owned := pairobjects.ClientProxies(pods.Items, []tunnelv1.ContainerNetworkTunnelProxy{*p}, namespaces)
+	if len(owned) == 0 {
 		return nil
 	}
-	o.Client = proved[0]
-	switch settingsOf(r.Config, *o).Publish {
+	o.Client = owned[0]
+	switch pairSettings(r.Config, *o).Publish {
 	case config.PublishHostPort:
-		o.Published = manifests.HostPortsOf(o.Client)
+		o.Published = manifests.ReadHostPorts(o.Client)
 	case config.PublishNodePort:
 		s := &corev1.Service{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.Client.Namespace, Name: o.Client.Name}, s)
-		if err != nil || !pairobjects.OwnerOf(p).Owns(s) {
+		if err != nil || !pairobjects.OwnerFor(p).Owns(s) {
 			return apply.IgnoreAbsent(err)
 		}
-		o.Published = manifests.NodePortsOf(s)
+		o.Published = manifests.ReadNodePorts(s)
 	}
 	return nil
 }

@@ -62,13 +62,13 @@ func TestWhatAPairWasMadeWithStays(t *testing.T) {
 	made := loaded(t, "TUNNEL_BACKEND=LocalProcess", "TUNNEL_PUBLISH=NodePort", "TUNNEL_CONTROL_PORT=40001", "TUNNEL_DATA_PORT=40002")
 	p := pairIn(tunnelv1.StateStarting)
 	o := status.Observed{Proxy: p, Network: runningNetwork()}
-	if got := settingsOf(made, o); got.Backend != made.Backend || got.Publish != made.Publish || got.ControlPort != 40001 {
+	if got := pairSettings(made, o); got.Backend != made.Backend || got.Publish != made.Publish || got.ControlPort != 40001 {
 		t.Errorf("of a new pair: %+v", got)
 	}
 	out := status.Outcome{Observed: o, State: tunnelv1.StateStarting, Image: "i", Backend: made.Backend, Publish: made.Publish}
 	status.Compute(out, nil, noon)
 	o.Client = manifests.ClientPod(manifests.Inputs{UID: p.UID, Name: p.Name, Config: made})
-	got := settingsOf(loaded(t), o)
+	got := pairSettings(loaded(t), o)
 	if got.Backend != config.BackendLocalProcess || got.Publish != config.PublishNodePort || got.ControlPort != 40001 || got.DataPort != 40002 {
 		t.Errorf("%s, %s, %d, %d", got.Backend, got.Publish, got.ControlPort, got.DataPort)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
-// settingsOf returns the settings of a pair. Those that it was started with stay, if an administrator has changed them
+// pairSettings returns the settings of a pair. Those that it was started with stay, if an administrator has changed them
 // since. No tunnel may lead to the kubelet of the host.
-func settingsOf(cfg config.Tunnel, o status.Observed) config.Tunnel {
+func pairSettings(cfg config.Tunnel, o status.Observed) config.Tunnel {
 	s := o.Proxy.Status
 	cfg.Backend = cmp.Or(config.TunnelBackend(s.ServerProxyBackend), cfg.Backend)
 	if o.Client != nil {

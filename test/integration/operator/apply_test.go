@@ -156,7 +156,7 @@ var _ = Describe("An object whose type is not known", func() {
 		steps := func(configs ...*corev1.ConfigMap) []apply.Step {
 			return []apply.Step{
 				{Condition: "Configured", Objects: []apply.Set{apply.All(configs)}},
-				{Condition: "Running", Objects: []apply.Set{apply.AllOf(gadget(ns), nil)}},
+				{Condition: "Running", Objects: []apply.Set{apply.AllLike(gadget(ns), nil)}},
 			}
 		}
 		Expect(apply.Steps(ctx, kit.Writer, kit.proof(ns), ns, steps(config))).To(BeEmpty())

@@ -77,7 +77,7 @@ func newFrame() *frame {
 			return nil
 		},
 		Status: func(env *quixv1.Environment, _ struct{}, problems outcome.Problems, now time.Time) reconcile.Ready {
-			set := conditions.SetterOf(env, &env.Status.Conditions, now)
+			set := conditions.NewSetter(env, &env.Status.Conditions, now)
 			if p := problems.First(); p != nil {
 				set(p.Condition, metav1.ConditionFalse, p.Reason, p.Message)
 			} else {

@@ -31,7 +31,7 @@ var _ = Describe("A pod that looks like a client proxy", func() {
 				Name: "a", Image: "registry.example.com/a:1", Ports: []corev1.ContainerPort{{ContainerPort: port}},
 			}}},
 		}
-		Expect(pairobjects.OwnerOf(p).Owns(copied)).To(BeTrue())
+		Expect(pairobjects.OwnerFor(p).Owns(copied)).To(BeTrue())
 		Expect(k8s.Create(ctx, copied)).To(Succeed())
 
 		By("the network writes its policy with the pod in its cache")

@@ -22,15 +22,15 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 		"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
 		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 	}
-	if d := in.Challenge.Defaults; d != nil && d.MarkedPods {
+	if d := in.Challenge.Defaults; d != nil && d.AnnotatedPods {
 		annotations[bergv1.LabelInstanceID] = in.InstanceID
 	}
 	if digest := in.Challenge.Images[c.Hostname]; digest != "" {
 		annotations[bergv1.AnnotationImage] = digest
 	}
 	meta := in.meta(c.Hostname, "challenge-deployment")
-	if use := in.pullSecretOf(c.Hostname); use.Version != "" {
-		meta.Annotations = map[string]string{bergv1.AnnotationPullSecret: noteOf(use)}
+	if use := in.pullSecretFor(c.Hostname); use.Version != "" {
+		meta.Annotations = map[string]string{bergv1.AnnotationPullSecret: formatPullSecretUse(use)}
 	}
 	return &appsv1.Deployment{
 		ObjectMeta: meta,
@@ -104,7 +104,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	if class != "" {
 		spec.RuntimeClassName = ptr.To(class)
 	}
-	if name := in.pullSecretOf(c.Hostname).Name; name != "" {
+	if name := in.pullSecretFor(c.Hostname).Name; name != "" {
 		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: name}}
 	}
 	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
@@ -188,11 +188,11 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 
 // valueIn returns the value of a variable, "" if there is none of the name.
 func valueIn(env []corev1.EnvVar, name string) string {
-	at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-	if at < 0 {
+	index := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	if index < 0 {
 		return ""
 	}
-	return env[at].Value
+	return env[index].Value
 }
 
 // literals returns words that reach the program as the author wrote them.

@@ -113,7 +113,7 @@ func TestTheFirstPublicTCPPortMustAcceptAConnection(t *testing.T) {
 		`{ports: [{port: 1, type: publicPort}], livenessProbe: {periodSeconds: 2147483647, failureThreshold: 2147483647}}`:                           {1, math.MaxInt32},
 	} {
 		in := testInputs(testConfig(t, nil), Snapshot{})
-		in.Challenge.Defaults = DefaultsOf(in.Config)
+		in.Challenge.Defaults = NewDefaults(in.Config)
 		c := parseContainer(t, container)
 		probe := podSpec(in, c, nil).Containers[0].StartupProbe
 		if want.port == 0 {
@@ -180,7 +180,7 @@ func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
 		if userNamespaces {
 			in.Config.UserNamespaces = config.UserNamespacesTrue
 		}
-		in.Challenge.Defaults = DefaultsOf(in.Config)
+		in.Challenge.Defaults = NewDefaults(in.Config)
 		in.Challenge.Defaults.EngineDefaults = engine
 		return in
 	}
@@ -303,14 +303,14 @@ func TestUserNamespacesByAuto(t *testing.T) {
 		"a jail with a RuntimeClass too": {auto, true, `{sandbox: nested, runtimeClassName: kata}`, ptr.To(false)},
 	} {
 		tc.cfg.UserNamespaces = tc.cfg.UserNamespaces.On(tc.supported)
-		d := DefaultsOf(tc.cfg)
+		d := NewDefaults(tc.cfg)
 		later := tc.cfg
 		later.UserNamespaces = config.UserNamespacesTrue
 		spec := podSpec(Inputs{Config: d.ApplyTo(later), Challenge: Snapshot{Defaults: d}}, parseContainer(t, tc.container), nil)
 		if !cmp.Equal(spec.HostUsers, tc.want) {
 			t.Errorf("%s: hostUsers %v, want %v", name, spec.HostUsers, tc.want)
 		}
-		if again := DefaultsOf(d.ApplyTo(later)); again.UserNamespaces != d.UserNamespaces || again.PlainUserNamespaces != d.PlainUserNamespaces {
+		if again := NewDefaults(d.ApplyTo(later)); again.UserNamespaces != d.UserNamespaces || again.PlainUserNamespaces != d.PlainUserNamespaces {
 			t.Errorf("%s: %+v became %+v", name, d, again)
 		}
 	}
@@ -323,8 +323,8 @@ func TestNestedSandbox(t *testing.T) {
 	} {
 		cfg := testConfig(t, map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": profile})
 		// A running instance keeps what it was started with.
-		later := DefaultsOf(cfg.Challenge).ApplyTo(testConfig(t, nil).Challenge)
-		spec := podSpec(Inputs{Config: later, Challenge: Snapshot{Defaults: DefaultsOf(cfg.Challenge)}}, parseContainer(t, `{sandbox: nested}`), nil)
+		later := NewDefaults(cfg.Challenge).ApplyTo(testConfig(t, nil).Challenge)
+		spec := podSpec(Inputs{Config: later, Challenge: Snapshot{Defaults: NewDefaults(cfg.Challenge)}}, parseContainer(t, `{sandbox: nested}`), nil)
 		got := spec.Containers[0].SecurityContext
 		if !cmp.Equal(spec.HostUsers, ptr.To(false)) || !cmp.Equal(got.ProcMount, ptr.To(corev1.UnmaskedProcMount)) || !cmp.Equal(got.SeccompProfile, want) {
 			t.Errorf("%s: hostUsers %v, procMount %v, seccompProfile %v", profile, spec.HostUsers, got.ProcMount, got.SeccompProfile)

@@ -26,10 +26,10 @@ type Endpoint struct {
 	Service *bergv1.ServiceEndpoint
 }
 
-// EndpointsOf returns the endpoint of every port, in the order of the Challenge. live are the Services
+// PortEndpoints returns the endpoint of every port, in the order of the Challenge. live are the Services
 // as the API server has them. It fails while a node port is not allocated. Without ports the
 // result is empty and not nil.
-func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
+func PortEndpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	out := []Endpoint{}
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
@@ -71,7 +71,7 @@ type NodePort struct {
 	Number    uint16
 }
 
-// NodePorts returns those to which the operator connects. endpoints are those of the containers, as EndpointsOf returns them.
+// NodePorts returns those to which the operator connects. endpoints are those of the containers, as PortEndpoints returns them.
 func NodePorts(containers []bergv1.Container, endpoints []Endpoint) []NodePort {
 	var out []NodePort
 	n := 0
@@ -118,9 +118,9 @@ func routed(recorded bergv1.ServiceEndpoint) bool {
 // routeIDLength is the length of a UUID as routeID writes it; uuid.Validate accepts other forms.
 const routeIDLength = 36
 
-// isAddressOf reports whether a recorded endpoint is that of a port. Before a rollout the port
+// matchesPort reports whether a recorded endpoint is that of a port. Before a rollout the port
 // of this name may have had another kind of address.
-func isAddressOf(recorded bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
+func matchesPort(recorded bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
 	return p.Public() &&
 		recorded.Name == endpointName(c, p) && recorded.Protocol == string(p.Transport()) &&
 		routed(recorded) == p.Routed()
@@ -132,7 +132,7 @@ func KeepWanted(recorded []bergv1.ServiceEndpoint, containers []bergv1.Container
 	var out []bergv1.ServiceEndpoint
 	for _, e := range recorded {
 		if slices.ContainsFunc(containers, func(c bergv1.Container) bool {
-			return slices.ContainsFunc(c.Ports, func(p bergv1.Port) bool { return isAddressOf(e, c, p) })
+			return slices.ContainsFunc(c.Ports, func(p bergv1.Port) bool { return matchesPort(e, c, p) })
 		}) {
 			out = append(out, e)
 		}

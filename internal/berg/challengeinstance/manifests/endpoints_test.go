@@ -49,7 +49,7 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := EndpointsOf(in, allotNodePorts(f.Services))
+	got, err := PortEndpoints(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestEndpoints(t *testing.T) {
 		t.Error(diff)
 	}
 
-	if _, err := EndpointsOf(in, f.Services); err == nil || !strings.Contains(err.Error(), "game-node-port") {
+	if _, err := PortEndpoints(in, f.Services); err == nil || !strings.Contains(err.Error(), "game-node-port") {
 		t.Errorf("a node port that is not allocated: error %v", err)
 	}
 	// Every container gets all of them.
@@ -91,7 +91,7 @@ func TestEndpoints(t *testing.T) {
 
 // What is told without ports is known, and nothing.
 func TestEndpointsWithoutPorts(t *testing.T) {
-	got, err := EndpointsOf(testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web"}}}), nil)
+	got, err := PortEndpoints(testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web"}}}), nil)
 	if err != nil || got == nil || len(got) > 0 {
 		t.Errorf("endpoints %#v, error %v", got, err)
 	}

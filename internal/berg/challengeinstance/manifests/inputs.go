@@ -52,8 +52,8 @@ var OwnershipLabels = ownership.Labels{
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
-// OwnerOf is the instance as the owner of the objects in its namespace.
-func OwnerOf(instance *bergv1.ChallengeInstance) ownership.Owner {
+// OwnerFor is the instance as the owner of the objects in its namespace.
+func OwnerFor(instance *bergv1.ChallengeInstance) ownership.Owner {
 	return OwnershipLabels.For(instance.UID, nil)
 }
 
@@ -65,11 +65,11 @@ func NamespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
 	switch {
 	case s.InstanceID == "":
 		return ownership.Owner{}
-	case s.NamespaceUID == "" && s.NamespaceProof == "":
+	case s.NamespaceUID == "" && s.NamespaceTokenDigest == "":
 		return OwnershipLabels.For(instance.UID, map[string]string{bergv1.LabelInstanceID: s.InstanceID})
 	}
-	owner := OwnerOf(instance)
-	owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	owner := OwnerFor(instance)
+	owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
 	return owner
 }
 

@@ -59,9 +59,9 @@ func podSecurityLevel(in Inputs) string {
 	return "baseline"
 }
 
-// InstanceUIDOf returns the UID of the instance that a namespace was created for. provable says
+// ReadInstanceUID returns the UID of the instance that a namespace was created for. provable says
 // whether its name and its labels agree with that.
-func InstanceUIDOf(ns *corev1.Namespace) (uid types.UID, provable bool) {
+func ReadInstanceUID(ns *corev1.Namespace) (uid types.UID, provable bool) {
 	uid = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
 	return uid, uid != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&
 		ns.Labels[bergv1.LabelManagedBy] == bergv1.ManagedBy && ns.Labels[bergv1.LabelComponent] == bergv1.ComponentNamespace

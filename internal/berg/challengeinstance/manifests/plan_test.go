@@ -105,7 +105,7 @@ func TestPlanGolden(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, &spec); err != nil {
 				t.Fatal(err)
 			}
-			s := SnapshotOf(&bergv1.Challenge{Spec: spec})
+			s := NewSnapshot(&bergv1.Challenge{Spec: spec})
 			cfg := testConfig(t, configs[name])
 			if errs := s.Validate(rules.AllowedBy(cfg.Challenge)); len(errs) > 0 {
 				t.Fatalf("the input is not valid: %v", errs.ToAggregate())
@@ -138,7 +138,7 @@ func renderPlan(t *testing.T, in Inputs) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := EndpointsOf(in, allotNodePorts(f.Services))
+	e, err := PortEndpoints(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestVariablesReachTheContainerUnchanged(t *testing.T) {
 		defaults *Defaults
 		want     string
 	}{
-		"now":              {DefaultsOf(testConfig(t, nil).Challenge), "pa$$$$word $$(A) $$$$(A) $$2b$$12$$x"},
+		"now":              {NewDefaults(testConfig(t, nil).Challenge), "pa$$$$word $$(A) $$$$(A) $$2b$$12$$x"},
 		"an earlier start": {&Defaults{}, written},
 	} {
 		env := environment(testInputs(testConfig(t, nil), Snapshot{Defaults: tc.defaults}), c, nil)
@@ -244,7 +244,7 @@ func TestVariablesReachTheContainerUnchanged(t *testing.T) {
 
 // The annotations of a release must be found by the next one.
 func TestOwner(t *testing.T) {
-	owner := OwnerOf(&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
+	owner := OwnerFor(&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
 	if owner.Annotation != bergv1.AnnotationInstanceUID || owner.UID != "u" || len(owner.Labels) > 0 {
 		t.Errorf("the proof is %+v", owner)
 	}

@@ -15,8 +15,8 @@ type PullSecretUse struct {
 	Version string
 }
 
-// pullSecretOf returns the copy that a container uses.
-func (in Inputs) pullSecretOf(container string) PullSecretUse {
+// pullSecretFor returns the copy that a container uses.
+func (in Inputs) pullSecretFor(container string) PullSecretUse {
 	if use, ok := in.PullSecrets[container]; ok {
 		return use
 	}
@@ -38,9 +38,9 @@ func OwnPullSecretName(name, version string) string {
 	return strings.TrimRight(name[:min(len(name), maxPullSecret)], "-.") + "-" + version
 }
 
-// noteOf formats a use for an annotation, and ParsePullSecretUse reads it. A value that names
+// formatPullSecretUse formats a use for an annotation, and ParsePullSecretUse reads it. A value that names
 // neither the configured secret nor a copy of it is foreign or out of date.
-func noteOf(use PullSecretUse) string { return use.Name + "/" + use.Version }
+func formatPullSecretUse(use PullSecretUse) string { return use.Name + "/" + use.Version }
 
 // ParsePullSecretUse reads the annotation of a Deployment.
 func ParsePullSecretUse(noted, configured string) PullSecretUse {

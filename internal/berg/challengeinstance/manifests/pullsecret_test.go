@@ -23,8 +23,8 @@ func TestParsePullSecretUse(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
-		if got.Version != "" && noteOf(got) != text {
-			t.Errorf("%q is written %q", text, noteOf(got))
+		if got.Version != "" && formatPullSecretUse(got) != text {
+			t.Errorf("%q is written %q", text, formatPullSecretUse(got))
 		}
 	}
 	long := ""

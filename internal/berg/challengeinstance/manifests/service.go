@@ -60,7 +60,7 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 // recordedNodePort is the node port in the status, 0 if none.
 func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
 	for _, e := range in.Recorded {
-		if isAddressOf(e, c, p) {
+		if matchesPort(e, c, p) {
 			return e.Port
 		}
 	}

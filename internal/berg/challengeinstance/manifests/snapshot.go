@@ -86,7 +86,7 @@ type Defaults struct {
 	NestedSeccompProfile string `json:"nestedSeccompProfile,omitempty"`
 	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
 	// objects do: secrets are derived from the UID, and players control the pods.
-	MarkedPods bool `json:"markedPods,omitempty"`
+	AnnotatedPods bool `json:"markedPods,omitempty"`
 	// LiteralVariables: the author's variables reach the program as they are written. Earlier versions let Kubernetes
 	// expand $(NAME) and $$ in them.
 	LiteralVariables bool `json:"literalVariables,omitempty"`
@@ -105,8 +105,8 @@ type Defaults struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// SnapshotOf normalises a Challenge.
-func SnapshotOf(c *bergv1.Challenge) Snapshot {
+// NewSnapshot normalises a Challenge.
+func NewSnapshot(c *bergv1.Challenge) Snapshot {
 	return Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Containers: c.Spec.Containers}.normal()
 }
 
@@ -132,8 +132,8 @@ func (s Snapshot) normal() Snapshot {
 	return s
 }
 
-// DefaultsOf returns the part of the configuration that an instance keeps.
-func DefaultsOf(cfg config.Challenge) *Defaults {
+// NewDefaults returns the part of the configuration that an instance keeps.
+func NewDefaults(cfg config.Challenge) *Defaults {
 	return &Defaults{
 		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort, PlainHTTP: !cfg.UsesHTTPS(),
 		CPULimit: cfg.CPULimit, CPURequest: cfg.CPURequest,
@@ -142,7 +142,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
 		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces == config.UserNamespacesTrue, PlainUserNamespaces: cfg.UserNamespaces == config.UserNamespacesPlain, NestedSeccompProfile: cfg.NestedSeccompProfile,
-		MarkedPods: true, LiteralVariables: true, EngineDefaults: true, StartupProbes: true,
+		AnnotatedPods: true, LiteralVariables: true, EngineDefaults: true, StartupProbes: true,
 		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
 }
@@ -152,7 +152,7 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	if d == nil {
 		return cfg
 	}
-	cfg.Domain, cfg.HTTPPort, cfg.TLSPort, cfg.HTTPTLS = d.Domain, d.HTTPPort, d.TLSPort, config.HTTPTLSOf(!d.PlainHTTP)
+	cfg.Domain, cfg.HTTPPort, cfg.TLSPort, cfg.HTTPTLS = d.Domain, d.HTTPPort, d.TLSPort, config.HTTPTLSFor(!d.PlainHTTP)
 	cfg.CPULimit, cfg.CPURequest = d.CPULimit, d.CPURequest
 	cfg.MemoryLimit, cfg.MemoryRequest = d.MemoryLimit, d.MemoryRequest
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
@@ -186,7 +186,7 @@ func (s Snapshot) HasExpansions() bool {
 }
 
 // Encode returns the snapshot as it is stored in the status of an instance.
-func (s Snapshot) Encode(ring *sealkey.Ring, of types.UID) (*runtime.RawExtension, error) {
+func (s Snapshot) Encode(ring *sealkey.Ring, owner types.UID) (*runtime.RawExtension, error) {
 	out := s.plain()
 	if private := s.private(); slices.ContainsFunc(private, isPrivate) {
 		text, err := json.Marshal(private)
@@ -194,7 +194,7 @@ func (s Snapshot) Encode(ring *sealkey.Ring, of types.UID) (*runtime.RawExtensio
 			return nil, fmt.Errorf("encode the Challenge: %w", err)
 		}
 		out = s.public()
-		if out.Sealed, err = ring.Seal(text, string(of)); err != nil {
+		if out.Sealed, err = ring.Seal(text, string(owner)); err != nil {
 			return nil, fmt.Errorf("seal the Challenge: %w", err)
 		}
 	}
@@ -256,12 +256,12 @@ func StoredSnapshot(instance *bergv1.ChallengeInstance, ring *sealkey.Ring) (*Sn
 }
 
 // open puts what is sealed into the containers.
-func (s *Snapshot) open(text string, ring *sealkey.Ring, of types.UID) {
+func (s *Snapshot) open(text string, ring *sealkey.Ring, owner types.UID) {
 	s.Seal = SealLost
 	if ring == nil {
 		return
 	}
-	opened, err := ring.Open(text, string(of))
+	opened, err := ring.Open(text, string(owner))
 	if err != nil {
 		return
 	}
@@ -278,10 +278,10 @@ func (s *Snapshot) open(text string, ring *sealkey.Ring, of types.UID) {
 	}
 }
 
-// WithValuesOf returns a snapshot that does not open, with the values that the Challenge has now. ok is false if all
+// WithValuesFrom returns a snapshot that does not open, with the values that the Challenge has now. ok is false if all
 // else is not as in the Challenge.
-func (s Snapshot) WithValuesOf(c *bergv1.Challenge) (found Snapshot, ok bool) {
-	now := SnapshotOf(c)
+func (s Snapshot) WithValuesFrom(c *bergv1.Challenge) (found Snapshot, ok bool) {
+	now := NewSnapshot(c)
 	was := s
 	was.Defaults, was.Images = nil, nil
 	if !sealed.Same(was.public(), now.public()) {
@@ -302,14 +302,14 @@ func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	s = s.normal() // an earlier version may have stored another form
 	s.Defaults, s.Images = nil, nil
-	return sealed.Same(s.plain(), SnapshotOf(c).plain())
+	return sealed.Same(s.plain(), NewSnapshot(c).plain())
 }
 
 // ChangesOfPrivate are those of a Challenge since the snapshot that who reads the instance does not see in it. A
 // container that was added or removed is seen.
 func (s Snapshot) ChangesOfPrivate(c *bergv1.Challenge) (all []sealed.Changed) {
 	for _, was := range s.normal().Containers {
-		for _, now := range SnapshotOf(c).Containers {
+		for _, now := range NewSnapshot(c).Containers {
 			if now.Hostname == was.Hostname {
 				all = append(all, sealed.Changed{Hostname: was.Hostname, What: sealed.Changes(sealed.PrivateOf(was), sealed.PrivateOf(now))})
 			}

@@ -40,8 +40,8 @@ func challengeFrom(t testing.TB, text string) *bergv1.Challenge {
 // startedWith is an instance as the API server has it after its start.
 func startedWith(t testing.TB, ring *sealkey.Ring, c *bergv1.Challenge) *bergv1.ChallengeInstance {
 	t.Helper()
-	s := SnapshotOf(c)
-	s.Defaults = DefaultsOf(testConfig(t, nil).Challenge)
+	s := NewSnapshot(c)
+	s.Defaults = NewDefaults(testConfig(t, nil).Challenge)
 	i := &bergv1.ChallengeInstance{}
 	i.UID = "7c0ffee0-1111-4222-8333-444455556666"
 	var err error
@@ -175,7 +175,7 @@ func TestValuesOfTheChallenge(t *testing.T) {
 		"something that no instance runs": {secretive + "description: other", true},
 	} {
 		now := challengeFrom(t, tc.now)
-		found, ok := lost.WithValuesOf(now)
+		found, ok := lost.WithValuesFrom(now)
 		if ok != tc.want {
 			t.Errorf("%s: %v", name, ok)
 		}
@@ -239,7 +239,7 @@ func BenchmarkStoredSnapshot(b *testing.B) {
 		c := challengeFrom(b, text)
 		i := startedWith(b, testRing, c)
 		readable := i.DeepCopy()
-		readable.Status.ChallengeSnapshot.Raw, _ = json.Marshal(SnapshotOf(c).plain())
+		readable.Status.ChallengeSnapshot.Raw, _ = json.Marshal(NewSnapshot(c).plain())
 		for form, of := range map[string]*bergv1.ChallengeInstance{"sealed": i, "readable": readable} {
 			b.Run(name+", "+form, func(b *testing.B) {
 				b.ReportAllocs()

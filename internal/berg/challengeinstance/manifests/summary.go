@@ -30,8 +30,8 @@ func Summary(errs field.ErrorList, flag string) string {
 		text += brief(*errs[shown], flag).Error()
 		shown++
 	}
-	if more := len(errs) - shown; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if omitted := len(errs) - shown; omitted > 0 {
+		text += fmt.Sprintf("; and %d more", omitted)
 	}
 	return text
 }
@@ -39,7 +39,7 @@ func Summary(errs field.ErrorList, flag string) string {
 // brief shortens the values that an error quotes, so that the text behind them remains visible.
 // The flag is removed first: a part of it would not be found.
 func brief(e field.Error, flag string) *field.Error {
-	redacted := redact.Of(flag)
+	redacted := redact.NewRedactor(flag)
 	e.Field = conditions.Shorten(redacted(e.Field), maxField)
 	e.Detail = conditions.Shorten(redacted(e.Detail), maxDetail)
 	value, isText := e.BadValue.(string)

@@ -252,7 +252,7 @@ func TestEveryPortTypeIsPlanned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := EndpointsOf(in, allotNodePorts(f.Services))
+		all, err := PortEndpoints(in, allotNodePorts(f.Services))
 		if err != nil {
 			t.Fatal(err)
 		}

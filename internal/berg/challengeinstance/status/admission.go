@@ -57,9 +57,9 @@ func queued(message string) *outcome.Problem {
 
 // ownerBusy names the instance right before this one, which a player can delete to move on. It does not name one of
 // another namespace: whose it is concerns only its own tenant.
-func ownerBusy(one, ahead types.NamespacedName) *outcome.Problem {
+func ownerBusy(waiting, ahead types.NamespacedName) *outcome.Problem {
 	message := fmt.Sprintf("Waiting for instance %s of the same owner and its namespace to be deleted", ahead)
-	if ahead.Namespace != one.Namespace {
+	if ahead.Namespace != waiting.Namespace {
 		message = "Waiting for an instance of the same owner in another namespace to be deleted. Use another spec.ownerId, or ask the administrator"
 	}
 	return &outcome.Problem{Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: message}
@@ -76,9 +76,9 @@ func Reports(i *bergv1.ChallengeInstance, p *outcome.Problem) bool {
 	return i.Status.ObservedGeneration == i.Generation && shows(alive(i)) && shows(metav1.Condition{Type: p.Condition, Reason: p.Reason, Message: message})
 }
 
-// admissionOf says whether a limit has let an instance start that does not wait in the queue; nothing where
+// admissionConditions says whether a limit has let an instance start that does not wait in the queue; nothing where
 // there was none.
-func admissionOf(out Outcome) []metav1.Condition {
+func admissionConditions(out Outcome) []metav1.Condition {
 	s := out.Instance.Status
 	if !out.Limited && meta.FindStatusCondition(s.Conditions, bergv1.ConditionAdmitted) == nil {
 		return nil

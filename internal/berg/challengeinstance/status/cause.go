@@ -9,9 +9,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// causeOf returns why a live instance does not run, in one word for players; "" if it runs. A
+// computeCause returns why a live instance does not run, in one word for players; "" if it runs. A
 // problem of the build comes before those of pods, as in the conditions.
-func causeOf(out Outcome, phase bergv1.Phase, pods podsSummary) bergv1.Cause {
+func computeCause(out Outcome, phase bergv1.Phase, pods podsSummary) bergv1.Cause {
 	switch {
 	case phase == bergv1.PhaseRunning:
 		return ""

@@ -177,7 +177,7 @@ func TestACrashLoopIsReportedOnce(t *testing.T) {
 		if got := asJSON(t, out.Instance.Status); got != want {
 			t.Errorf("step %d: %s\nwas %s", n, got, want)
 		}
-		if ViewOf(&loop[n-1]) != ViewOf(&loop[n]) {
+		if NewPodView(&loop[n-1]) != NewPodView(&loop[n]) {
 			t.Errorf("step %d triggers a reconciliation", n)
 		}
 	}
@@ -185,7 +185,7 @@ func TestACrashLoopIsReportedOnce(t *testing.T) {
 	recovers := attempt(4, runs)
 	recovers.Status.ContainerStatuses[0].Ready = true
 	recovers.Status.Conditions = pod("web", true).Status.Conditions
-	if ViewOf(&loop[len(loop)-1]) == ViewOf(&recovers) {
+	if NewPodView(&loop[len(loop)-1]) == NewPodView(&recovers) {
 		t.Error("becoming ready triggers no reconciliation")
 	}
 	out := startingWith(nil, recovers)

@@ -66,8 +66,8 @@ func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	from, of := c.Instance.Namespace, c.Key.Namespace
-	if cfg.MayUse(from, of) {
+	from, target := c.Instance.Namespace, c.Key.Namespace
+	if cfg.MayUse(from, target) {
 		return nil
 	}
 	allowed := from
@@ -77,7 +77,7 @@ func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 	return &outcome.Problem{
 		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonReferenceNotAllowed, Class: outcome.Blocked,
 		Message: fmt.Sprintf("spec.challengeRef.namespace: %s is not allowed by CHALLENGE_REF_POLICY=%s: an instance of namespace %s may use only Challenges of the namespace %s",
-			of, cfg.RefPolicy, from, allowed),
+			target, cfg.RefPolicy, from, allowed),
 	}
 }
 
@@ -118,7 +118,7 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	errs := manifests.SnapshotOf(c.Challenge).Validate(rules.AllowedBy(cfg))
+	errs := manifests.NewSnapshot(c.Challenge).Validate(rules.AllowedBy(cfg))
 	if len(errs) == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func NamespaceIsOurs(c Candidate, ns *corev1.Namespace) *outcome.Problem {
 // the owner in the name of the namespace: if none of them has the UID on the namespace, its
 // instance no longer exists.
 func conflictMessage(instance *bergv1.ChallengeInstance, ns *corev1.Namespace) string {
-	switch uid, provable := manifests.InstanceUIDOf(ns); {
+	switch uid, provable := manifests.ReadInstanceUID(ns); {
 	case uid == instance.UID:
 		return fmt.Sprintf("Namespace %s carries the UID of this instance, but the operator did not create it for this instance: another user did, or the instance's status was lost. Nothing is written in it. Delete it", ns.Name)
 	case !provable:

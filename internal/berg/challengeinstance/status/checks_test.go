@@ -81,12 +81,12 @@ func TestCheck(t *testing.T) {
 	}
 	created := func(s *bergv1.ChallengeInstanceStatus) { s.NamespaceUID = "created" }
 	digested := func(s *bergv1.ChallengeInstanceStatus) {
-		s.NamespaceProof = fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
+		s.NamespaceTokenDigest = fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
 	}
 	byOlderVersion := func(*bergv1.ChallengeInstanceStatus) {}
 	withUID := func(uid types.UID) func(*corev1.Namespace) { return func(n *corev1.Namespace) { n.UID = uid } }
 	withProof := func(proof string) func(*corev1.Namespace) {
-		return func(n *corev1.Namespace) { n.Annotations[bergv1.AnnotationNamespaceProof] = proof }
+		return func(n *corev1.Namespace) { n.Annotations[bergv1.AnnotationNamespaceToken] = proof }
 	}
 	withID := func(id string) func(*corev1.Namespace) {
 		return func(n *corev1.Namespace) { n.Labels = map[string]string{bergv1.LabelInstanceID: id} }
@@ -216,7 +216,7 @@ func TestInstanceUIDOf(t *testing.T) {
 		"empty":              {&corev1.Namespace{}, false},
 		"terminating":        {namespaceOf("u", labelled, terminating), true},
 	} {
-		if _, got := manifests.InstanceUIDOf(tc.ns); got != tc.want {
+		if _, got := manifests.ReadInstanceUID(tc.ns); got != tc.want {
 			t.Errorf("%s: provable is %v", name, got)
 		}
 	}

@@ -40,7 +40,7 @@ func ToOpen(out Outcome, now time.Time) Opening {
 	complete := out.Instance.Status.ReadyAt == nil
 	for _, c := range out.Pinned.Containers {
 		ready, _, _ := checkContainer(out.Observed, c, now)
-		live, _ := PodsOf(out.Pods, c.Hostname)
+		live, _ := ContainerPods(out.Pods, c.Hostname)
 		port := out.Pinned.StartupPort(c)
 		for _, p := range live {
 			if PodReady(p) {
@@ -73,13 +73,13 @@ func connects(out Outcome) bool {
 func nodePorts(out Outcome) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, p := range manifests.NodePorts(out.Pinned.Containers, out.Endpoints) {
-		live, _ := PodsOf(out.Pods, p.Container)
-		at := slices.IndexFunc(live, func(p *corev1.Pod) bool { return PodReady(p) || Begins(p) })
-		if at < 0 {
+		live, _ := ContainerPods(out.Pods, p.Container)
+		index := slices.IndexFunc(live, func(p *corev1.Pod) bool { return PodReady(p) || Begins(p) })
+		if index < 0 {
 			continue
 		}
 		// The kubelet reports it. No other host must be reached through a status.
-		if ip, err := netip.ParseAddr(live[at].Status.HostIP); err == nil && ip.IsGlobalUnicast() {
+		if ip, err := netip.ParseAddr(live[index].Status.HostIP); err == nil && ip.IsGlobalUnicast() {
 			all = append(all, netip.AddrPortFrom(ip, p.Number))
 		}
 	}

@@ -40,7 +40,7 @@ func TestWhatAnEditMeansForAnInstance(t *testing.T) {
 		"how many instances may run": {func(s *bergv1.ChallengeSpec) { s.MaxInstances = 3 }, false},
 	} {
 		pinned := webOnly()
-		pinned.Defaults = manifests.DefaultsOf(cfg)
+		pinned.Defaults = manifests.NewDefaults(cfg)
 		out := startingWith(nil, pod("web", true))
 		out.Pinned, out.Challenge = &pinned, challengeOf(webOnly())
 		wasReady(out.Instance)

@@ -25,30 +25,30 @@ type Identity struct {
 	// Seed is random.
 	Seed string
 	// NamespaceProof is the digest of a secret that the namespace will have.
-	NamespaceProof string
+	NamespaceTokenDigest string
 }
 
 // Identify sets the identity and the start of an instance. The time in the ID becomes that of the
 // start.
 func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Time) {
 	s := &instance.Status
-	stampTime(&identity.ID, now)
+	setUUIDTime(&identity.ID, now)
 	s.InstanceID, s.Seed = identity.ID.String(), identity.Seed
-	s.NamespaceUID, s.NamespaceProof = "", identity.NamespaceProof
+	s.NamespaceUID, s.NamespaceTokenDigest = "", identity.NamespaceTokenDigest
 	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
 }
 
-// ProveAgain prepares the creation of another namespace, after the API server has confirmed that there is none.
-func ProveAgain(instance *bergv1.ChallengeInstance, digest string) {
-	instance.Status.NamespaceUID, instance.Status.NamespaceProof = "", digest
+// ResetNamespace prepares the creation of another namespace, after the API server has confirmed that there is none.
+func ResetNamespace(instance *bergv1.ChallengeInstance, digest string) {
+	instance.Status.NamespaceUID, instance.Status.NamespaceTokenDigest = "", digest
 }
 
 // Pin stores the current Challenge and configuration: the instance is built from them. What is private is sealed.
 func Pin(o *Observed, cfg config.Challenge, ring *sealkey.Ring) error {
 	s := &o.Instance.Status
-	pinned := manifests.SnapshotOf(o.Challenge)
-	pinned.Defaults = manifests.DefaultsOf(cfg)
+	pinned := manifests.NewSnapshot(o.Challenge)
+	pinned.Defaults = manifests.NewDefaults(cfg)
 	pinned.Defaults.Source = o.Instance.Labels[bergv1.LabelSource]
 	pinned.Defaults.StaticFlag = o.Challenge.Spec.Flag != ""
 	pinned.Images = refreshed(o, pinned)
@@ -78,9 +78,9 @@ func SealAgain(o *Observed, ring *sealkey.Ring) error {
 	return nil
 }
 
-// Begun is when the operator started to build an instance, in milliseconds. A UUID of version
+// StartTime is when the operator started to build an instance, in milliseconds. A UUID of version
 // 7 begins with its time; status.startedAt has seconds only.
-func Begun(instance *bergv1.ChallengeInstance) time.Time {
+func StartTime(instance *bergv1.ChallengeInstance) time.Time {
 	var start time.Time
 	if instance.Status.StartedAt != nil {
 		start = instance.Status.StartedAt.Time
@@ -100,8 +100,8 @@ func Begun(instance *bergv1.ChallengeInstance) time.Time {
 	return start
 }
 
-// stampTime sets the time in a UUID of version 7.
-func stampTime(id *uuid.UUID, now time.Time) {
+// setUUIDTime sets the time in a UUID of version 7.
+func setUUIDTime(id *uuid.UUID, now time.Time) {
 	ms := now.UnixMilli()
 	for i := range 6 {
 		id[i] = byte(ms >> (8 * (5 - i)))
@@ -113,9 +113,9 @@ func rolloutRequested(instance *bergv1.ChallengeInstance) bool {
 	return instance.Annotations[bergv1.AnnotationRollout] != instance.Status.ObservedRollout
 }
 
-// mended reports whether an instance that never ran would be built from something else now: its Challenge was edited, or what
+// inputsChanged reports whether an instance that never ran would be built from something else now: its Challenge was edited, or what
 // it was started with is lost, or its pods cannot start and the configuration was changed.
-func mended(o Observed, cfg config.Challenge, now time.Time) bool {
+func inputsChanged(o Observed, cfg config.Challenge, now time.Time) bool {
 	switch {
 	case o.Instance.Status.ReadyAt != nil || o.Pinned == nil || o.Challenge == nil:
 		return false
@@ -129,5 +129,5 @@ func mended(o Observed, cfg config.Challenge, now time.Time) bool {
 // RolloutDue reports whether the instance must adopt its Challenge now: a rollout was requested, or the instance never ran,
 // so that nothing is lost. A Challenge that cannot be run is adopted once it is fixed.
 func RolloutDue(o Observed, cfg config.Challenge, now time.Time) bool {
-	return (rolloutRequested(o.Instance) || mended(o, cfg, now)) && checkAdoption(o.Candidate, cfg) == nil
+	return (rolloutRequested(o.Instance) || inputsChanged(o, cfg, now)) && checkAdoption(o.Candidate, cfg) == nil
 }

@@ -19,24 +19,24 @@ func TestTheIDOfAnInstanceHasTheTimeOfItsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceProof: "digest"}, now)
-	if s := i.Status; s.Seed != "seed" || s.NamespaceProof != "digest" || s.NamespaceUID != "" {
-		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceProof, s.NamespaceUID)
+	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceTokenDigest: "digest"}, now)
+	if s := i.Status; s.Seed != "seed" || s.NamespaceTokenDigest != "digest" || s.NamespaceUID != "" {
+		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceTokenDigest, s.NamespaceUID)
 	}
 	id, err := uuid.Parse(i.Status.InstanceID)
 	if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
 		t.Fatalf("%s is no UUID of version 7: %v", i.Status.InstanceID, err)
 	}
-	if got := Begun(&i); !got.Equal(now.Truncate(time.Millisecond)) {
+	if got := StartTime(&i); !got.Equal(now.Truncate(time.Millisecond)) {
 		t.Errorf("begun at %s", got)
 	}
 
 	i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Hour)}
-	if got := Begun(&i); !got.Equal(noon.Add(-time.Hour)) {
+	if got := StartTime(&i); !got.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("begun at %s by an ID of another clock", got)
 	}
 	i.Status.InstanceID = "none"
-	if got := Begun(&i); !got.Equal(noon.Add(-time.Hour)) {
+	if got := StartTime(&i); !got.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("begun at %s without an ID", got)
 	}
 }
@@ -65,7 +65,7 @@ func TestWhatNeverRanAdoptsItsChallenge(t *testing.T) {
 		"settings, ran and cannot start now": {wasReady, challengeOf(webOnly()), true, []corev1.Pod{waitingPod("web", "ImagePullBackOff")}, false},
 	} {
 		pinned := webOnly()
-		pinned.Defaults = manifests.DefaultsOf(cfg)
+		pinned.Defaults = manifests.NewDefaults(cfg)
 		if tc.settings {
 			pinned.Defaults.PullSecretName = "another"
 		}

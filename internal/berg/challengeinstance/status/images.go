@@ -12,9 +12,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/digests"
 )
 
-// ImagesOf returns what the containers of an instance run of which the nodes pull the image at every start. Of others the
+// RunningImages returns what the containers of an instance run of which the nodes pull the image at every start. Of others the
 // name says which image they run, as far as that node has it.
-func ImagesOf(o Observed) map[string]digests.Running {
+func RunningImages(o Observed) map[string]digests.Running {
 	all := map[string]digests.Running{}
 	if o.Pinned == nil || o.Pinned.Defaults == nil {
 		return all
@@ -23,13 +23,13 @@ func ImagesOf(o Observed) map[string]digests.Running {
 		if manifests.ImagePullPolicy(o.Pinned.Defaults.ImagePullPolicy, c) != corev1.PullAlways {
 			continue
 		}
-		live, _ := PodsOf(o.Pods, c.Hostname)
+		live, _ := ContainerPods(o.Pods, c.Hostname)
 		for _, p := range live {
-			at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
-			if at < 0 {
+			index := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
+			if index < 0 {
 				continue
 			}
-			if s := p.Status.ContainerStatuses[at]; s.State.Running != nil && s.ImageID != "" {
+			if s := p.Status.ContainerStatuses[index]; s.State.Running != nil && s.ImageID != "" {
 				all[c.Hostname] = digests.Running{Image: c.Image, Digest: s.ImageID, Started: s.State.Running.StartedAt.Time}
 				break
 			}
@@ -48,7 +48,7 @@ func replaced(o Observed) []string {
 		names = append(names, name)
 	}
 	if len(names) == 0 && kept {
-		for name, image := range ImagesOf(o) {
+		for name, image := range RunningImages(o) {
 			if image.Started.Before(before.LastTransitionTime.Time) && image.Digest != o.Pinned.Images[name] {
 				names = append(names, name)
 			}

@@ -48,7 +48,7 @@ func TestAnImageThatChangedUnderItsName(t *testing.T) {
 	} {
 		out := startingWith(nil, pod("web", true))
 		out.Pinned.Containers[0].ImagePullPolicy = bergv1.ImagePullPolicy(corev1.PullAlways)
-		out.Pinned.Defaults = manifests.DefaultsOf(cfg)
+		out.Pinned.Defaults = manifests.NewDefaults(cfg)
 		out.Challenge = challengeOf(*out.Pinned)
 		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ImageID: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}
 		tc.modify(&out)
@@ -110,7 +110,7 @@ func TestImagesAreComparedWhereTheyArePulledAtEveryStart(t *testing.T) {
 		out.Pinned.Defaults = &manifests.Defaults{ImagePullPolicy: tc.configured.ImagePullPolicy}
 		out.Pinned.Containers[0].ImagePullPolicy = bergv1.ImagePullPolicy(tc.author)
 		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ImageID: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-		if got := ImagesOf(out.Observed); (got["web"].Digest == "a") != tc.want {
+		if got := RunningImages(out.Observed); (got["web"].Digest == "a") != tc.want {
 			t.Errorf("%+v: %v", tc, got)
 		}
 	}

@@ -57,7 +57,7 @@ func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, no
 	if instance.Spec.TerminationReason != "" {
 		return instance.Spec.TerminationReason
 	}
-	if at := ExpiresAt(instance, cfg); at != nil && !now.Before(at.Time) {
+	if expiry := ExpiresAt(instance, cfg); expiry != nil && !now.Before(expiry.Time) {
 		return bergv1.TerminationTimeout
 	}
 	return ""
@@ -95,16 +95,16 @@ func startDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge) *ti
 }
 
 func startDeadlinePassed(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bool {
-	at := startDeadline(instance, cfg)
-	return at != nil && !now.Before(*at)
+	deadline := startDeadline(instance, cfg)
+	return deadline != nil && !now.Before(*deadline)
 }
 
 // UntilStartDeadline is the time until the start deadline changes the status: zero for never,
 // and at least a nanosecond if the deadline passed after the status was computed.
 func UntilStartDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) time.Duration {
-	at := startDeadline(instance, cfg)
-	if at == nil || instance.Status.Phase == bergv1.PhaseFailed {
+	deadline := startDeadline(instance, cfg)
+	if deadline == nil || instance.Status.Phase == bergv1.PhaseFailed {
 		return 0
 	}
-	return max(at.Sub(now), 1)
+	return max(deadline.Sub(now), 1)
 }

@@ -15,7 +15,7 @@ import (
 func TestDefaultsOfEarlierVersions(t *testing.T) {
 	secure := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "true", "CHALLENGE_HTTP_PORT": "8080"}).Challenge
 	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "8080"}).Challenge
-	data, err := json.Marshal(manifests.DefaultsOf(secure))
+	data, err := json.Marshal(manifests.NewDefaults(secure))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestDefaultsOfEarlierVersions(t *testing.T) {
 	if !defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance) || defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance) || !earlier.ApplyTo(plain).UsesHTTPS() {
 		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance), defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance), earlier.ApplyTo(plain).UsesHTTPS())
 	}
-	if now := manifests.DefaultsOf(plain); !defaultsCurrent(&manifests.Snapshot{Defaults: now}, plain, instance) || now.ApplyTo(secure).UsesHTTPS() {
+	if now := manifests.NewDefaults(plain); !defaultsCurrent(&manifests.Snapshot{Defaults: now}, plain, instance) || now.ApplyTo(secure).UsesHTTPS() {
 		t.Errorf("plain HTTP is not pinned: %+v", now)
 	}
 }

@@ -36,7 +36,7 @@ type Observed struct {
 	// Namespace is that of the owner, nil if it does not exist.
 	Namespace *corev1.Namespace
 	// Deployments of the instance by container, as before the reconciliation. Their status has
-	// only what RefusalOf reads.
+	// only what FindRefusal reads.
 	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
@@ -55,7 +55,7 @@ func (c Candidate) containers() []bergv1.Container {
 	if c.Pinned != nil {
 		return c.Pinned.Containers
 	}
-	return manifests.SnapshotOf(c.Challenge).Containers
+	return manifests.NewSnapshot(c.Challenge).Containers
 }
 
 // Withdrawn reports whether the Challenge of a started instance no longer exists. The instance

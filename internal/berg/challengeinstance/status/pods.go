@@ -40,15 +40,15 @@ func checkPods(o Observed, now time.Time) podsSummary {
 		}
 	}
 	if len(missing) > 0 {
-		again := o.Instance.Status.ReadyAt != nil
-		return podsSummary{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, again) + portsOf(closed, again)}
+		repeated := o.Instance.Status.ReadyAt != nil
+		return podsSummary{message: "Not ready: " + strings.Join(missing, ", ") + describeProbes(probed, repeated) + describePorts(closed, repeated)}
 	}
 	return podsSummary{ready: true}
 }
 
-// probesOf names the readiness probes that have not succeeded. The text does not depend on
+// describeProbes names the readiness probes that have not succeeded. The text does not depend on
 // whether the container runs already, which would cost every start one more write.
-func probesOf(containers []string, again bool) string {
+func describeProbes(containers []string, repeated bool) string {
 	if len(containers) == 0 {
 		return ""
 	}
@@ -56,14 +56,14 @@ func probesOf(containers []string, again bool) string {
 	if len(containers) > 1 {
 		probes, have, do = "probes", "have not succeeded yet", "do not succeed"
 	}
-	if again {
+	if repeated {
 		have = do
 	}
 	return fmt.Sprintf("; the readiness %s of %s %s", probes, strings.Join(containers, ", "), have)
 }
 
-// portsOf names the ports that must accept a connection, as probesOf does for probes.
-func portsOf(ports []string, again bool) string {
+// describePorts names the ports that must accept a connection, as describeProbes does for probes.
+func describePorts(ports []string, repeated bool) string {
 	if len(ports) == 0 {
 		return ""
 	}
@@ -71,7 +71,7 @@ func portsOf(ports []string, again bool) string {
 	if len(ports) > 1 {
 		verb = "accept"
 	}
-	if again {
+	if repeated {
 		yet = ""
 	}
 	return fmt.Sprintf("; %s %s no connection%s", strings.Join(ports, ", "), verb, yet)
@@ -81,9 +81,9 @@ func portsOf(ports []string, again bool) string {
 // looks at its pods, then at failures of the runtime, then at failures to create pods, and
 // last at how a pod ended that was not replaced.
 func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
-	live, ended := PodsOf(o.Pods, c.Hostname)
+	live, ended := ContainerPods(o.Pods, c.Hostname)
 	for _, p := range live {
-		if v := ViewOf(p); v.reason != "" {
+		if v := NewPodView(p); v.reason != "" {
 			return false, v.reason, v.message + livenessHint(p, c)
 		}
 		if last, until := unsettled(p); now.Before(until) {
@@ -94,15 +94,15 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 		return true, "", ""
 	}
 	for _, p := range live {
-		if why := o.Sandboxes[p.UID]; why != "" && !PodReady(p) && !SandboxMade(p) {
-			return false, sandboxFailed, sandboxFailed + ": " + why
+		if reason := o.Sandboxes[p.UID]; reason != "" && !PodReady(p) && !SandboxMade(p) {
+			return false, sandboxFailed, sandboxFailed + ": " + reason
 		}
 	}
-	if refusal := RefusalOf(o.Deployments[c.Hostname]); refusal != nil {
+	if refusal := FindRefusal(o.Deployments[c.Hostname]); refusal != nil {
 		return false, bergv1.ReasonRefused, refusal.Message
 	}
 	if len(live) == 0 && len(ended) > 0 {
-		v := ViewOf(ended[0])
+		v := NewPodView(ended[0])
 		return false, v.reason, v.message
 	}
 	return false, "", ""
@@ -121,8 +121,8 @@ type PodView struct {
 	images string
 }
 
-// ViewOf returns the view of a pod. Two that are equal make the same status.
-func ViewOf(p *corev1.Pod) PodView {
+// NewPodView returns the view of a pod. Two that are equal make the same status.
+func NewPodView(p *corev1.Pod) PodView {
 	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p), begins: Begins(p)}
 	v.reason, v.message = podProblem(p)
 	for _, s := range p.Status.ContainerStatuses {
@@ -131,10 +131,10 @@ func ViewOf(p *corev1.Pod) PodView {
 	return v
 }
 
-// PodsOf returns the pods of one container that are not being deleted, the newest first: the
+// ContainerPods returns the pods of one container that are not being deleted, the newest first: the
 // live ones and the ended ones. An evicted pod, or one that its node rejected, remains in
 // addition to its replacement.
-func PodsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
+func ContainerPods(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	for i := range pods {
 		switch p := &pods[i]; {
 		case p.Labels[bergv1.LabelContainer] != container || p.DeletionTimestamp != nil:
@@ -175,7 +175,7 @@ var passing = []string{"", "ContainerCreating", "PodInitializing"}
 func podProblem(p *corev1.Pod) (reason, message string) {
 	if podEnded(p) {
 		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
-		return reasonOf(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
+		return validReason(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
 	}
 	for _, s := range slices.Concat(TrimInitContainers(p.Status.InitContainerStatuses), p.Status.ContainerStatuses) {
 		if last := crashed(p, s); last != nil {
@@ -186,7 +186,7 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 			if last := s.LastTerminationState.Terminated; last != nil {
 				message += "; " + howItEnded(last)
 			}
-			return reasonOf(w.Reason, bergv1.ReasonPodsNotReady), message
+			return validReason(w.Reason, bergv1.ReasonPodsNotReady), message
 		}
 	}
 	for _, c := range p.Status.Conditions {
@@ -230,9 +230,9 @@ func crashed(p *corev1.Pod, s corev1.ContainerStatus) *corev1.ContainerStateTerm
 
 // wasReadySince reports whether a pod that is not ready was ready after one of its containers had started. Readiness ends
 // with a container, before the next attempt, and clocks of events are coarse: only a later end counts.
-func wasReadySince(p *corev1.Pod, at time.Time) bool {
-	return !at.IsZero() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(at.Add(settleTime))
+func wasReadySince(p *corev1.Pod, moment time.Time) bool {
+	return !moment.IsZero() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(moment.Add(settleTime))
 	})
 }
 
@@ -255,8 +255,8 @@ const (
 func unsettled(p *corev1.Pod) (last *corev1.ContainerStateTerminated, until time.Time) {
 	for _, s := range p.Status.ContainerStatuses {
 		if s.Ready && s.RestartCount >= loopBegins && s.State.Running != nil && s.LastTerminationState.Terminated != nil {
-			if at := s.State.Running.StartedAt.Add(settleTime); at.After(until) {
-				last, until = s.LastTerminationState.Terminated, at
+			if settled := s.State.Running.StartedAt.Add(settleTime); settled.After(until) {
+				last, until = s.LastTerminationState.Terminated, settled
 			}
 		}
 	}
@@ -297,11 +297,11 @@ func howItEnded(t *corev1.ContainerStateTerminated) string {
 // livenessHint says that the liveness probe may have stopped a container that a signal ended.
 // The kubelet does not record which end the probe caused.
 func livenessHint(p *corev1.Pod, c bergv1.Container) string {
-	at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
-	if at < 0 || c.LivenessProbe == nil {
+	index := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
+	if index < 0 || c.LivenessProbe == nil {
 		return ""
 	}
-	s := p.Status.ContainerStatuses[at]
+	s := p.Status.ContainerStatuses[index]
 	last := crashed(p, s)
 	if last == nil && s.Ready {
 		last = s.LastTerminationState.Terminated
@@ -325,9 +325,9 @@ func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }
 
-// reasonOf turns a foreign text into a valid reason, for example OutOfnvidia.com/gpu. The API
+// validReason turns a foreign text into a valid reason, for example OutOfnvidia.com/gpu. The API
 // server would reject the whole status because of an invalid one.
-func reasonOf(text, otherwise string) string {
+func validReason(text, otherwise string) string {
 	reason := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r

@@ -97,7 +97,7 @@ func TestForeignReasonsBecomeValid(t *testing.T) {
 		"Evicted": "Evicted", "OutOfnvidia.com/gpu": "OutOfnvidiacomgpu", "OutOfephemeral-storage": "OutOfephemeralstorage",
 		"": "Failed", "!?": "Failed", "lower": "Failed", "9": "Failed",
 	} {
-		if got := reasonOf(text, "Failed"); got != want {
+		if got := validReason(text, "Failed"); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}

@@ -26,7 +26,7 @@ func TestPoliciesInPlace(t *testing.T) {
 	} {
 		out := Outcome{Observed: Observed{Candidate: Candidate{Instance: &bergv1.ChallengeInstance{}}, Policies: config.NetworkPolicyKubernetes, Enforced: tc.enforced}}
 		out.Instance.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionNetworkPolicyCreated, Status: metav1.ConditionTrue, Reason: tc.before}}
-		reason, message := policiesInPlace(out)
+		reason, message := describePolicies(out)
 		if reason != tc.want || strings.Contains(message, "does not enforce") != (reason == bergv1.ReasonNotEnforced) {
 			t.Errorf("%s: %s: %s", name, reason, message)
 		}

@@ -10,14 +10,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// ProblemOf turns the error of a write into a problem on the condition of that step.
-func ProblemOf(conditionType string, err error, flag string) *outcome.Problem {
+// NewProblem turns the error of a write into a problem on the condition of that step.
+func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 	if values := (*LostError)(nil); errors.As(err, &values) {
 		return &outcome.Problem{Condition: conditionType, Reason: bergv1.ReasonValuesLost, Class: outcome.Blocked, Message: values.Error()}
 	}
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
-	switch outcome.CauseOf(err) {
+	switch outcome.FindCause(err) {
 	case outcome.NotOwned:
 		p.Class, p.Reason = outcome.External, bergv1.ReasonObjectConflict
 		if conditionType == bergv1.ConditionNamespaceCreated {

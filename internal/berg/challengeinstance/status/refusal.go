@@ -31,9 +31,9 @@ func Refusal(c appsv1.DeploymentCondition) bool {
 	}
 }
 
-// RefusalOf returns why the pods of a Deployment are not created, nil if no reason is known.
+// FindRefusal returns why the pods of a Deployment are not created, nil if no reason is known.
 // If the ReplicaSet cannot be created, a failure of an earlier ReplicaSet is out of date.
-func RefusalOf(d *appsv1.Deployment) *appsv1.DeploymentCondition {
+func FindRefusal(d *appsv1.Deployment) *appsv1.DeploymentCondition {
 	var refusal *appsv1.DeploymentCondition
 	if d == nil {
 		return nil
@@ -55,7 +55,7 @@ const refusalRetry = time.Minute
 // RetryAt is when to trigger the creation of the pods of a Deployment again; zero if none is
 // rejected.
 func RetryAt(d *appsv1.Deployment) time.Time {
-	c := RefusalOf(d)
+	c := FindRefusal(d)
 	if c == nil {
 		return time.Time{}
 	}
@@ -70,11 +70,11 @@ func RetryAt(d *appsv1.Deployment) time.Time {
 func UntilRetry(o Observed, now time.Time) time.Duration {
 	var wait time.Duration
 	for _, d := range o.Deployments {
-		at := RetryAt(d)
-		if at.IsZero() {
+		retry := RetryAt(d)
+		if retry.IsZero() {
 			continue
 		}
-		until := at.Sub(now)
+		until := retry.Sub(now)
 		if until <= 0 {
 			until = refusalRetry // this reconciliation triggers it
 		}

@@ -144,7 +144,7 @@ func TestSnapshotsAreSealedAgainOnce(t *testing.T) {
 }
 
 func TestADeploymentThatCannotBeMadeAgainIsAProblem(t *testing.T) {
-	p := ProblemOf(bergv1.ConditionDeploymentsCreated, &LostError{"web"}, "flag{x}")
+	p := NewProblem(bergv1.ConditionDeploymentsCreated, &LostError{"web"}, "flag{x}")
 	if p.Reason != bergv1.ReasonValuesLost || p.Class != outcome.Blocked || p.Err != nil {
 		t.Errorf("%+v", p)
 	}

@@ -20,21 +20,21 @@ type Written struct {
 
 // stage is one stage of a start: its label, and the field with its end.
 type stage struct {
-	name string
-	at   func(*bergv1.StartTimes) **metav1.MicroTime
+	name  string
+	field func(*bergv1.StartTimes) **metav1.MicroTime
 	// moves: a later end replaces an earlier one until the instance is ready.
 	moves bool
 }
 
 // stages are in chronological order.
 var stages = []stage{
-	{name: "namespace", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.NamespaceCreatedAt }},
-	{name: "objects", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ObjectsWrittenAt }},
-	{name: "schedule", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ScheduledAt }},
-	{name: "sandbox", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.SandboxesCreatedAt }},
-	{name: "image", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ImagesPulledAt }},
-	{name: "restart", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ContainersStartedAt }, moves: true},
-	{name: "ready", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.PodsReadyAt }},
+	{name: "namespace", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.NamespaceCreatedAt }},
+	{name: "objects", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ObjectsWrittenAt }},
+	{name: "schedule", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ScheduledAt }},
+	{name: "sandbox", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.SandboxesCreatedAt }},
+	{name: "image", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ImagesPulledAt }},
+	{name: "restart", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ContainersStartedAt }, moves: true},
+	{name: "ready", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.PodsReadyAt }},
 }
 
 // startTimes returns the known ends of the stages of a start: those in the status, and new
@@ -51,7 +51,7 @@ func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 	}
 	reached := -1
 	for i, s := range stages {
-		if *s.at(times) != nil {
+		if *s.field(times) != nil {
 			reached = i
 		}
 	}
@@ -62,9 +62,9 @@ func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 		}
 	}
 	over := stagesSeen(out)
-	earliest := Begun(instance)
+	earliest := StartTime(instance)
 	for i, s := range stages {
-		field := s.at(times)
+		field := s.field(times)
 		known := *field
 		switch t := over[i]; {
 		case t.IsZero(), known != nil && !s.moves, known == nil && i < reached:
@@ -126,8 +126,8 @@ func objectsAt(out Outcome) time.Time {
 		if d == nil {
 			return out.Written.Objects
 		}
-		if at := d.CreationTimestamp.Time; at.After(last) {
-			last = at
+		if created := d.CreationTimestamp.Time; created.After(last) {
+			last = created
 		}
 	}
 	return last
@@ -145,23 +145,23 @@ func allPods(o Observed) podTimes {
 		return all
 	}
 	for n, c := range o.Pinned.Containers {
-		live, _ := PodsOf(o.Pods, c.Hostname)
+		live, _ := ContainerPods(o.Pods, c.Hostname)
 		if len(live) == 0 {
 			return podTimes{}
 		}
-		times := timesOf(live[0])
-		if at := o.Instance.Status.ReadyAt; at != nil && times[len(times)-1].IsZero() && opened(o, c, live[0]) {
-			times[len(times)-1] = at.Time
+		times := readPodTimes(live[0])
+		if stageTime := o.Instance.Status.ReadyAt; stageTime != nil && times[len(times)-1].IsZero() && opened(o, c, live[0]) {
+			times[len(times)-1] = stageTime.Time
 		}
-		for i, at := range times {
-			all[i] = lastOf(n, all[i], at)
+		for i, stageTime := range times {
+			all[i] = addLatest(n, all[i], stageTime)
 		}
 	}
 	return all
 }
 
-// lastOf adds the n-th of several times: it returns the latest, zero if one is unknown.
-func lastOf(n int, latest, t time.Time) time.Time {
+// addLatest adds the n-th of several times: it returns the latest, zero if one is unknown.
+func addLatest(n int, latest, t time.Time) time.Time {
 	if n > 0 && (latest.IsZero() || t.IsZero()) {
 		return time.Time{}
 	}
@@ -171,7 +171,7 @@ func lastOf(n int, latest, t time.Time) time.Time {
 	return latest
 }
 
-func timesOf(p *corev1.Pod) podTimes {
+func readPodTimes(p *corev1.Pod) podTimes {
 	var times podTimes
 	for _, c := range p.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
@@ -187,14 +187,14 @@ func timesOf(p *corev1.Pod) podTimes {
 		}
 	}
 	for n, s := range p.Status.ContainerStatuses {
-		initial, latest := startsOf(s)
-		times[2], times[3] = lastOf(n, times[2], initial), lastOf(n, times[3], latest)
+		initial, latest := containerStarts(s)
+		times[2], times[3] = addLatest(n, times[2], initial), addLatest(n, times[3], latest)
 	}
 	return times
 }
 
-// startsOf returns the first known start of a container, and that of the running attempt.
-func startsOf(s corev1.ContainerStatus) (initial, latest time.Time) {
+// containerStarts returns the first known start of a container, and that of the running attempt.
+func containerStarts(s corev1.ContainerStatus) (initial, latest time.Time) {
 	if r := s.State.Running; r != nil {
 		initial, latest = r.StartedAt.Time, r.StartedAt.Time
 	}
@@ -228,11 +228,11 @@ func StageTimes(instance *bergv1.ChallengeInstance) []StageTime {
 		return nil
 	}
 	var all []StageTime
-	before := Begun(instance)
+	before := StartTime(instance)
 	for _, s := range stages {
-		if at := *s.at(times); at != nil {
-			all = append(all, StageTime{s.name, max(0, at.Sub(before))})
-			before = at.Time
+		if stageTime := *s.field(times); stageTime != nil {
+			all = append(all, StageTime{s.name, max(0, stageTime.Sub(before))})
+			before = stageTime.Time
 		}
 	}
 	return all

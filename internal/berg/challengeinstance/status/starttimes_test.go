@@ -48,7 +48,7 @@ func ends(s *bergv1.StartTimes) [7]float64 {
 		if s == nil {
 			continue
 		}
-		if at := *stage.at(s); at != nil {
+		if at := *stage.field(s); at != nil {
 			all[n] = at.Sub(noon).Seconds()
 		}
 	}
@@ -103,7 +103,7 @@ func TestStartTimes(t *testing.T) {
 			func() Outcome {
 				o := wroteAt(startingWith(nil, nodeSays("web", 3, 4, 5, 5, 6)), 20, 21)
 				o.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(1)}}}
-				manifests.OwnerOf(o.Instance).SetOn(o.Namespace)
+				manifests.OwnerFor(o.Instance).SetOn(o.Namespace)
 				o.Namespace.UID, o.Instance.Status.NamespaceUID = "created", "created"
 				o.Deployments = map[string]*appsv1.Deployment{"web": {ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(2)}}}}
 				return o
@@ -196,7 +196,7 @@ func TestAStartAtTheEpochIsUnknown(t *testing.T) {
 	end := metav1.Time{Time: afterNoon(4)}
 	for name, start := range map[string]metav1.Time{"none": {}, "epoch": {Time: time.Unix(0, 0)}} {
 		s := TrimContainer(corev1.ContainerStatus{LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError", StartedAt: start, FinishedAt: end}}})
-		if initial, latest := startsOf(s); !initial.Equal(end.Time) || !latest.IsZero() {
+		if initial, latest := containerStarts(s); !initial.Equal(end.Time) || !latest.IsZero() {
 			t.Errorf("%s: %s, %s", name, initial, latest)
 		}
 	}

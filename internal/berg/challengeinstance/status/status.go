@@ -53,7 +53,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
 	if uid := namespaceUID(out); uid != "" {
-		s.NamespaceUID, s.NamespaceProof = uid, ""
+		s.NamespaceUID, s.NamespaceTokenDigest = uid, ""
 	}
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
 		s.ReadyAt = &metav1.Time{Time: now}
@@ -62,11 +62,11 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 		}
 	}
 	late := startDeadlinePassed(out.Instance, cfg, now)
-	s.Phase = phaseOf(out, late)
-	s.Cause = causeOf(out, s.Phase, pods)
+	s.Phase = computePhase(out, late)
+	s.Cause = computeCause(out, s.Phase, pods)
 	start, health := podsReady(out, pods, late, cfg), healthy(out, pods)
 	SetConditions(out.Instance, now, append(buildConditions(out), start, health, upToDate(out.Observed, cfg), alive(out.Instance))...)
-	setReady(out.Instance, now, readyOf(out, late, start, health))
+	setReady(out.Instance, now, computeReady(out, late, start, health))
 	// That a pod was scheduled is not worth a write of its own: it is written with the next
 	// change.
 	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
@@ -82,9 +82,9 @@ func namespaceUID(out Outcome) types.UID {
 	return out.Written.NamespaceUID
 }
 
-// phaseOf returns the phase of a live instance. late says that its start deadline
+// computePhase returns the phase of a live instance. late says that its start deadline
 // has passed.
-func phaseOf(out Outcome, late bool) bergv1.Phase {
+func computePhase(out Outcome, late bool) bergv1.Phase {
 	p, s := out.Problem, out.Instance.Status
 	switch {
 	case p != nil && (p.Class == outcome.Blocked || p.Class == outcome.External), late:
@@ -109,9 +109,9 @@ func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
 }
 
-// readyOf is True while the instance is what kubectl wait and GitOps tools wait for: Running with all pods ready. A
+// computeReady is True while the instance is what kubectl wait and GitOps tools wait for: Running with all pods ready. A
 // Failed instance is Stalled.
-func readyOf(out Outcome, late bool, start, health metav1.Condition) reconcile.Ready {
+func computeReady(out Outcome, late bool, start, health metav1.Condition) reconcile.Ready {
 	s, decides := out.Instance.Status, health
 	switch {
 	case out.Problem != nil && !late && s.Phase != bergv1.PhaseRunning:
@@ -128,7 +128,7 @@ func readyOf(out Outcome, late bool, start, health metav1.Condition) reconcile.R
 
 // setReady sets Ready and Stalled without the flag.
 func setReady(instance *bergv1.ChallengeInstance, now time.Time, ready reconcile.Ready) {
-	ready.Message = redact.Of(instance.Spec.Flag)(ready.Message)
+	ready.Message = redact.NewRedactor(instance.Spec.Flag)(ready.Message)
 	ready.SetOn(&instance.Status.Conditions, instance.Generation, now)
 }
 
@@ -147,7 +147,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 	for i, step := range steps {
 		switch {
 		case step == bergv1.ConditionAdmitted && i != stopped:
-			all = append(all, admissionOf(out)...)
+			all = append(all, admissionConditions(out)...)
 		case i > stopped:
 			all = append(all, Condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
 		case i == stopped && out.Problem.Class == outcome.InProgress:
@@ -178,7 +178,7 @@ func doneStep(step string, out Outcome) (reason, message string) {
 		}
 		return bergv1.ReasonFlagNotNeeded, "The Challenge requires no dynamic flag"
 	case bergv1.ConditionNetworkPolicyCreated:
-		return policiesInPlace(out)
+		return describePolicies(out)
 	case bergv1.ConditionRoutesCreated:
 		if pinned != nil && !hasRoutes(pinned.Containers) {
 			return bergv1.ReasonNotNeeded, "No port of the Challenge is routed"
@@ -187,9 +187,9 @@ func doneStep(step string, out Outcome) (reason, message string) {
 	return bergv1.ReasonCreated, "In place"
 }
 
-// policiesInPlace also says when the cluster does not enforce the policies. Until this process has
+// describePolicies also says when the cluster does not enforce the policies. Until this process has
 // checked that, the status keeps what it says.
-func policiesInPlace(out Outcome) (reason, message string) {
+func describePolicies(out Outcome) (reason, message string) {
 	message = "In place: " + policyKinds(out.Policies)
 	before := meta.FindStatusCondition(out.Instance.Status.Conditions, bergv1.ConditionNetworkPolicyCreated)
 	wasIgnored := before != nil && before.Reason == bergv1.ReasonNotEnforced
@@ -300,7 +300,7 @@ func hasRoutes(containers []bergv1.Container) bool {
 
 // redactConditions removes the flag from messages.
 func redactConditions(conditions []metav1.Condition, flag string) {
-	redacted := redact.Of(flag)
+	redacted := redact.NewRedactor(flag)
 	for i := range conditions {
 		conditions[i].Message = redacted(conditions[i].Message)
 	}
@@ -313,7 +313,7 @@ func defaultsCurrent(pinned *manifests.Snapshot, cfg config.Challenge, instance 
 	if d == nil {
 		return true
 	}
-	now := manifests.DefaultsOf(cfg)
+	now := manifests.NewDefaults(cfg)
 	now.Source, now.StaticFlag = d.Source, d.StaticFlag
 	if !pinned.HasExpansions() {
 		now.LiteralVariables = d.LiteralVariables // no pod would differ

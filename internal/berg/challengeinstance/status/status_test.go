@@ -126,7 +126,7 @@ func TestCompute(t *testing.T) {
 	}
 	pinnedTo := func(out Outcome, domain string) Outcome {
 		s := pinned
-		s.Defaults = manifests.DefaultsOf(cfg)
+		s.Defaults = manifests.NewDefaults(cfg)
 		s.Defaults.Domain = domain
 		out.Pinned = &s
 		return out
@@ -425,13 +425,13 @@ func TestProblemOf(t *testing.T) {
 		"API server away":       {errors.New("connection refused"), outcome.Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := ProblemOf(bergv1.ConditionServicesCreated, tc.err, "flag{x}")
+			p := NewProblem(bergv1.ConditionServicesCreated, tc.err, "flag{x}")
 			if p.Class != tc.class || p.Reason != tc.reason || p.Message == "" {
 				t.Errorf("%+v, want class %d, reason %s", p, tc.class, tc.reason)
 			}
 		})
 	}
-	leak := ProblemOf(bergv1.ConditionDeploymentsCreated, errors.New(`env "flag{x}" refused`), "flag{x}")
+	leak := NewProblem(bergv1.ConditionDeploymentsCreated, errors.New(`env "flag{x}" refused`), "flag{x}")
 	if strings.Contains(leak.Message+leak.Err.Error(), "flag{x}") {
 		t.Errorf("the flag stands in %q", leak.Message)
 	}

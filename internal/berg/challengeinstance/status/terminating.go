@@ -21,7 +21,7 @@ func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace
 	instance.Status.ObservedGeneration = instance.Generation
 	c := Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonTerminating,
 		fmt.Sprintf("Namespace %s is being deleted", ns.Name))
-	switch why := finalizer.HeldBack(ns); {
+	switch reason := finalizer.HeldBack(ns); {
 	case refused != "":
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
 	case len(pods.Late) > 0:
@@ -29,8 +29,8 @@ func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace
 		c.Message = fmt.Sprintf("Namespace %s is being deleted. The node of pods %s has not ended them yet: repair it, or shut it down and delete its Node",
 			ns.Name, conditions.Enumerate(pods.Late))
 	case pods.Ending: // what the controller of namespaces says of them is no problem yet
-	case why != "":
-		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, why)
+	case reason != "":
+		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, reason)
 	}
 	setTerminating(instance, c, now)
 }

@@ -78,16 +78,16 @@ func TrimEvent(e *eventsv1.Event) {
 
 // happened is when an event last happened.
 func happened(e *eventsv1.Event) time.Time {
-	at := e.CreationTimestamp.Time
+	moment := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.EventTime.Time, e.DeprecatedLastTimestamp.Time} {
-		if t.After(at) {
-			at = t
+		if t.After(moment) {
+			moment = t
 		}
 	}
-	if e.Series != nil && e.Series.LastObservedTime.After(at) {
-		at = e.Series.LastObservedTime.Time
+	if e.Series != nil && e.Series.LastObservedTime.After(moment) {
+		moment = e.Series.LastObservedTime.Time
 	}
-	return at
+	return moment
 }
 
 // sandboxID is the name that the runtime gives to each attempt.

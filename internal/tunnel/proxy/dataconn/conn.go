@@ -146,9 +146,9 @@ func (s *Conn) readBatch(p []byte) (n int, err error) {
 	n, err = s.Read(p)
 	s.records.noWait = true
 	for err == nil && len(p)-n >= recordSize && s.records.recordReady() {
-		var more int
-		more, err = s.Read(p[n:])
-		n += more
+		var buffered int
+		buffered, err = s.Read(p[n:])
+		n += buffered
 	}
 	s.records.noWait = false
 	if errors.Is(err, errWouldBlock) {

@@ -141,10 +141,10 @@ func (w *records) keep() {
 }
 
 // release writes what is held. more: what is written next is held too.
-func (w *records) release(more bool) error {
+func (w *records) release(hasNext bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hold = more
+	w.hold = hasNext
 	return w.flush()
 }
 

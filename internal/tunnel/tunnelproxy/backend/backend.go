@@ -59,8 +59,8 @@ func New(cfg config.Tunnel, namespace string, w apply.Writer, logs kubernetes.In
 	return b, nil
 }
 
-// Of returns the backend of a pair: the one that it was started with.
-func (b Backends) Of(p *tunnelv1.ContainerNetworkTunnelProxy) Backend {
+// For returns the backend of a pair: the one that it was started with.
+func (b Backends) For(p *tunnelv1.ContainerNetworkTunnelProxy) Backend {
 	if started := b.All[config.TunnelBackend(p.Status.ServerProxyBackend)]; started != nil {
 		return started
 	}

@@ -14,11 +14,11 @@ func TestTheBackendOfAPair(t *testing.T) {
 		All:     map[config.TunnelBackend]Backend{config.BackendHostPod: pods, config.BackendLocalProcess: processes},
 	}
 	p := &tunnelv1.ContainerNetworkTunnelProxy{}
-	if all.Of(p) != pods {
+	if all.For(p) != pods {
 		t.Error("a new pair does not have the backend of the settings")
 	}
 	p.Status.ServerProxyBackend = string(config.BackendLocalProcess)
-	if all.Of(p) != processes {
+	if all.For(p) != processes {
 		t.Error("a pair that runs has another backend than the one it was started with")
 	}
 }

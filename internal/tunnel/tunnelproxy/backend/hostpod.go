@@ -54,7 +54,7 @@ const notReady = "the server proxy has not reached the client proxy yet"
 func (h *hostPod) Observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error) {
 	pod := &corev1.Pod{}
 	err := h.reader.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: pairobjects.Name(p.Name, pairobjects.PartServer, p.UID)}, pod)
-	if err != nil || !pairobjects.OwnerOf(p).Owns(pod) {
+	if err != nil || !pairobjects.OwnerFor(p).Owns(pod) {
 		return status.Server{}, apply.IgnoreAbsent(err)
 	}
 	// The log is deleted with the pod, so there is no file; the last lines are in Ended.
@@ -97,7 +97,7 @@ func (h *hostPod) firstLine(ctx context.Context, pod string) *status.Line {
 }
 
 func (h *hostPod) Start(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, in manifests.Inputs, _ credentials.Keys) error {
-	return CreatePod(ctx, h.writer, pairobjects.OwnerOf(p), manifests.ServerPod(in))
+	return CreatePod(ctx, h.writer, pairobjects.OwnerFor(p), manifests.ServerPod(in))
 }
 
 // Renew does nothing: the kubelet updates the files of a Secret.

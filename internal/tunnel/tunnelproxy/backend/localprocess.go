@@ -261,8 +261,8 @@ func (l *localProcess) Stop(_ context.Context, p *tunnelv1.ContainerNetworkTunne
 	}
 	l.watch(p, pid)
 	l.mu.Lock()
-	since, again := l.stopping[p.UID]
-	if !again {
+	since, stopping := l.stopping[p.UID]
+	if !stopping {
 		since = l.clock.Now()
 		l.stopping[p.UID] = since
 	}
@@ -271,7 +271,7 @@ func (l *localProcess) Stop(_ context.Context, p *tunnelv1.ContainerNetworkTunne
 	switch {
 	case l.clock.Since(since) >= killAfter:
 		signal = unix.SIGKILL
-	case again:
+	case stopping:
 		return false, nil // a second signal would end it before it has drained
 	}
 	l.jobs.Enqueue(p.Name, killAfter)

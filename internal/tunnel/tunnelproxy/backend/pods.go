@@ -45,7 +45,7 @@ func StopPods(ctx context.Context, w apply.Writer, p *tunnelv1.ContainerNetworkT
 	}
 	gone = true
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; pairobjects.OwnerOf(p).Owns(pod) {
+		if pod := &pods.Items[i]; pairobjects.OwnerFor(p).Owns(pod) {
 			gone = false
 			if pod.DeletionTimestamp == nil {
 				if err := apply.Delete(ctx, w.Client, pod); err != nil {

@@ -98,7 +98,7 @@ func (s *Store) Keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProx
 }
 
 func (s *Store) ensure(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string, now time.Time) (Keys, error) {
-	owner := pairobjects.OwnerOf(p)
+	owner := pairobjects.OwnerFor(p)
 	control, err := s.controlSecret(ctx, p, owner, now)
 	if err != nil {
 		return Keys{}, status.InOwnNamespace(err)
@@ -124,7 +124,7 @@ func (s *Store) ensure(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPr
 
 // proxyLeaf returns the certificate of a proxy, which is in a Secret next to its pod.
 func (s *Store) proxyLeaf(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace, part string, authority *pki.Authority, role pki.Role, now time.Time, renew *time.Time) (pki.Pair, error) {
-	return s.leaf(ctx, pairobjects.OwnerOf(p), &corev1.Secret{
+	return s.leaf(ctx, pairobjects.OwnerFor(p), &corev1.Secret{
 		ObjectMeta: objectMeta(p, namespace, part),
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{pki.AuthorityFile: authority.Certificate},
@@ -132,7 +132,7 @@ func (s *Store) proxyLeaf(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 }
 
 func objectMeta(p *tunnelv1.ContainerNetworkTunnelProxy, namespace, part string) metav1.ObjectMeta {
-	return manifests.MetaOf(p.UID, p.Name, namespace, pairobjects.Name(p.Name, part, p.UID), "")
+	return manifests.NewObjectMeta(p.UID, p.Name, namespace, pairobjects.Name(p.Name, part, p.UID), "")
 }
 
 // controlSecret returns the Secret with the authority, which is made once for a pair.
@@ -172,9 +172,9 @@ func (s *Store) leaf(ctx context.Context, owner ownership.Owner, desired *corev1
 	}
 	if live != nil {
 		pair := pki.Pair{Certificate: live.Data[pki.CertificateFile], Key: live.Data[pki.KeyFile]}
-		at, _, err := pki.RenewAt(pair.Certificate)
-		if err == nil && now.Before(at) && authority.Signed(pair.Certificate, role) {
-			*renew = earlier(*renew, at)
+		renewal, _, err := pki.RenewAt(pair.Certificate)
+		if err == nil && now.Before(renewal) && authority.Signed(pair.Certificate, role) {
+			*renew = earlier(*renew, renewal)
 			return pair, nil
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Store) leaf(ctx context.Context, owner ownership.Owner, desired *corev1
 	if err != nil {
 		return pki.Pair{}, err
 	}
-	at, _, err := pki.RenewAt(pair.Certificate)
+	renewal, _, err := pki.RenewAt(pair.Certificate)
 	if err != nil {
 		return pki.Pair{}, err
 	}
@@ -191,7 +191,7 @@ func (s *Store) leaf(ctx context.Context, owner ownership.Owner, desired *corev1
 	if err := s.putSecret(ctx, owner, live, written); err != nil {
 		return pki.Pair{}, err
 	}
-	*renew = earlier(*renew, at)
+	*renew = earlier(*renew, renewal)
 	return pair, nil
 }
 
@@ -209,7 +209,7 @@ func (s *Store) CopyPullSecret(ctx context.Context, p *tunnelv1.ContainerNetwork
 	if s.PullSecret == "" {
 		return nil
 	}
-	owner, source := pairobjects.OwnerOf(p), &corev1.Secret{}
+	owner, source := pairobjects.OwnerFor(p), &corev1.Secret{}
 	if err := s.Writer.Live.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.PullSecret}, source); err != nil {
 		if apply.Absent(err) {
 			return &MissingSecretError{"TUNNEL_PULL_SECRET", s.Namespace, s.PullSecret}
@@ -259,7 +259,7 @@ func (s *Store) putSecret(ctx context.Context, owner ownership.Owner, live, desi
 
 // Delete deletes the Secrets of a pair. namespace is that of its network, "" if it is gone.
 func (s *Store) Delete(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string) error {
-	owner := pairobjects.OwnerOf(p)
+	owner := pairobjects.OwnerFor(p)
 	var errs []error
 	for _, key := range []struct{ namespace, part string }{
 		{namespace, pairobjects.PartClient}, {namespace, pairobjects.PartPull}, {s.Namespace, pairobjects.PartServer}, {s.Namespace, pairobjects.PartControl},

@@ -77,11 +77,11 @@ func (in Inputs) object(part string) string { return pairobjects.Name(in.Name, p
 
 // meta is the metadata of an object of the pair, which the garbage collector deletes with it.
 func (in Inputs) meta(namespace, name, role string) metav1.ObjectMeta {
-	return MetaOf(in.UID, in.Name, namespace, name, role)
+	return NewObjectMeta(in.UID, in.Name, namespace, name, role)
 }
 
-// MetaOf returns the metadata of an object of a pair. role is "" for all but pods.
-func MetaOf(uid types.UID, owner, namespace, name, role string) metav1.ObjectMeta {
+// NewObjectMeta returns the metadata of an object of a pair. role is "" for all but pods.
+func NewObjectMeta(uid types.UID, owner, namespace, name, role string) metav1.ObjectMeta {
 	labels := map[string]string{tunnelv1.LabelProxy: string(uid)}
 	if role != "" {
 		labels[tunnelv1.LabelRole] = role

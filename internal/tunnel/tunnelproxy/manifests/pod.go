@@ -198,8 +198,8 @@ func PortsOfPod(pod *corev1.Pod) (control, data int32) {
 	return control, data
 }
 
-// HostPortsOf returns the ports of its node that a client proxy has; zero if it has none.
-func HostPortsOf(pod *corev1.Pod) (ports HostPorts) {
+// ReadHostPorts returns the ports of its node that a client proxy has; zero if it has none.
+func ReadHostPorts(pod *corev1.Pod) (ports HostPorts) {
 	for _, c := range pod.Spec.Containers {
 		for _, port := range c.Ports {
 			switch port.Name {

@@ -44,8 +44,8 @@ func publisher(in Inputs) *corev1.Service {
 	}
 }
 
-// NodePortsOf returns the ports of the nodes that a publisher has.
-func NodePortsOf(s *corev1.Service) (ports HostPorts) {
+// ReadNodePorts returns the ports of the nodes that a publisher has.
+func ReadNodePorts(s *corev1.Service) (ports HostPorts) {
 	for _, port := range s.Spec.Ports {
 		switch port.Name {
 		case "control":

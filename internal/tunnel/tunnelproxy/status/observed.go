@@ -64,8 +64,8 @@ type Outcome struct {
 }
 
 // RequeueAt has the pair reconciled again at a time, if nothing causes it before.
-func (out *Outcome) RequeueAt(at, now time.Time) {
-	if wait := max(at.Sub(now), time.Millisecond); out.Again == 0 || wait < out.Again {
+func (out *Outcome) RequeueAt(due, now time.Time) {
+	if wait := max(due.Sub(now), time.Millisecond); out.Again == 0 || wait < out.Again {
 		out.Again = wait
 	}
 }

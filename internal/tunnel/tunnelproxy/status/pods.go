@@ -65,11 +65,11 @@ func lastLines(text string) string {
 
 // Waiting returns why the pod of a proxy is not ready yet, "" if it does not say.
 func Waiting(proxy string, pod *corev1.Pod) string {
-	if why := podstate.Starting(pod); why != "" {
-		return fmt.Sprintf("%s cannot start: %s", proxy, why)
+	if reason := podstate.Starting(pod); reason != "" {
+		return fmt.Sprintf("%s cannot start: %s", proxy, reason)
 	}
-	if why := podstate.Scheduling(pod); why != "" {
-		return fmt.Sprintf("%s cannot be scheduled: %s", proxy, why)
+	if reason := podstate.Scheduling(pod); reason != "" {
+		return fmt.Sprintf("%s cannot be scheduled: %s", proxy, reason)
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	if out.State != tunnelv1.StateRunning || out.Current {
 		s.ObservedGeneration = proxy.Generation
 	}
-	s.Message = messageOf(out, p)
+	s.Message = statusMessage(out, p)
 	s.State = out.State
 	if out.Image != "" {
 		s.ClientProxyContainerImage = out.Image
@@ -48,9 +48,9 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	switch out.State {
 	case tunnelv1.StateRunning, tunnelv1.StateStarting:
 		s.ServerProxyBackend, s.ClientProxyPublish = string(out.Backend), string(out.Publish)
-		setPlaces(out)
+		setLocations(out)
 	case tunnelv1.StateEmpty, tunnelv1.StatePending, tunnelv1.StateBuildingImage, tunnelv1.StateFailed:
-		clearPlaces(s)
+		clearLocations(s)
 	}
 	conditions.Upsert(&s.Conditions, proxy.Generation, now, wanted...)
 	return ready(out, p)
@@ -80,8 +80,8 @@ func readyFailed(message string) reconcile.Ready {
 // which moves when the clock is set.
 const clockTolerance = 5 * time.Second
 
-// setPlaces writes where the proxies are.
-func setPlaces(out Outcome) {
+// setLocations writes where the proxies are.
+func setLocations(out Outcome) {
 	s := &out.Proxy.Status
 	if out.Client != nil && podstate.Ready(out.Client) {
 		s.ClientProxyContainerID = containerID(out.Client)
@@ -97,20 +97,20 @@ func setPlaces(out Outcome) {
 	if server.Ready == nil {
 		return
 	}
-	if at := s.ServerProxyStartupTimestamp; at == nil || at.Sub(server.StartedAt).Abs() > clockTolerance {
+	if started := s.ServerProxyStartupTimestamp; started == nil || started.Sub(server.StartedAt).Abs() > clockTolerance {
 		s.ServerProxyStartupTimestamp = &metav1.MicroTime{Time: server.StartedAt.Truncate(time.Microsecond)}
 	}
 	s.ServerProxyProcessID = ptr.To(server.Ready.PID)
 	s.ServerProxyAddress, s.ServerProxyControlPort = server.Address, server.Ready.ControlPort
 }
 
-// clearPlaces is for a pair without proxies. The files that they wrote stay until the object is deleted.
-func clearPlaces(s *tunnelv1.ContainerNetworkTunnelProxyStatus) {
+// clearLocations is for a pair without proxies. The files that they wrote stay until the object is deleted.
+func clearLocations(s *tunnelv1.ContainerNetworkTunnelProxyStatus) {
 	s.ClientProxyContainerID, s.ClientProxyAddress, s.ClientProxyControlPort, s.ClientProxyDataPort = "", "", 0, 0
 	s.ServerProxyProcessID, s.ServerProxyStartupTimestamp, s.ServerProxyAddress, s.ServerProxyControlPort = nil, nil, "", 0
 }
 
-func messageOf(out Outcome, p *outcome.Problem) string {
+func statusMessage(out Outcome, p *outcome.Problem) string {
 	switch {
 	case out.End != "":
 		return conditions.Bound(failedMessage + ": " + out.End + ". Delete this object and create another one")
@@ -169,8 +169,8 @@ func step(out Outcome, p *outcome.Problem, this string, done bool, reason, messa
 	}
 }
 
-func endReason(of string) string {
-	if of == tunnelv1.ConditionImageReady {
+func endReason(message string) string {
+	if message == tunnelv1.ConditionImageReady {
 		return tunnelv1.ReasonImageFailed
 	}
 	return tunnelv1.ReasonProxyEnded
@@ -225,10 +225,10 @@ func serverReachable(out Outcome) (c metav1.Condition, known bool) {
 	var away []string
 	checked := len(out.Proxy.Spec.Tunnels) > 0
 	for _, t := range out.Proxy.Spec.Tunnels {
-		why, known := out.Servers[t.Name]
+		reason, known := out.Servers[t.Name]
 		checked = checked && known
-		if why != "" {
-			away = append(away, t.Name+": "+why)
+		if reason != "" {
+			away = append(away, t.Name+": "+reason)
 		}
 	}
 	if len(away) > 0 {
@@ -239,18 +239,18 @@ func serverReachable(out Outcome) (c metav1.Condition, known bool) {
 }
 
 // ComputeTerminating writes the status of a pair that is being deleted. why is what the deletion waits for.
-func ComputeTerminating(p *tunnelv1.ContainerNetworkTunnelProxy, why string, now time.Time) {
+func ComputeTerminating(p *tunnelv1.ContainerNetworkTunnelProxy, message string, now time.Time) {
 	s := &p.Status
 	s.ObservedGeneration = p.Generation
-	s.Message = conditions.Bound(why)
+	s.Message = conditions.Bound(message)
 	const deleted = "The object is being deleted"
-	set := conditions.SetterOf(p, &s.Conditions, now)
+	set := conditions.NewSetter(p, &s.Conditions, now)
 	for _, c := range []string{tunnelv1.ConditionNetworkReady, tunnelv1.ConditionImageReady} {
 		if meta.FindStatusCondition(s.Conditions, c) == nil {
 			set(c, metav1.ConditionUnknown, tunnelv1.ReasonTerminating, deleted)
 		}
 	}
-	set(tunnelv1.ConditionProxiesReady, metav1.ConditionFalse, tunnelv1.ReasonTerminating, why)
+	set(tunnelv1.ConditionProxiesReady, metav1.ConditionFalse, tunnelv1.ReasonTerminating, message)
 	set(tunnelv1.ConditionTunnelsReady, metav1.ConditionFalse, tunnelv1.ReasonTerminating, deleted)
-	reconcile.NotReady(tunnelv1.ReasonTerminating, why).SetOn(&s.Conditions, p.Generation, now)
+	reconcile.NotReady(tunnelv1.ReasonTerminating, message).SetOn(&s.Conditions, p.Generation, now)
 }

@@ -41,8 +41,8 @@ func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names al
 		address = address.Unmap().WithZone("")
 		if address.IsLoopback() {
 			cfg = denyPort(cfg, port)
-		} else if one := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.DeniedServers, one) {
-			cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), one)
+		} else if prefix := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.DeniedServers, prefix) {
+			cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), prefix)
 		}
 	}
 	return cfg, nil
@@ -57,17 +57,17 @@ func apiServer(host string) (name string, port int32) {
 	case !strings.Contains(host, "://"):
 		host = "https://" + host
 	}
-	at, err := url.Parse(host)
+	parsed, err := url.Parse(host)
 	if err != nil {
 		// An IPv6 address without brackets is not a valid URL.
 		_, rest, _ := strings.Cut(host, "://")
 		return strings.Trim(rest, "[]/"), standard
 	}
-	number, err := strconv.ParseUint(at.Port(), 10, 16)
+	number, err := strconv.ParseUint(parsed.Port(), 10, 16)
 	if err != nil {
-		return at.Hostname(), standard
+		return parsed.Hostname(), standard
 	}
-	return at.Hostname(), cmp.Or(int32(number), standard)
+	return parsed.Hostname(), cmp.Or(int32(number), standard)
 }
 
 // denyPort denies a port to all servers, unless it is denied already.

@@ -39,7 +39,7 @@ func checkTunnel(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) s
 	if _, err := netip.ParseAddr(request(t).ClientProxyAddress); err != nil {
 		return fmt.Sprintf("%s: %q is not an IP address: omit the field to listen at all addresses of the client proxy", field("clientProxyAddress"), t.ClientProxyAddress)
 	}
-	rules := rulesOf(cfg)
+	rules := newRules(cfg)
 	if err := rules.CheckPort(int(t.ServerPort)); err != nil {
 		return fmt.Sprintf("%s: %s: an administrator may change TUNNEL_DENIED_SERVER_PORTS", field("serverPort"), err)
 	}
@@ -53,7 +53,7 @@ func checkTunnel(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) s
 	return ""
 }
 
-func rulesOf(cfg config.Tunnel) allowlist.Rules {
+func newRules(cfg config.Tunnel) allowlist.Rules {
 	rules := allowlist.Rules{Allowed: cfg.AllowedServers, Denied: cfg.DeniedServers}
 	for _, p := range cfg.DeniedServerPorts {
 		rules.DeniedPorts = append(rules.DeniedPorts, allowlist.Ports{First: int(p.First), Last: int(p.Last)})
@@ -65,8 +65,8 @@ func rulesOf(cfg config.Tunnel) allowlist.Rules {
 func checkTunnels(tunnels []tunnelv1.TunnelConfiguration, cfg config.Tunnel) map[string]string {
 	all := map[string]string{}
 	for i, t := range tunnels {
-		if why := checkTunnel(i, t, cfg); why != "" {
-			all[t.Name] = why
+		if problem := checkTunnel(i, t, cfg); problem != "" {
+			all[t.Name] = problem
 		}
 		if i >= cfg.Tunnels {
 			all[t.Name] = fmt.Sprintf("spec.tunnels[%d]: a pair of proxies has at most %d tunnels: an administrator may change TUNNEL_MAX_TUNNELS", i, cfg.Tunnels)

@@ -212,19 +212,19 @@ func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 	if err != nil {
 		return // the reconciliation of the pair reports it
 	}
-	t.count(p.UID, sumOf(listed))
+	t.count(p.UID, sumTunnels(listed))
 	if t.noteServers(p.UID, listed) {
 		t.Syncer.Jobs.Enqueue(p.Name, 0)
 	}
 }
 
-func sumOf(listed *control.ListTunnelsResponse) sum {
+func sumTunnels(listed *control.ListTunnelsResponse) sum {
 	s := sum{instance: listed.GetInstance(), active: listed.GetActiveStreams(), notAfter: listed.GetCertificateNotAfter(), failures: map[string]uint64{}, known: true}
-	add := func(some *control.Traffic) {
-		s.streams += some.GetStreams()
-		s.toServer += some.GetBytesToServer()
-		s.toClient += some.GetBytesToClient()
-		for _, f := range some.GetFailures() {
+	add := func(added *control.Traffic) {
+		s.streams += added.GetStreams()
+		s.toServer += added.GetBytesToServer()
+		s.toClient += added.GetBytesToClient()
+		for _, f := range added.GetFailures() {
 			s.failures[reasonLabel(f.GetError().String())] += f.GetCount()
 		}
 	}

@@ -42,7 +42,7 @@ func TestSumOf(t *testing.T) {
 		return &control.Traffic{Streams: streams, BytesToServer: 10 * streams, BytesToClient: 100 * streams, Failures: failed}
 	}
 	limit := control.StreamError_STREAM_ERROR_LIMIT
-	got := sumOf(&control.ListTunnelsResponse{
+	got := sumTunnels(&control.ListTunnelsResponse{
 		Instance: "i", ActiveStreams: 3, CertificateNotAfter: 4711, Deleted: some(1, &control.FailureCount{Error: limit, Count: 2}),
 		Tunnels: []*control.TunnelState{
 			{Traffic: some(2, &control.FailureCount{Error: limit, Count: 3}, &control.FailureCount{Error: control.StreamError_STREAM_ERROR_TIMEOUT, Count: 1})},
@@ -58,7 +58,7 @@ func TestSumOf(t *testing.T) {
 	if len(got.failures) != 2 || got.failures["limit"] != 5 || got.failures["timeout"] != 1 {
 		t.Errorf("failures: %v", got.failures)
 	}
-	if empty := sumOf(&control.ListTunnelsResponse{}); empty.streams != 0 || !empty.known {
+	if empty := sumTunnels(&control.ListTunnelsResponse{}); empty.streams != 0 || !empty.known {
 		t.Errorf("of nothing: %+v", empty)
 	}
 }

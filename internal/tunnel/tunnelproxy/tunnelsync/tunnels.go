@@ -139,10 +139,10 @@ func isName(server string) bool {
 }
 
 // differs reports whether a tunnel is not the wanted one. If a random port is wanted, any port is accepted.
-func differs(want *control.TunnelRequest, is *control.TunnelSpec) bool {
-	return want.GetServerAddress() != is.GetServerAddress() || want.GetServerPort() != is.GetServerPort() ||
-		want.GetClientProxyAddress() != is.GetClientProxyAddress() ||
-		want.GetClientProxyPort() != 0 && want.GetClientProxyPort() != is.GetClientProxyPort() && want.GetClientProxyPort() != is.GetRequestedClientProxyPort()
+func differs(want *control.TunnelRequest, current *control.TunnelSpec) bool {
+	return want.GetServerAddress() != current.GetServerAddress() || want.GetServerPort() != current.GetServerPort() ||
+		want.GetClientProxyAddress() != current.GetClientProxyAddress() ||
+		want.GetClientProxyPort() != 0 && want.GetClientProxyPort() != current.GetClientProxyPort() && want.GetClientProxyPort() != current.GetRequestedClientProxyPort()
 }
 
 // maxError is how much of an error the status quotes, in bytes.

@@ -169,7 +169,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		first := newCheck(ctx, ns, "web")
 		pod := solverOf(ctx, first)
 		second := newCheck(ctx, ns, "web")
-		checkRunning(ctx, second, bergv1.CheckReasonWaitingForTurn)
+		checkRunning(ctx, second, bergv1.CheckReasonQueued)
 
 		By("breaking off for a player who waits for room")
 		bergtest.Challenge(ctx, ns, "large", bergtest.NeverReady)
