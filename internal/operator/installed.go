@@ -177,7 +177,7 @@ func (i *Installation) Await(ctx context.Context, probes string) ([]family.Famil
 // its family may be installed later. They grow so far that the CRD of another operator costs nothing that counts.
 var completionDelays = backoff.Exponential{First: 500 * time.Millisecond, Max: 5 * time.Minute}
 
-// completionLooks is how many looks follow a change: two minutes of them.
+// completionChecks is how many looks follow a change: two minutes of them.
 const completionChecks = 8
 
 // AwaitChange returns nil when the cluster no longer has exactly the families that run: one was installed or removed, and

@@ -533,7 +533,7 @@ const (
 
 	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
-	// AnnotationNamespaceProof on the namespace of an instance is the value whose SHA-256 is in status.namespaceProof.
+	// AnnotationNamespaceToken on the namespace of an instance is the value whose SHA-256 is in status.namespaceProof.
 	AnnotationNamespaceToken = "berg.norelect.ch/namespace-proof"
 	// AnnotationInstance names that ChallengeInstance as <namespace>/<name>.
 	AnnotationInstance = "berg.norelect.ch/instance"

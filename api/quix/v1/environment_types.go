@@ -247,7 +247,7 @@ const (
 	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
 	AnnotationChecksum = "quix.io/plan-checksum"
 
-	// AnnotationNamespaceProof on the namespace is the value whose SHA-256 is in status.namespaceProof.
+	// AnnotationNamespaceToken on the namespace is the value whose SHA-256 is in status.namespaceProof.
 	AnnotationNamespaceToken = "quix.io/namespace-proof"
 
 	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy on the

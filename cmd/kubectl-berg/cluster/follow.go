@@ -25,7 +25,7 @@ type Follower struct {
 	// Changed is called for every existing instance and then for each change, never concurrently. It
 	// ends Follow by returning true or an error.
 	Changed func(Change) (done bool, err error)
-	// Begun is called after Changed was called for all existing instances. Optional.
+	// Synced is called after Changed was called for all existing instances. Optional.
 	Synced func() (done bool, err error)
 	// Lost is called with an error when the connection is lost, and with nil when it is back. Optional.
 	Lost func(err error)

@@ -61,10 +61,10 @@ var otherSystems = map[string]string{
 	"egress":          "did you mean allowOutboundTraffic of the spec?",
 }
 
-// maxPlaces is how many places of a field are named.
+// maxParents is how many places of a field are named.
 const maxParents = 2
 
-// places are the objects that have a field of a name.
+// fieldParents are the objects that have a field of a name.
 var fieldParents = collectParents("", reflect.TypeFor[bergv1.Challenge](), map[string][]string{})
 
 // metadataFields are those that authors write.

@@ -157,7 +157,7 @@ type Records struct {
 	Latest    *metav1.Time `json:"latest,omitempty"`
 }
 
-// Of sums up a survey of doctor.Event. records is the namespace of the records; settings are the operator's, nil if they
+// New sums up a survey of doctor.Event. records is the namespace of the records; settings are the operator's, nil if they
 // are not valid.
 func New(s doctor.Survey, settings *plan.Settings, records string) Overview {
 	o := Overview{At: metav1.NewTime(s.Now), Operator: doctor.Operator(s), Problems: []Problem{}}

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
-// Of takes from a survey what a report may contain.
+// New takes from a survey the parts that a report may contain.
 func New(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
 	b := Bundle{
 		At: s.Now.UTC(), Plugin: s.Plugin, Server: s.Server, Checks: doctor.Check(s), Overview: shortened(sum),

@@ -9,7 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 )
 
-// SecretMark stands for a text that looked like a secret.
+// SecretPlaceholder stands for a text that looked like a secret.
 const SecretPlaceholder = "<secret>"
 
 // Redactor removes flags and secrets from texts.
@@ -75,7 +75,7 @@ func (r *Redactor) Text(text string) string {
 // maxMessage is the length of the longest message of a condition.
 const maxMessage = 32 << 10
 
-// looksSecret are the shapes of secrets. What the groups match stays.
+// secretPatterns are the shapes of secrets. What the groups match stays.
 var secretPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`()-----BEGIN [A-Z0-9 ]+-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)`),
 	regexp.MustCompile(`()eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?`),

@@ -23,7 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/web"
 )
 
-// Door serves the calls.
+// Endpoint serves the calls.
 type Endpoint struct {
 	Store *instances.Store
 	// BootWait is how long the answer to a start waits, ReadWait that to a read of an instance that starts.

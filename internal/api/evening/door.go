@@ -35,7 +35,7 @@ const (
 //go:embed static
 var static embed.FS
 
-// Door serves the page.
+// Endpoint serves the page.
 type Endpoint struct {
 	Board *Board
 	Clock clock.WithTicker

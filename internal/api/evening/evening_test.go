@@ -209,7 +209,7 @@ func TestAStreamContinuesWhereThePageIs(t *testing.T) {
 	put(t, b, anInstance("b", bergv1.PhaseRunning, ""))
 	mark := b.Cursor(b.Read("berg", 0).Version)
 	_, _, page := get(t, server.URL+"/evening/")
-	if !strings.Contains(page, `data-mark="`+mark+`"`) {
+	if !strings.Contains(page, `data-cursor="`+mark+`"`) {
 		t.Errorf("the page does not have its mark %s", mark)
 	}
 	put(t, b, failing(anInstance("a", bergv1.PhaseFailed, bergv1.CauseCrashing), "it ended"))

@@ -35,7 +35,7 @@ type ChallengeSummary struct {
 	Stages  []Stage
 	Slowest string
 	Problem bool
-	// Room is for how many more instances there is room, from what is certain to what is possible, and what ends it.
+	// FreeCapacity is for how many more instances there is room, from what is certain to what is possible, and what ends it.
 	FreeCapacity string
 	// State is that of the Challenge itself, and Check the last result of a solver.
 	State  challengeState

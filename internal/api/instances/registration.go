@@ -38,7 +38,7 @@ type Registration struct {
 	UID types.UID
 	// Namespace of the ConfigMap, of its Challenge and of its instances.
 	Namespace string
-	// Door through which the platform comes, and the ID that it uses there.
+	// Endpoint through which the platform comes, and the ID that it uses there.
 	Endpoint, ID string
 	// Scenario is the name of the Challenge, or a reference whose last part without tag is that name.
 	Scenario string

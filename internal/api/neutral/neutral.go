@@ -20,7 +20,7 @@ import (
 //go:embed openapi.json
 var OpenAPI []byte
 
-// Door serves the calls.
+// Endpoint serves the calls.
 type Endpoint struct {
 	Store *instances.Store
 	// BootWait is the longest time that a client may ask to wait for.

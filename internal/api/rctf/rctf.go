@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/web"
 )
 
-// Door serves the calls.
+// Endpoint serves the calls.
 type Endpoint struct {
 	Store *instances.Store
 	Clock interface{ Now() time.Time }

@@ -21,7 +21,7 @@ import (
 
 const root = "/apis/berg.norelect.ch/v1/"
 
-// Door serves the calls.
+// Endpoint serves the calls.
 type Endpoint struct {
 	proxy *httputil.ReverseProxy
 }

@@ -28,7 +28,7 @@ type Config struct {
 	SourceRate, Rate int
 	// MaxConnections at a time.
 	MaxConnections int
-	// Evening is what the page of the evening calculates with, in addition to Namespaces.
+	// LivePage is what the page of the evening calculates with, in addition to Namespaces.
 	LivePage evening.Options
 	// AdditionalPolicy says what to do with variables for a scenario.
 	AdditionalPolicy string

@@ -54,7 +54,7 @@ type Server struct {
 	handler http.Handler
 	synced  chan struct{}
 	board   *evening.Board
-	// eveningWanted is closed when there is a token for the page of the evening.
+	// livePageWanted is closed when there is a token for the page of the evening.
 	livePageWanted chan struct{}
 	wantLivePage   func()
 }

@@ -29,20 +29,20 @@ const (
 	EndpointLivePage     = "evening"
 )
 
-// Doors lists every door.
+// Endpoints lists every door.
 var Endpoints = []string{EndpointChallManager, EndpointRCTF, EndpointBerg, EndpointV1, EndpointLivePage}
 
 // Grant is what one token opens.
 type Grant struct {
 	// Name of the entry, which logs and metrics show.
 	Name string `json:"name"`
-	// Door is one of Doors.
+	// Endpoint is one of Doors.
 	Endpoint string `json:"door"`
 	// Namespace that instances and registrations of the token are in. Default: the API's PLATFORM_NAMESPACE.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// entry is a Grant with its token, as the Secret has it.
+// storedGrant is a Grant with its token, as the Secret has it.
 type storedGrant struct {
 	Grant `json:",inline"`
 	Token string `json:"token"`

@@ -116,7 +116,7 @@ type Problem struct {
 	Message string
 }
 
-// Door is one way in.
+// Endpoint is one way in.
 type Endpoint interface {
 	// Routes adds the door's patterns to a mux.
 	Routes(mux *http.ServeMux)

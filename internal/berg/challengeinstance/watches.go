@@ -270,7 +270,7 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 	})
 }
 
-// begun passes the update with which an instance was started.
+// justStarted passes the update with which an instance was started.
 var justStarted = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },

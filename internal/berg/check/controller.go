@@ -51,7 +51,7 @@ type Reconciler struct {
 	builds   refusedBuilds
 	// named is the instance that the status last named as waiting for room.
 	named types.NamespacedName
-	// others brings an event when those that wait may begin.
+	// queueChanged brings an event when those that wait may begin.
 	queueChanged chan event.GenericEvent
 }
 

@@ -112,7 +112,7 @@ var runCleared = onUpdate(func(before, after client.Object) bool {
 	return before.(*bergv1.ChallengeCheck).Status.Run != nil && after.(*bergv1.ChallengeCheck).Status.Run == nil
 })
 
-// roomMade passes what may let another check begin.
+// capacityFreed passes what may let another check begin.
 var capacityFreed = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },

@@ -59,7 +59,7 @@ func (l *Latest) Note(challenge types.NamespacedName, container string, now Runn
 	}
 }
 
-// of returns what is known of a Challenge, to be written to.
+// forChallenge returns the digests of a Challenge, which the caller may change.
 func (l *Latest) forChallenge(challenge types.NamespacedName) map[string]Running {
 	if l.all == nil {
 		l.all = lru.New(maxChallenges)

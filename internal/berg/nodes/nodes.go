@@ -44,7 +44,7 @@ func ComputeSupport(list []corev1.Node) Support {
 // ability is what one node can do.
 type ability struct {
 	takesPods bool
-	// some of its runtimes support user namespaces, or that of pods without a RuntimeClass.
+	// anyRuntime of its runtimes support user namespaces, or that of pods without a RuntimeClass.
 	anyRuntime, plain bool
 }
 

@@ -231,7 +231,7 @@ type Result struct {
 // deletionRequests are the requests of the operator to delete an instance: four writes and one read.
 const deletionRequests = 5
 
-// Of calculates what an event needs.
+// Calculate computes what an event needs.
 func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if len(shapes) == 0 {
 		return Result{}, errors.New("there are no Challenges")

@@ -55,7 +55,7 @@ func (s Stock) Smallest() Node {
 	return slices.MinFunc(s.Nodes, func(a, b Node) int { return a.CPU.Cmp(b.CPU) })
 }
 
-// Room is for how many more instances there is room.
+// FreeCapacity is for how many more instances there is room.
 type FreeCapacity struct {
 	// Least find a place however the scheduler has spread the pods that there are; more than Most do not.
 	Least, Most int

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// tellEvery is how often the progress of one Challenge is written at most.
+	// reportInterval is how often the progress of one Challenge is written at most.
 	reportInterval = 5 * time.Second
 	// maxReported is how many failures are listed one by one.
 	maxReported = 3

@@ -61,7 +61,7 @@ type failure struct {
 	Count      int
 	At         time.Time
 	Message    string
-	// Of is the UID of what failed, which counts once.
+	// Subject is the UID of what failed, which counts once.
 	Subject types.UID
 }
 

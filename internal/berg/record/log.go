@@ -13,12 +13,12 @@ import (
 const MaxLog = 64 << 10
 
 const (
-	// flagMark stands for a flag.
+	// flagPlaceholder stands for a flag.
 	flagPlaceholder = redact.Mark
 	// maxTermination is how much of a termination message a kubelet keeps, in bytes:
 	// https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 	maxTermination = 4096
-	// restartMark stands between the log of a run and that of the run before.
+	// restartSeparator stands between the log of a run and that of the run before.
 	restartSeparator = "--- restarted ---\n"
 )
 

@@ -68,7 +68,7 @@ type Recorder struct {
 	known map[types.NamespacedName]deletion
 }
 
-// entry is what is known of an instance that is being deleted.
+// deletion is what is known of an instance that is being deleted.
 type deletion struct {
 	uid types.UID
 	// ready: its namespace may go.

@@ -129,7 +129,7 @@ type delivery struct {
 	problem      string
 }
 
-// of returns what is known about a challenge.
+// get returns the delivery of a challenge.
 func (d *deliveries) get(c *hexactfv1.Challenge) Delivery {
 	d.mu.Lock()
 	defer d.mu.Unlock()

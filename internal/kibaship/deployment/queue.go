@@ -100,7 +100,7 @@ func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Reques
 	return requests
 }
 
-// maxPlace is the last place in the queue that a status tells by its number. Each end of a build changes all these statuses.
+// maxPosition is the last place in the queue that a status tells by its number. Each end of a build changes all these statuses.
 const maxPosition = 20
 
 func queueMessage(limit, ahead int) string {

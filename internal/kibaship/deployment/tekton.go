@@ -115,7 +115,7 @@ type Run struct {
 	Reason, Message string
 	// Seen: Tekton has written a status.
 	Seen bool
-	// Begun: a container of it ran. Ending: a TaskRun of it is over.
+	// Executed: a container of it ran. Ending: a TaskRun of it is over.
 	Executed, Ending bool
 	// Commit is the one that was asked for, else what the step that clones said; Digest is what
 	// the one that pushes said. Nothing that ran between them could write there.

@@ -24,7 +24,7 @@ type Policies struct {
 	Confined *admissionpolicy.Policy
 }
 
-// of returns those that a Project relies on.
+// required returns the policies that a Project relies on.
 func (p Policies) required(spec kibashipv1.ProjectSpec) []*admissionpolicy.Policy {
 	if spec.NetworkPolicy == nil {
 		return []*admissionpolicy.Policy{p.Fence, p.Tenants}

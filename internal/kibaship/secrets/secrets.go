@@ -26,7 +26,7 @@ import (
 // Watches are those of the namespaces that were asked for.
 type Watches struct {
 	client metadata.Interface
-	// begun is the life of all watches; end ends it.
+	// lifetime is the life of all watches; end ends it.
 	lifetime context.Context //nolint:containedctx // watches outlive the pass that asks for them
 	end      context.CancelFunc
 
@@ -100,7 +100,7 @@ func (w *Watches) Close(user, namespace string) {
 	}
 }
 
-// of returns the watch of a namespace, which it opens if need be.
+// ensure returns the watch of a namespace, which it opens if need be.
 func (w *Watches) ensure(user, namespace string) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -58,7 +58,7 @@ func (p *Presence) Clients(next client.NewClientFunc) client.NewClientFunc {
 }
 
 // Reader wraps next, so that reads of a missing kind fail immediately, without a request.
-// kindOf is client.Client's GroupVersionKindFor.
+// kindFor is client.Client's GroupVersionKindFor.
 func (p *Presence) Reader(next client.Reader, kindFor func(runtime.Object) (schema.GroupVersionKind, error)) client.Reader {
 	return guardedReader{Reader: next, kinds: guard{p, kindFor}}
 }

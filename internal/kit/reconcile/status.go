@@ -15,7 +15,7 @@ import (
 type Status[T client.Object] struct {
 	// Client writes it.
 	Client client.Client
-	// Of returns a pointer to the status of a resource.
+	// Pointer returns a pointer to the status of a resource.
 	Pointer func(T) any
 	// Bound cuts what the status says outside its conditions to what the API server
 	// takes, before anything is compared. Nil: there is nothing to cut.

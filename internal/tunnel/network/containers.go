@@ -140,7 +140,7 @@ func (c *containers) enqueue(network string, after time.Duration) {
 	c.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: network}}, after)
 }
 
-// of returns the IDs of all running containers in a network, sorted, and whether they are known yet.
+// runningIDs returns the IDs of all running containers in a network, sorted, and whether they are known yet.
 func (c *containers) runningIDs(network string, uid types.UID) (ids []string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,7 +47,7 @@
 
   // The server sends what has changed since the version of this page.
   const query = new URLSearchParams(window.location.search);
-  if (document.body.dataset.mark) { query.set("after", document.body.dataset.mark); }
+  if (document.body.dataset.cursor) { query.set("after", document.body.dataset.cursor); }
   const stream = new EventSource(path + "?" + query);
   stream.addEventListener("rows", (event) => {
     // The last one changed last: it becomes the first.

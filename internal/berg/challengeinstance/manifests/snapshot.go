@@ -84,7 +84,7 @@ type Defaults struct {
 	// PlainUserNamespaces: pods without a RuntimeClass run in a user namespace.
 	PlainUserNamespaces  bool   `json:"plainUserNamespaces,omitempty"`
 	NestedSeccompProfile string `json:"nestedSeccompProfile,omitempty"`
-	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
+	// AnnotatedPods: pods carry the ID of their instance. They do not carry its UID as its other
 	// objects do: secrets are derived from the UID, and players control the pods.
 	AnnotatedPods bool `json:"markedPods,omitempty"`
 	// LiteralVariables: the author's variables reach the program as they are written. Earlier versions let Kubernetes

@@ -24,7 +24,7 @@ type Identity struct {
 	ID uuid.UUID
 	// Seed is random.
 	Seed string
-	// NamespaceProof is the digest of a secret that the namespace will have.
+	// NamespaceTokenDigest is the digest of a secret that the namespace will have.
 	NamespaceTokenDigest string
 }
 
