@@ -47,7 +47,7 @@ func New(cfg *config.KibaShip) family.Family {
 	}
 }
 
-// caches: of the kinds that a cluster is full of only what belongs to Projects is kept.
+// caches keeps only objects that belong to Projects: a cluster may have many others of the same kinds.
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
@@ -65,8 +65,9 @@ func caches() cache.Options {
 	}
 }
 
-// trim drops what the family does not look at. Everyone who may write in one namespace can label objects there as those of
-// Projects: outside the namespaces of Projects and Tekton it keeps the identity alone.
+// trim drops fields that the family does not read. A user who may write in one namespace can label objects there as
+// objects of Projects: outside the namespaces of Projects and Tekton only the identity is kept, so that such objects take
+// little memory.
 func trim(o client.Object) {
 	if namespace := o.GetNamespace(); namespace != "" && labelled(o) && namespace != naming.TektonNamespace {
 		if _, ours := naming.ParseNamespace(namespace); !ours {
@@ -77,7 +78,7 @@ func trim(o client.Object) {
 	switch o := o.(type) {
 	case *unstructured.Unstructured:
 		deployment.TrimRun(o)
-	case *rbacv1.ClusterRole: // only that it is there, unless its rules are added to those of Projects
+	case *rbacv1.ClusterRole: // only its existence, unless its rules are added to the rules of Projects
 		kept := rbacv1.ClusterRole{ObjectMeta: identityOnly(&o.ObjectMeta)}
 		if value := o.Labels[kibashipv1.LabelAggregate]; value != "" {
 			kept.Labels, kept.Rules = map[string]string{kibashipv1.LabelAggregate: value}, o.Rules
@@ -87,7 +88,7 @@ func trim(o client.Object) {
 		kept := identityOnly(&o.ObjectMeta)
 		kept.DeletionTimestamp, kept.Generation = o.DeletionTimestamp, o.Generation
 		o.ObjectMeta = kept
-	case *corev1.Namespace: // of a foreign one only that it is there, and what it says it is
+	case *corev1.Namespace: // a foreign one keeps its existence and its claims of ownership
 		if o.Labels[kibashipv1.LabelUUID] == "" && o.Annotations[kibashipv1.AnnotationProjectUID] == "" {
 			kept := identityOnly(&o.ObjectMeta)
 			kept.DeletionTimestamp = o.DeletionTimestamp

@@ -1,9 +1,10 @@
-// Package admission refuses Projects, Applications and Deployments that break their rules,
-// before they are stored. What an object that came past it breaks, its status tells.
+// Package admission refuses Projects, Applications and Deployments that break their rules, before
+// they are stored. The controllers report a violation that reached storage without this webhook in
+// the status.
 //
-// Of a change only what it changes is validated: the operator's own writes, and those of others
-// that touch nothing that matters, pass for objects that were stored under other rules. Objects
-// that are being deleted always pass.
+// An update is validated only where it changes a field that the rules check: other writes, the
+// operator's own among them, pass for objects that were stored under earlier rules. Objects that
+// are being deleted always pass.
 package admission
 
 import (
@@ -29,7 +30,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create,namespace=system
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=berg-operator-webhook,verbs=list;watch;update,namespace=system
 
-// Webhooks returns those of the family.
+// Webhooks returns the validating webhooks of the family.
 func Webhooks() []family.Webhook {
 	const path = "/validate-platform-operator-kibaship-com-v1alpha1-"
 	return []family.Webhook{
@@ -64,9 +65,9 @@ func Webhooks() []family.Webhook {
 // validator checks the objects of one kind.
 type validator[T client.Object] struct {
 	kind string
-	// check returns what is wrong with an object; before is nil for a new one.
+	// check returns the violations of an object; before is nil when it is created.
 	check func(ctx context.Context, before, after T) (rules.Violations, error)
-	// touched reports whether a change touches what check looks at.
+	// touched reports whether an update changes a field that check reads.
 	touched func(before, after T) bool
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns what keeps an Application from Ready: the rules of its webhook, and what no webhook can know.
+// check returns the problems that keep an Application from Ready: the violations of the webhook's rules, and
+// problems that depend on other objects, which no webhook can know.
 func check(a *kibashipv1.Application, o Observed) (problems outcome.Problems) {
 	add := func(condition, reason string, class outcome.Class, format string, args ...any) {
 		problems.Add(&outcome.Problem{Condition: condition, Reason: reason, Class: class, Message: fmt.Sprintf(format, args...)})

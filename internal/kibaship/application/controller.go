@@ -40,7 +40,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// newKind says what is particular to Applications; kit/reconcile does the rest.
+// newKind returns the steps that are particular to Applications; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed] {
 	return &reconcile.Kind[*kibashipv1.Application, Observed]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -95,8 +95,8 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 	return nil
 }
 
-// labels are those of an Application together with those of its Project. While the Project does not exist, they stay
-// what they are.
+// labels returns the labels of an Application with the labels of its Project added. While the Project does not
+// exist, existing labels stay unchanged.
 func labels(existing map[string]string, project *kibashipv1.Project) map[string]string {
 	wanted := maps.Clone(existing)
 	if project == nil || !rules.UUID(project.Labels[kibashipv1.LabelUUID]) {

@@ -9,11 +9,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// actionObserve is the action of events: what the operator was doing.
+// actionObserve is the action that events name: the operator was observing.
 const actionObserve = "Observe"
 
-// report records what has changed between two statuses of a live Application. The namespace of a Project that is being
-// deleted accepts no events.
+// report records the differences between two statuses of a live Application as events. The namespace of a Project that
+// is being deleted accepts no events.
 func (r *Reconciler) report(_ context.Context, before, a *kibashipv1.Application, o Observed, problems outcome.Problems, _ time.Time) {
 	if a.Status.Phase == kibashipv1.ApplicationReady && before.Status.Phase != kibashipv1.ApplicationReady {
 		reconcile.Normal(r.Events, a, kibashipv1.ReasonApplicationReady, actionObserve, a.Status.Message)
@@ -22,7 +22,7 @@ func (r *Reconciler) report(_ context.Context, before, a *kibashipv1.Application
 		return
 	}
 	for _, p := range problems {
-		if p.Class == outcome.Waiting { // for a person, who creates what is missing
+		if p.Class == outcome.Waiting { // a person has to create the missing object
 			r.kind.Warn(before, a, p.Condition, p.Reason, actionObserve, p.Message)
 		}
 	}

@@ -28,7 +28,7 @@ func (r *Reconciler) finalize(ctx context.Context, a *kibashipv1.Application, no
 	return false, never, reconcile.Join(failed, r.kind.PatchStatus(ctx, before, a, now))
 }
 
-// deleteDeployments deletes the Deployments that refer to the Application, and those that carry its label.
+// deleteDeployments deletes the Deployments that refer to the Application, and Deployments that only carry its label.
 func (r *Reconciler) deleteDeployments(ctx context.Context, a *kibashipv1.Application) error {
 	var errs []error
 	seen := map[string]bool{}

@@ -13,12 +13,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 )
 
-// Observed is everything outside the Application that decides what it is.
+// Observed is the input of the status besides the Application itself.
 type Observed struct {
-	// Project is the one that it names; nil when there is none.
+	// Project is the Project that the Application names; nil when it does not exist.
 	Project *kibashipv1.Project
-	// SecretsKnown: the Secrets of the namespace are known. Missing are those that the Application names and that do not
-	// exist.
+	// SecretsKnown: the Secrets of the namespace are listed. Missing are the names of Secrets that the Application
+	// refers to and that do not exist.
 	SecretsKnown bool
 	Missing      []string
 }

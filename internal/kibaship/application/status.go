@@ -21,7 +21,7 @@ func waiting(a *kibashipv1.Application, o Observed) bool {
 	return len(rules.Secrets(&a.Spec)) > 0 && !o.SecretsKnown
 }
 
-// computeStatus writes what was observed and checked into the status of a live Application.
+// computeStatus computes the status of a live Application from observations and problems.
 func computeStatus(a *kibashipv1.Application, o Observed, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &a.Status
 	s.Limits = a.Spec.Limits
@@ -55,7 +55,7 @@ func computeStatus(a *kibashipv1.Application, o Observed, problems outcome.Probl
 	return ready
 }
 
-// passed returns what a condition without a problem says.
+// passed returns status, reason and message of a condition that has no problem.
 func passed(a *kibashipv1.Application, o Observed, step string) (status metav1.ConditionStatus, reason, message string) {
 	switch {
 	case step == kibashipv1.ConditionProjectFound:
@@ -85,5 +85,5 @@ func computeDeleting(a *kibashipv1.Application, problem error, now time.Time) {
 	reconcile.NotReady(reason, s.Message).SetOn(&s.Conditions, a.Generation, now)
 }
 
-// bound cuts what a status says outside its conditions to the allowed length.
+// bound cuts the message of the status, which is no condition, to the allowed length.
 func bound(a *kibashipv1.Application) { a.Status.Message = conditions.Bound(a.Status.Message) }

@@ -15,8 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// build brings what a run consists of into place, ends what is no longer wanted, and says what
-// stopped it.
+// build creates the objects of a run, cancels runs that are no longer wanted, and returns the
+// problem that stopped it.
 func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
 	p := plan(in)
 	d := o.Deployment
@@ -39,7 +39,8 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 			return false, problem
 		}
 	}
-	// What runs and is not wanted ends also while this one waits in the queue.
+	// Unwanted runs are cancelled also while the wanted run waits in the queue: they may hold the slot
+	// that it waits for.
 	starts = starts && problem == nil
 	if err := r.endOthers(ctx, *o, in.runName()); err != nil {
 		return starts, r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
@@ -131,8 +132,9 @@ func (r *Reconciler) withRun(ctx context.Context, d *kibashipv1.Deployment, name
 	return apply.IgnoreAbsent(do(live))
 }
 
-// writeProblem turns what stopped a write into a problem. What is in the way and belongs to an
-// earlier Deployment of the same name is taken away by the garbage collector.
+// writeProblem returns the problem for a write that failed. An object in the way that belongs to an
+// earlier Deployment of the same name is not an ownership conflict: the garbage collector deletes
+// it soon.
 func (r *Reconciler) writeProblem(ctx context.Context, condition string, err error) *outcome.Problem {
 	p := newProblem(condition, err)
 	var refused *ownership.RefusedError
@@ -167,7 +169,8 @@ func (r *Reconciler) writeProblem(ctx context.Context, condition string, err err
 	}
 }
 
-// pushImage is the image that pushes: that of the settings, else the one that the operator itself runs, "" if it has none.
+// pushImage returns the image of the push step: the image of the settings, else the image that the operator itself runs,
+// "" if it has none.
 func (r *Reconciler) pushImage(ctx context.Context) string {
 	if r.Config.Builds.PushImage != "" {
 		return r.Config.Builds.PushImage

@@ -12,8 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns why a Deployment cannot be taken further, nil when it can: it looks at what
-// must hold for every type of Application.
+// check returns the problem that blocks a Deployment of any type of Application, nil when there is
+// none.
 func check(o Observed) *outcome.Problem {
 	blocked := func(reason, message string) *outcome.Problem {
 		return &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: reason, Class: outcome.Blocked, Message: message}
@@ -40,8 +40,8 @@ func check(o Observed) *outcome.Problem {
 	return nil
 }
 
-// checkLabel returns what it means that the label of a Deployment was not written: without it,
-// who looks for the Deployments of an Application misses this one.
+// checkLabel returns the problem for a Deployment whose label was not written: a client that lists
+// the Deployments of an Application by label does not find it.
 func checkLabel(err error) *outcome.Problem {
 	if err == nil {
 		return nil
@@ -78,8 +78,8 @@ func checkPipeline(o Observed, cfg config.KibaShip, pushImage string) *outcome.P
 	}
 }
 
-// checkMissing returns what a run cannot be started without, nil if nothing is missing. The
-// coming of a Secret is an event; the rest is looked for at intervals.
+// checkMissing returns the problem for objects that a run needs and that do not exist, nil if all
+// exist. A created Secret is an event; other kinds are read again at intervals.
 func checkMissing(o Observed) *outcome.Problem {
 	if len(o.Missing) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func due(o Observed, name string) bool {
 	})
 }
 
-// newProblem turns the error of a write, or of a read that a run needs, into a problem.
+// newProblem returns the problem for the error of a write, or of a read that a run needs.
 func newProblem(condition string, err error) *outcome.Problem {
 	p := &outcome.Problem{Condition: condition, Message: err.Error(), Err: err}
 	switch outcome.FindCause(err) {
@@ -127,7 +127,8 @@ func newProblem(condition string, err error) *outcome.Problem {
 	case outcome.Conflict:
 		p.Class = outcome.Stale
 	case outcome.Terminating:
-		// The end of what is in the way need not be seen by the name of this one: so we look again.
+		// The object that is being deleted may have another name than ours, so its deletion need not
+		// enqueue us: retry by time.
 		p.Class, p.Reason, p.Err = outcome.Waiting, kibashipv1.ReasonWaiting, outcome.ErrConflict
 		p.Message = "The namespace, or an object of an earlier Deployment, is being deleted"
 	case outcome.Contested:

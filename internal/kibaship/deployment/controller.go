@@ -35,7 +35,7 @@ type Reconciler struct {
 	Direct   client.Reader
 	// Own finds the operator's own image, which pushes unless the settings name another one.
 	Own *ownimage.Finder
-	// Secrets tells when a Secret comes or goes.
+	// Secrets enqueues Deployments when a Secret is created or deleted.
 	Secrets *secrets.Watches
 	// Workers is how many Deployments are worked on at the same time.
 	Workers int
@@ -47,8 +47,8 @@ type Reconciler struct {
 	started map[types.NamespacedName]startedRun
 }
 
-// The rights to write Pipelines and PipelineRuns, and to read Secrets and ConfigMaps, are those
-// of the ClusterRole that is bound in the namespace of each Project: none of them is held
+// The ClusterRole that is bound in the namespace of each Project grants writes of Pipelines and
+// PipelineRuns and reads of Secrets and ConfigMaps: the operator holds none of these rights
 // elsewhere.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;patch
@@ -61,8 +61,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=system
 
-// newKind says what is particular to Deployments; kit/reconcile does the rest. All that belongs to a Deployment has an
-// owner reference to it, and the garbage collector deletes it.
+// newKind returns the steps that are particular to Deployments; kit/reconcile does the rest. Every object that belongs
+// to a Deployment has an owner reference to it, so the garbage collector deletes it and no finalizer is needed.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] {
 	return &reconcile.Kind[*kibashipv1.Deployment, Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -91,7 +91,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 	}
 }
 
-// apply writes the label of the Application, and does what the type of the Application asks for.
+// apply writes the label of the Application, and starts or resolves the build for the type of the Application.
 func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
 	err := r.label(ctx, d)
 	if err != nil && outcome.FindCause(err) != outcome.Rejected {
@@ -104,7 +104,7 @@ func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *O
 	return nil
 }
 
-// deploy does what the type of the Application asks for.
+// deploy builds or resolves the image, depending on the type of the Application.
 func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem {
 	if problem := check(out.Observed); problem != nil {
 		return problem

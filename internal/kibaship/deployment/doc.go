@@ -1,4 +1,4 @@
-// Package deployment builds Applications, and remembers what came of it.
+// Package deployment builds Applications, and records the results.
 //
 // A reconciliation of a Deployment goes one way:
 //
@@ -9,15 +9,16 @@
 //	status  (status.go)    pure: phase, conditions, image, history
 //	patch   (controller.go)          the only write of the status
 //
-// Builders stand in files named after the object they build; task.go is about what runs in the
-// pods of a run, and clone.sh what the first of its steps does.
+// Builders stand in files named after the object they build; task.go describes the steps in the
+// pods of a run, and clone.sh is the script of the first step.
 //
-// Whose code runs in a build is the author's of the repository. So nothing that a build could
-// take or forge is within its reach: its pod has no token of a ServiceAccount; the token for
-// the git server is mounted in the step that clones alone, and the login for the registry in
-// the step that pushes; and what the status says of a run is what these two steps said, each
-// in a place where the others cannot write.
+// A build runs code of the repository's author. So no credential and no result is within its reach:
+// its pod has no token of a ServiceAccount; the token for the git server is mounted in the step
+// that clones alone, and the login for the registry in the step that pushes; and the status of a
+// run repeats only the results of these two steps, each from a directory where no other step can
+// write.
 //
-// A PipelineRun is created once and never changed, but to cancel it: that a client cancels or
-// deletes one is an answer, not a drift. Tekton is optional: its kinds may come and go.
+// A PipelineRun is created once and never changed, but to cancel it: a client that cancels or
+// deletes one decides its result, and the operator does not restore it. Tekton is optional: its
+// kinds may come and go.
 package deployment

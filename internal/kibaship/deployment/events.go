@@ -13,13 +13,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The actions of events: what the operator was doing.
+// The actions that events name: the operation in progress.
 const (
 	actionBuild   = "Build"
 	actionObserve = "Observe"
 )
 
-// report records what has changed between two statuses, besides problems.
+// report records the differences between two statuses as events, except problems.
 func (r *Reconciler) report(_ context.Context, before, d *kibashipv1.Deployment, out Outcome, problems outcome.Problems, _ time.Time) {
 	if out.Started != "" {
 		reconcile.Normal(r.Events, d, kibashipv1.ReasonRunStarted, actionBuild, "Started PipelineRun "+out.Started)

@@ -23,10 +23,10 @@ type Observed struct {
 	Application *kibashipv1.Application
 	// Tekton: its kinds are served, and the settings do not say to leave them alone.
 	Tekton bool
-	// Runs are those of this Deployment, the newest first.
+	// Runs are the runs of this Deployment, the newest first.
 	Runs []Run
-	// Missing is what a run needs and does not find. It is looked for where a run is to be
-	// started, or does not get on.
+	// Missing are objects that a run needs and that do not exist. They are read only where a run is
+	// about to start or makes no progress.
 	Missing []Missing
 }
 
@@ -91,7 +91,7 @@ func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) 
 	return all, nil
 }
 
-// defaultClass marks the StorageClass that claims get which name none.
+// defaultClass is the annotation of the StorageClass that claims without a class get.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
 // hasTekton returns what Observed.Tekton says.
@@ -100,8 +100,8 @@ func (r *Reconciler) hasTekton() bool {
 		r.Presence.Check(pipelineKind) == nil && r.Presence.Check(taskRunKind) == nil
 }
 
-// observeMissing looks for what a run cannot do without. A pod that lacks one of these would
-// wait until its timeout, without a reason in any status.
+// observeMissing reads the objects that a run depends on. A pod that lacks one of these would wait
+// until its timeout, without a reason in any status.
 func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs) error {
 	builds := in.Builds
 	var needs []Missing
@@ -140,8 +140,8 @@ func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs)
 	return nil
 }
 
-// exists asks the API server, and for no more than the metadata. Without a name it looks for the
-// default StorageClass.
+// exists reads only the metadata, from the API server. Without a name it searches for the default
+// StorageClass.
 func (r *Reconciler) exists(ctx context.Context, kind, namespace, name string) (bool, error) {
 	gvk := corev1.SchemeGroupVersion.WithKind(kind)
 	if kind == "StorageClass" {

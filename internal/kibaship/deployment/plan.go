@@ -29,8 +29,8 @@ type Inputs struct {
 	Project, Application, Deployment string
 	ApplicationName                  string
 	Git                              kibashipv1.GitRepository
-	// Commit is the one that is asked for, "" for that of Tag or the newest of Branch; Branch is "" for the
-	// one that the repository calls its default.
+	// Commit is the requested commit, "" for the commit of Tag or the newest of Branch; Branch is "" for
+	// the default branch of the repository.
 	Commit, Tag, Branch string
 	// Changed: the run of this generation was started to build something else. The Application has changed since.
 	Changed bool
@@ -47,8 +47,8 @@ type Plan struct {
 
 func plan(in Inputs) Plan { return Plan{Pipeline: pipeline(in), PipelineRun: newPipelineRun(in)} }
 
-// OwnershipLabels are those of all that belongs to a Deployment. Tekton hands the labels of a
-// PipelineRun on to its TaskRuns and pods.
+// OwnershipLabels are the labels of every object that belongs to a Deployment. Tekton hands the
+// labels of a PipelineRun on to its TaskRuns and pods.
 var OwnershipLabels = ownership.Labels{
 	Domain: "platform.kibaship.com",
 	Owner:  "deployment",
@@ -60,7 +60,7 @@ func ownerFor(d *kibashipv1.Deployment) ownership.Owner { return OwnershipLabels
 // maxName is what Tekton takes for its objects.
 const maxName = 63
 
-// The labels that platforms look builds up by.
+// The labels by which platforms find builds.
 const (
 	labelName = "deployment.kibaship.com/name"
 	labelSlug = "project.kibaship.com/slug"
@@ -74,8 +74,9 @@ func (in Inputs) pipelineName() string {
 	return kitnaming.Within(in.stem()+"-git-repository-pipeline-kibaship-com", maxName)
 }
 
-// runName is that of the run which the spec asks for: each generation has one, each value of AnnotationRunAgain another, and each
-// change of what the Application says of the source another.
+// runName returns the name of the run that the spec asks for. It differs for each generation, for each value of
+// AnnotationRunAgain, and for each change of the Application's source. So a second reconciliation finds the run of the first one
+// under its name instead of starting another.
 func (in Inputs) runName() string {
 	name := fmt.Sprintf("%s-run-%d", in.stem(), in.Generation)
 	if in.Again != "" {
@@ -87,8 +88,8 @@ func (in Inputs) runName() string {
 	return kitnaming.Within(name, maxName)
 }
 
-// source stands for what is built, and how. A login and the environment of the running Application are no part of it. A branch is
-// none where a commit or a tag is asked for.
+// source returns a hash of everything that decides the result of a build. The login and the environment of the running
+// Application do not, nor does the branch where a commit or a tag is asked for.
 func (in Inputs) source() string {
 	source := in.Git
 	source.PublicAccess, source.SecretRef, source.Env, source.ImagePullSecretRef, source.Branch = false, nil, nil, nil, ""
@@ -141,7 +142,7 @@ func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 	}})
 }
 
-// newInputs returns what a run of a Deployment is planned from. Its names must have been validated.
+// newInputs collects the inputs of a run's plan. The names in it must have been validated.
 func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 	d, app := o.Deployment, o.Application
 	project := app.Spec.ProjectRef.Name
@@ -168,7 +169,7 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 	return in
 }
 
-// runSource stands for what a run was started to build, "" where that is not known.
+// runSource returns the hash of the source that a run was started for, "" where it is not known.
 func (o Observed) runSource(run string) string {
 	if live := o.find(run); live != nil {
 		return live.Source
@@ -176,8 +177,8 @@ func (o Observed) runSource(run string) string {
 	return knownRun(&o.Deployment.Status, run).Source
 }
 
-// effectiveRunAgain stands for the value of AnnotationRunAgain that counts. One that is taken off asks for
-// nothing: what was last asked for stays, until the spec changes.
+// effectiveRunAgain returns a hash of the value of AnnotationRunAgain in force. An annotation that is
+// removed requests no new run: the previous value holds until the spec changes.
 func effectiveRunAgain(d *kibashipv1.Deployment) string {
 	if value := d.Annotations[kibashipv1.AnnotationRunAgain]; value != "" {
 		return hash(value)
@@ -188,8 +189,8 @@ func effectiveRunAgain(d *kibashipv1.Deployment) string {
 	return ""
 }
 
-// imageRequest says of an image for what it was looked up: one that is known for it is not looked up
-// again.
+// imageRequest identifies the request that an image was looked up for: an image that is known for
+// the same request is not looked up again.
 func imageRequest(d *kibashipv1.Deployment) string {
 	text := strconv.FormatInt(d.Generation, 10)
 	if rerun := effectiveRunAgain(d); rerun != "" {

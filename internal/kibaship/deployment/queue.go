@@ -27,12 +27,12 @@ const overtime = 5 * time.Minute
 type queued struct {
 	Deployment types.NamespacedName
 	Since      time.Time
-	// Message is what its status says of its place.
+	// Message is the text of its condition, which names its position.
 	Message string
 }
 
-// checkQueue returns why a run cannot start yet: as many as may run at the same time do so, or others go first. The caller holds
-// r.starting, so that two Deployments do not take the same place.
+// checkQueue returns why a run cannot start yet: the maximum number of runs is running, or others are ahead. The caller holds
+// r.starting from here to the creation of the run, so that two Deployments cannot take the same slot.
 func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (*outcome.Problem, error) {
 	running, err := r.running(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (
 	}, nil
 }
 
-// waiting returns the Deployments whose status says that they wait for their turn, without those that have started.
+// waiting returns the Deployments whose status says that they are queued, without Deployments whose run has started.
 func (r *Reconciler) waiting(ctx context.Context, running []types.NamespacedName, opts ...client.ListOption) ([]queued, error) {
 	var list kibashipv1.DeploymentList
 	if err := r.Client.List(ctx, &list, append(opts, client.MatchingFields{indexQueued: indexQueued}, client.UnsafeDisableDeepCopy)...); err != nil {
@@ -75,10 +75,11 @@ func (r *Reconciler) waiting(ctx context.Context, running []types.NamespacedName
 	return all, nil
 }
 
-// ofQueue maps what changes the queue to the Deployments in it that can start, and those whose status says another place than they have.
+// ofQueue maps an event that changes the queue to the queued Deployments that can start, and to Deployments whose status names an
+// outdated position.
 func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Request {
 	if !r.hasTekton() {
-		return nil // all are looked at when it is installed
+		return nil // all are enqueued when it is installed
 	}
 	r.starting.Lock()
 	defer r.starting.Unlock()
@@ -100,7 +101,8 @@ func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Reques
 	return requests
 }
 
-// maxPosition is the last place in the queue that a status tells by its number. Each end of a build changes all these statuses.
+// maxPosition is the last position in the queue that a status gives as a number. Each end of a build changes all these
+// statuses.
 const maxPosition = 20
 
 func queueMessage(limit, ahead int) string {
@@ -111,8 +113,8 @@ func queueMessage(limit, ahead int) string {
 	return fmt.Sprintf("Waits for another build to end: BUILD_CONCURRENCY allows %d at the same time, and %s", limit, position)
 }
 
-// inOrder sorts those that wait as they get a slot: that of the Project with the fewest builds first, then the one that has waited
-// longest.
+// inOrder sorts queued Deployments by the order in which they get a slot: first by the number of builds of their Project, then by
+// the time that they have waited.
 func inOrder(waiting []queued, running []types.NamespacedName) []queued {
 	all := slices.SortedFunc(slices.Values(waiting), byTime)
 	order := map[string]int{}
@@ -128,7 +130,7 @@ func inOrder(waiting []queued, running []types.NamespacedName) []queued {
 	return all
 }
 
-// byTime orders by the second in which they began to wait, which is what a condition knows, and then by the name.
+// byTime orders by the start of the wait, in seconds because a condition has no finer time, and then by name.
 func byTime(a, b queued) int {
 	return cmp.Or(
 		a.Since.Truncate(time.Second).Compare(b.Since.Truncate(time.Second)),
@@ -142,8 +144,9 @@ type startedRun struct {
 	At   time.Time
 }
 
-// running returns the Deployments that have a run under way, with those that this process has started and whose run the cache does not show
-// yet. A run that another client made takes no place. The caller holds r.starting.
+// running returns the Deployments that have an active run, including runs that this process has created and that the cache does
+// not show yet: without them a cache that lags would let more start than the limit allows. A run that another client made takes
+// no slot. The caller holds r.starting.
 func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error) {
 	// Before the list, which then has each run that is shown here.
 	for key, run := range r.started {

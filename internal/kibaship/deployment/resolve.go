@@ -92,7 +92,7 @@ func (r *Reconciler) registryReach(host string) registry.Reach {
 	return registry.Internet
 }
 
-// knows reports whether a known image is one that was found for what is wanted.
+// knows reports whether a known image answers the wanted request.
 func knows(known *kibashipv1.BuiltImage, wanted rules.Image) bool {
 	if known.Digest == "" || known.Tag != wanted.Tag || known.Reference != wanted.Reference.Context().Digest(known.Digest).String() {
 		return false
@@ -101,8 +101,8 @@ func knows(known *kibashipv1.BuiltImage, wanted rules.Image) bool {
 	return !byDigest || asked.DigestStr() == known.Digest
 }
 
-// authorities are those of BUILD_CA_CONFIG_MAP. A Project that has no such ConfigMap trusts the
-// public ones.
+// authorities returns the certificates of BUILD_CA_CONFIG_MAP. A Project that has no such ConfigMap
+// trusts the public ones.
 func (r *Reconciler) authorities(ctx context.Context, namespace string) ([]byte, *outcome.Problem) {
 	name := r.Config.Builds.CAConfigMap
 	if name == "" {

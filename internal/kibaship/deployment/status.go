@@ -18,20 +18,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one reconciliation observed and did, and all that a status is computed from.
+// Outcome holds the observations and results of one reconciliation: all inputs of a status.
 type Outcome struct {
 	Observed
-	// Problem is what stopped the reconciliation; nil when everything is in place or in progress.
+	// Problem stopped the reconciliation; nil when everything exists or is in progress.
 	Problem *outcome.Problem
 	// Started is the name of the run that this reconciliation created, "" for none.
 	Started string
 	// In is nil where the Application has nothing to build, or is not known.
 	In *Inputs
-	// Image is what the registry said of a DockerImage; nil where it was not asked.
+	// Image is the registry's answer for a DockerImage; nil where the registry was not asked.
 	Image *registry.Image
 }
 
-// computeStatus writes into the status of a Deployment what an outcome means.
+// computeStatus computes the status of a Deployment from an outcome.
 func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.Ready {
 	d := out.Deployment
 	s := &d.Status
@@ -49,7 +49,7 @@ func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.R
 	return computeReady(out, succeeded)
 }
 
-// computeHistory writes what is known of the runs, the newest first. One that is gone stays.
+// computeHistory writes the known runs, the newest first. A deleted run keeps its record.
 func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 	s := &out.Deployment.Status
 	var all []kibashipv1.PipelineRunStatus
@@ -92,7 +92,7 @@ func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 	}
 }
 
-// sortTime orders runs: one that Tekton has not looked at yet is the newest.
+// sortTime returns the time that orders runs: a run that Tekton has not started yet counts as the newest.
 func sortTime(r kibashipv1.PipelineRunStatus) time.Time {
 	switch {
 	case r.StartTime != nil:
@@ -104,7 +104,7 @@ func sortTime(r kibashipv1.PipelineRunStatus) time.Time {
 	}
 }
 
-// knownRun is what the status says of a run, nothing where it does not know it.
+// knownRun returns the record of a run in the status, an empty one if there is none.
 func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRunStatus {
 	for _, known := range s.RunHistory {
 		if known.Name == name {
@@ -114,9 +114,8 @@ func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRu
 	return kibashipv1.PipelineRunStatus{}
 }
 
-// lost reports whether a run that is not over, as far as was known, is gone, and is not the one
-// that the spec asks for, which is started again. While it is not known what that is, nothing is
-// said.
+// lost reports whether an unfinished run was deleted and will not be started again, because the
+// spec asks for another one. While the wanted run is not known, it reports false.
 func (out Outcome) lost(known kibashipv1.PipelineRunStatus) bool {
 	if !out.Tekton || known.Phase != kibashipv1.DeploymentRunning {
 		return false
@@ -129,8 +128,8 @@ func (out Outcome) buildsNothing() bool {
 	return out.Application != nil && out.Application.Spec.Type != kibashipv1.TypeGitRepository
 }
 
-// runMessage is what the status says of a run. Tekton forgets what a pod waited for with the pod: where
-// none of its steps began, that is why the time ran out.
+// runMessage returns the message for a run. Tekton deletes the reason of a waiting pod together with
+// the pod, so for a run that timed out before any step started the previously recorded reason is used.
 func runMessage(run Run, known kibashipv1.PipelineRunStatus) string {
 	switch {
 	case run.Executed || known.Message == "":
@@ -144,8 +143,8 @@ func runMessage(run Run, known kibashipv1.PipelineRunStatus) string {
 	return run.Message
 }
 
-// pushedImage is the reference of what a run pushed: to where it had to push when it was started, as
-// the settings may name another registry by now. What was reported once stays.
+// pushedImage returns the reference of the image that a run pushed, with the repository that the run
+// was started with, as the settings may name another registry by now. A recorded reference stays.
 func pushedImage(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
 	repository := run.Repository
 	switch {
@@ -159,7 +158,7 @@ func pushedImage(out Outcome, run Run, known kibashipv1.PipelineRunStatus) strin
 	return repository + "@" + run.Digest
 }
 
-// computeImage writes which image there is. asked is what it was looked up for, where it was.
+// computeImage writes the current image. asked is the request that out.Image answers.
 func computeImage(out Outcome, asked string, now time.Time) {
 	s := &out.Deployment.Status
 	switch {
@@ -172,11 +171,11 @@ func computeImage(out Outcome, asked string, now time.Time) {
 			BuiltAt: &metav1.Time{Time: now.Truncate(time.Second)}, Request: asked,
 		}
 	case out.buildsNothing(), out.Application == nil && s.BuiltImage != nil && s.BuiltImage.Request != "":
-		// The runs of what it was before have nothing to say.
+		// Runs of an earlier source do not describe the current one.
 	case s.LastSuccessfulRun != nil && s.LastSuccessfulRun.Image != "":
 		last := s.LastSuccessfulRun
 		if current := s.CurrentPipelineRun; current != nil && current.Phase == kibashipv1.DeploymentSucceeded && current.Image != "" {
-			last = current // what is asked for was built before what was asked for in between
+			last = current // the requested source was built before a source that was requested in between
 		}
 		_, digest, _ := strings.Cut(last.Image, "@")
 		s.BuiltImage = &kibashipv1.BuiltImage{
@@ -244,8 +243,8 @@ func resultShown(run *kibashipv1.PipelineRunStatus, shown time.Duration, now tim
 // responseTime is how long Tekton may take to respond to a new run, or to end one whose time is over.
 const responseTime = time.Minute
 
-// unattended says that Tekton's controller does not respond to a run, and after how long: it tells so where that is no more than zero.
-// The text is empty if it does respond.
+// unattended returns the problem for a run that Tekton's controller does not respond to, and the time until it becomes one: it is
+// due where that is not positive. The text is empty if the controller responds.
 func unattended(run Run, timeout time.Duration, now time.Time) (problem string, after time.Duration) {
 	const advice = "see whether its controller runs, with kubectl get pods -n tekton-pipelines"
 	switch {
@@ -365,7 +364,8 @@ func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, time
 	}
 }
 
-// computeReady sums up: what the spec asks for exists. A run that failed needs a change of the spec.
+// computeReady computes Ready: it is true when the image that the spec asks for exists. A failed run
+// needs a change of the spec.
 func computeReady(out Outcome, succeeded metav1.Condition) reconcile.Ready {
 	switch {
 	case succeeded.Status == metav1.ConditionTrue:

@@ -18,8 +18,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 )
 
-// The steps of a run, and what they tell. Each writes its results to a directory in which the
-// others cannot write.
+// The steps of a run and their results. Each writes its results to a directory in which no other
+// step can write.
 const (
 	stepClone, stepBuild, stepPush = "clone", "build", "push"
 
@@ -54,7 +54,7 @@ type object = map[string]any
 
 func (in Inputs) workspace(name string) string { return "$(workspaces." + name + ".path)" }
 
-// workspaces are those that a step, a Task or the Pipeline has, by name.
+// workspaces returns the declared workspaces of a step, a Task or the Pipeline, by name.
 func workspaces(names []string) []any {
 	var all []any
 	for _, name := range names {
@@ -63,7 +63,7 @@ func workspaces(names []string) []any {
 	return all
 }
 
-// with returns the workspaces of a step: the source, and those of the others that there are.
+// with returns the workspaces of a step: the source, and each named workspace that this run has.
 func (in Inputs) with(names ...string) []string {
 	all := []string{workspaceSource}
 	for _, name := range names {
@@ -74,7 +74,7 @@ func (in Inputs) with(names ...string) []string {
 	return all
 }
 
-// binding is what a workspace is in a run, nil where there is none.
+// binding returns the binding of a workspace in a run, nil for an unknown workspace.
 func (in Inputs) binding(name string) object {
 	switch {
 	case name == workspaceSource && in.Builds.Workspace == config.WorkspaceVolume:
@@ -152,8 +152,8 @@ func variables(pairs ...string) []any {
 // https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
 func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// confined is the security of a step: what the profile restricted of Pod Security asks for, but
-// for what capabilities add.
+// confined returns the security context of a step: the profile restricted of Pod Security, plus the
+// given capabilities.
 func confined(user int64, capabilities ...any) object {
 	allowed := object{"drop": []any{"ALL"}}
 	if len(capabilities) > 0 {
@@ -205,9 +205,9 @@ func (in Inputs) cloneStep() object {
 	}
 }
 
-// What a step is given where something limits it: without a request of its own, a node would
-// must have capacity for the limits of all steps together. And what one that does not build may
-// take at most.
+// The requests and maximum limits of steps. Requests are explicit, because Kubernetes would
+// otherwise set each request to its limit and a node would need capacity for the limits of all
+// steps together. enough is the maximum limit of a step that does not build.
 var (
 	requested = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("0"),
@@ -215,8 +215,8 @@ var (
 	enough = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 )
 
-// computeResources are those of a step. The storage of a pod is limited by the sum of what its
-// containers may take, so one of them names it: that which builds.
+// computeResources returns the resources of a step. Kubernetes limits the storage of a pod by the
+// sum over its containers, so only the step that builds names a limit.
 func (in Inputs) computeResources(builds bool) object {
 	limits, requests := object{}, object{}
 	for name, limit := range in.Builds.Limits {
@@ -271,8 +271,8 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// buildStep runs the builder, and in it what the Dockerfile says: as root of its container,
-// which is what most Dockerfiles expect, with no right beyond it.
+// buildStep returns the step that runs the builder and the instructions of the Dockerfile: as root
+// of its container, which most Dockerfiles expect, without any further right.
 func (in Inputs) buildStep() object {
 	source := in.workspace(workspaceSource)
 	args := []any{

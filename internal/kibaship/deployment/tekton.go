@@ -37,7 +37,7 @@ func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return list
 }
 
-// runStatus is what is read of the status of a PipelineRun and of a TaskRun.
+// runStatus holds the fields that are read from the status of a PipelineRun and of a TaskRun.
 type runStatus struct {
 	Conditions      []metav1.Condition `json:"conditions"`
 	StartTime       *metav1.Time       `json:"startTime"`
@@ -84,26 +84,26 @@ func (s stepState) result(name string) string {
 	return ""
 }
 
-// The reasons of Tekton that tell more than that a run failed:
+// The reasons of Tekton that say more than that a run failed:
 // https://tekton.dev/docs/pipelines/pipelineruns/#monitoring-execution-status
 var (
 	cancelled = []string{"Cancelled", "CancelledRunningFinally", "StoppedRunningFinally", "PipelineRunStopping", "TaskRunCancelled"}
 	timedOut  = []string{"PipelineRunTimeout", "PipelineRunTimeoutRunningFinally", "TaskRunTimeout"}
 	refused   = []string{"PodAdmissionFailed", "PodCreationFailed", "ExceededResourceQuota"}
 	pulling   = []string{"TaskRunImagePullFailed", "PullImageFailed"}
-	// stuck are those of a TaskRun that is not over and gets no further by itself.
+	// stuck are the reasons of a TaskRun that is not over and makes no progress by itself.
 	stuck = []string{"PullImageFailed", "CreateContainerConfigError", "ExceededResourceQuota", "ExceededNodeResources", "PodCreationFailed"}
 	// unplaced is what Tekton says of a pod that has no node, often because a volume is not bound,
 	// or whose containers cannot be made. Every other pod is Pending for a moment, too.
 	unplaced = regexp.MustCompile(`"PodScheduled":"False"|^build step .* is pending with reason `)
-	// evicted is what a kubelet says of a pod that it ended because it took too much:
+	// evicted matches the message of a kubelet that evicted a pod for its usage:
 	// https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#resource-emphemeralstorage-consumption
 	evicted = regexp.MustCompile(`exceeds the (total )?limit|exceeded its local ephemeral storage limit|[Nn]ode was low on resource`)
 )
 
 const pending = "Pending"
 
-// Run is what is known of a PipelineRun.
+// Run is the observed state of a PipelineRun.
 type Run struct {
 	Name      string
 	Created   time.Time
@@ -111,16 +111,16 @@ type Run struct {
 	Completed *metav1.Time
 	// Phase is Running, Succeeded or Failed.
 	Phase kibashipv1.DeploymentPhase
-	// Reason and Message say why it failed, or what it waits for.
+	// Reason and Message say why the run failed, or why it waits.
 	Reason, Message string
 	// Seen: Tekton has written a status.
 	Seen bool
-	// Executed: a container of it ran. Ending: a TaskRun of it is over.
+	// Executed: a container of the run started. Ending: a TaskRun of it is over.
 	Executed, Ending bool
-	// Commit is the one that was asked for, else what the step that clones said; Digest is what
-	// the one that pushes said. Nothing that ran between them could write there.
+	// Commit is the requested commit, else the result of the step that clones; Digest is the result of
+	// the step that pushes. No step between them can write these results.
 	Commit, Digest string
-	// Source stands for what it was started to build, "" where that is not known.
+	// Source is the hash of the source that the run was started for, "" where it is not known.
 	Source string
 	// Repository is where it had to push to, "" of one that pushes nothing.
 	Repository string
@@ -135,10 +135,10 @@ var (
 	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// readRun reads a PipelineRun and those of the TaskRuns that are its own.
+// readRun reads a PipelineRun and the TaskRuns that it owns.
 func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Unstructured) Run {
 	run := Run{Name: pipelineRun.GetName(), Created: pipelineRun.GetCreationTimestamp().Time, Phase: kibashipv1.DeploymentRunning}
-	asked, _, _ := unstructured.NestedString(pipelineRun.Object, "spec", "status") // of another type it is none
+	asked, _, _ := unstructured.NestedString(pipelineRun.Object, "spec", "status") // a value of another type counts as unset
 	run.Cancelling = asked != ""
 	status := parseStatus(pipelineRun)
 	run.Started, run.Completed = status.StartTime, status.CompletionTime
@@ -195,9 +195,9 @@ func parseStatus(u *unstructured.Unstructured) runStatus {
 	return status
 }
 
-// findParam returns what a PipelineRun was given, "" for nothing.
+// findParam returns the value of a parameter of a PipelineRun, "" if it is not set.
 func findParam(pipelineRun *unstructured.Unstructured, name string) string {
-	all, _, _ := unstructured.NestedSlice(pipelineRun.Object, "spec", "params") // of another type there are none
+	all, _, _ := unstructured.NestedSlice(pipelineRun.Object, "spec", "params") // a value of another type counts as no parameters
 	for _, p := range all {
 		if param, ok := p.(map[string]any); ok && param["name"] == name {
 			value, _ := param["value"].(string)
@@ -275,7 +275,7 @@ func whyStep(namespace, pod string, s stepState) string {
 	return fmt.Sprintf("Step %s failed with exit code %d: %s tells more", s.Name, s.Terminated.ExitCode, logs)
 }
 
-// maxProblem is how much a status says of what a step reported, in bytes.
+// maxProblem is the maximum length of a step's report in a status, in bytes.
 const maxProblem = 700
 
 func classify(reason string) string {

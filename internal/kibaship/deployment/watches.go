@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		})
 	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}}
 
-	// A build takes minutes, and only Tekton's objects tell when it ends.
+	// A build takes minutes, and only events of Tekton's objects show that it has ended.
 	watch := func(kind client.Object) handler.EventHandler {
 		if kind.GetObjectKind().GroupVersionKind() == taskRunKind {
 			return handler.EnqueueRequestsFromMapFunc(r.ofTaskRun)
@@ -141,11 +141,11 @@ func (r *Reconciler) showing(ctx context.Context, _ client.Object) []ctrl.Reques
 	})
 }
 
-// changes accepts what a client writes outside the status.
+// changes accepts writes of clients outside the status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, // also where it is being deleted
 	predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// applicationChanged accepts what a Deployment depends on.
+// applicationChanged accepts changes of the fields that a Deployment depends on.
 var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return true },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -154,7 +154,7 @@ var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, pr
 	},
 })
 
-// runChanged accepts what a client writes, and the status that Tekton writes.
+// runChanged accepts writes of clients, and status updates of Tekton.
 var runChanged = predicate.Or(changes, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*unstructured.Unstructured)

@@ -1,5 +1,5 @@
-// Package naming is the one home of the names of KibaShip: of what belongs to a Project, and of
-// Applications and Deployments, which carry their Project in their own.
+// Package naming holds all names of KibaShip: the names of objects that belong to a Project, and
+// the names of Applications and Deployments, which contain the name of their Project.
 package naming
 
 import (
@@ -24,7 +24,7 @@ const (
 	TasksReader     = "tekton-tasks-reader"
 )
 
-// Slug is what a name is made of.
+// Slug is the form of a name's parts.
 var Slug = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // The patterns of names, as messages show them.
@@ -76,7 +76,7 @@ func IsApplication(name string) bool { return applicationName.MatchString(name) 
 func IsDeployment(name string) bool { return deploymentName.MatchString(name) }
 
 // Application returns the slug of an Application by the Project that it refers to: a slug may
-// itself hold "-app-", so the name alone does not tell where it begins.
+// itself contain "-app-", so the name alone does not show where the slug begins.
 func Application(name, project string) (slug string, ok bool) {
 	return between(name, prefix+project+app)
 }

@@ -21,8 +21,8 @@ func serviceAccount(in Inputs) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: in.ours(naming.ServiceAccount(in.Name))}
 }
 
-// adminRole is what the Project's ServiceAccount may do in its namespace: everything, unless
-// the Project asks for bounds. With all rights it could take them off: the namespace is an
+// adminRole returns the rights of the Project's ServiceAccount in its namespace: all, unless the
+// Project asks for bounds. With all rights the account could remove the bounds: the namespace is an
 // object in itself, and "*" lets a subject grant itself more than it has.
 func adminRole(in Inputs) *rbacv1.Role {
 	rules := []rbacv1.PolicyRule{{
@@ -40,10 +40,10 @@ func bounded(spec kibashipv1.ProjectSpec) bool {
 	return spec.PodSecurity != "" || len(spec.Quota) > 0 || spec.ContainerLimits != nil || spec.NetworkPolicy != nil
 }
 
-// boundedRules let a ServiceAccount work with what applications are made of. What is left out:
-// the namespace itself, quotas, limits and network policies; every status, which the operator and Kubernetes write; the
-// verbs bind, escalate and impersonate, so that it can hand out no more than it has; and writing Endpoints and EndpointSlices, with
-// which a Service leads anywhere (CVE-2021-25740: Kubernetes' own roles edit and admin lack that, too).
+// boundedRules let a ServiceAccount manage the objects that applications consist of. They leave out: the namespace itself,
+// quotas, limits and network policies; every status, which the operator and Kubernetes write; the verbs bind, escalate and
+// impersonate, so that it can hand out no more than it has; and writing Endpoints and EndpointSlices, with which a Service leads
+// anywhere (CVE-2021-25740: Kubernetes' own roles edit and admin lack that, too).
 func boundedRules() []rbacv1.PolicyRule {
 	var (
 		work = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}

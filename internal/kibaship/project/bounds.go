@@ -23,7 +23,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// checkBounds reports what is older than the bounds of a Project and takes them off. Its accounts can create nothing of that any more.
+// checkBounds deletes objects that predate the bounds of a Project and exceed them, and reports them. The Project's accounts can
+// no longer create such objects.
 func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
 	if !bounded(p.Spec) {
 		return nil, nil
@@ -62,8 +63,8 @@ func (r *Reconciler) checkRights(ctx context.Context, p *kibashipv1.Project, in 
 	return boundsProblem(tenant, wider), nil
 }
 
-// ofTenants reports whether a binding is for accounts of Projects: of this one, or of another one to which it handed its rights
-// on. Those for others are an administrator's.
+// ofTenants reports whether a binding is for accounts of Projects: of this Project, or of another one to which it granted its
+// rights. An administrator owns all other bindings.
 func ofTenants(b *rbacv1.RoleBinding) bool {
 	ofProject := func(tenant string) bool {
 		_, matched := naming.ParseNamespace(tenant)
@@ -84,7 +85,7 @@ func ofTenants(b *rbacv1.RoleBinding) bool {
 	})
 }
 
-// grantedRules returns what a binding grants; nothing where its role does not exist.
+// grantedRules returns the rules that a binding grants; none where its role does not exist.
 func (r *Reconciler) grantedRules(ctx context.Context, b *rbacv1.RoleBinding) ([]rbacv1.PolicyRule, error) {
 	if b.RoleRef.Kind == "ClusterRole" {
 		// The operator may list ClusterRoles, and get none.

@@ -56,8 +56,8 @@ func checkAdmin(o Observed, name string) *outcome.Problem {
 		"ClusterRole %s does not exist. The operator needs it to work in namespaces of Projects: have an administrator create it, see the documentation of Projects", name)
 }
 
-// checkPolicies lets the operator give rights only while admission policies limit what can be done with them. there: it has given
-// them already, and they stay.
+// checkPolicies lets the operator grant rights only while admission policies limit their use. there: the rights are granted
+// already, and stay.
 func checkPolicies(condition string, o Observed, there bool) *outcome.Problem {
 	if o.MissingPolicy == "" || there {
 		return nil
@@ -74,7 +74,8 @@ func checkTekton(o Observed, mode config.TektonMode) *outcome.Problem {
 		"Tekton is not installed (namespace %s and definition %s), and TEKTON_MODE is required: install it, or set TEKTON_MODE", naming.TektonNamespace, tasksDefinition)
 }
 
-// newProblem is what a failed write means; nil for none. notOwned is the reason where an object belongs to another owner.
+// newProblem returns the problem for a failed write; nil for no error. notOwned is the reason where an object belongs to
+// another owner.
 func newProblem(condition, notOwned string, err error) *outcome.Problem {
 	p := outcome.NewProblem(condition, err)
 	switch {

@@ -39,9 +39,9 @@ type Reconciler struct {
 	tokens ownership.Secrets
 }
 
-// What is written in the namespace of a Project, but bindings, the operator may write there
-// alone: by the ClusterRole that it binds to itself. So the cluster-wide rights are to bind
-// two ClusterRoles by name, and to read. An administrator who renames the first one
+// Except for bindings, the operator's rights to write in a Project hold in its namespace only: they
+// come from the ClusterRole that the operator binds to itself there. So the cluster-wide rights are
+// to bind two ClusterRoles by name, and to read. An administrator who renames the first one
 // (PROJECT_ADMIN_CLUSTER_ROLE) gives the operator the right to bind that one.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects,verbs=list;watch;patch
@@ -59,7 +59,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence;berg-operator-kibaship-tenants;berg-operator-kibaship-confined-pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// newKind says what is particular to Projects; kit/reconcile does the rest.
+// newKind returns the steps that are particular to Projects; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 	return &reconcile.Kind[*kibashipv1.Project, State]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -163,7 +163,8 @@ func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
 	}
 }
 
-// recording notes on the namespace what was asked for, so that it can be removed again.
+// recording returns a writer that records the requested fields on the namespace, so that the
+// operator can remove them again.
 func (r *Reconciler) recording() apply.Writer {
 	w := r.Writer
 	w.Record = kibashipv1.AnnotationApplied

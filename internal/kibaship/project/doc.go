@@ -10,5 +10,5 @@
 //	patch   (controller.go)  the only write of the status
 //
 // A Project that is being deleted goes through finalize.go instead. Builders are in files named
-// after what they build.
+// after the objects they build.
 package project

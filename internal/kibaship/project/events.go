@@ -13,13 +13,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The actions of events: what the operator was doing.
+// The actions that events name: the operation in progress.
 const (
 	actionCreate = "Create"
 	actionDelete = "Delete"
 )
 
-// report records what a reconciliation made of a live Project. began is when it did.
+// report records the results of a reconciliation of a live Project as events. began is its start.
 func (r *Reconciler) report(_ context.Context, before, p *kibashipv1.Project, s State, _ outcome.Problems, began time.Time) {
 	if s.NamespaceCreated {
 		reconcile.Normal(r.Events, p, kibashipv1.ReasonNamespaceCreated, actionCreate, "Created namespace "+naming.Namespace(p.Name))

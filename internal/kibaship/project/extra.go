@@ -11,8 +11,8 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 )
 
-// observeExtra reads the ClusterRoles whose rules an administrator adds to those of bounded Projects. refused are the names of those that
-// would let an account take bounds off.
+// observeExtra reads the ClusterRoles whose rules an administrator adds to the rules of bounded Projects. refused are the names
+// of ClusterRoles that would let an account remove its bounds.
 func (r *Reconciler) observeExtra(ctx context.Context) (rules []rbacv1.PolicyRule, refused []string, err error) {
 	var roles rbacv1.ClusterRoleList
 	if err := r.Client.List(ctx, &roles, client.MatchingLabels{kibashipv1.LabelAggregate: "true"}, client.DisableReadYourWritesConsistency); err != nil {

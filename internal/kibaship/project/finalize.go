@@ -23,8 +23,8 @@ import (
 )
 
 // finalize carries out the deletion of a Project, from whichever state it is in: first it revokes the rights of the
-// ServiceAccount, then it deletes the namespace. It is done when the namespace is gone, or turns out to be another
-// owner's: then it is left untouched, with all that is in it.
+// ServiceAccount, then it deletes the namespace. It is done when the namespace is gone, or turns out to belong to
+// another owner, in which case the namespace and its content stay untouched.
 func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now time.Time) (done bool, never time.Duration, err error) {
 	before := p.DeepCopy()
 	e := Deletion{TektonErr: r.leaveTekton(ctx, p)}
@@ -59,8 +59,8 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 	return e.TektonErr == nil, never, e.TektonErr
 }
 
-// leaveTekton deletes the Project's binding in the namespace of Tekton. Without that namespace it asks nothing of the API
-// server: of many Projects that are deleted together, each is reconciled several times.
+// leaveTekton deletes the Project's binding in the namespace of Tekton. Without that namespace it sends no request to the
+// API server: when many Projects are deleted together, each is reconciled several times.
 func (r *Reconciler) leaveTekton(ctx context.Context, p *kibashipv1.Project) error {
 	ns, err := apply.Found(ctx, r.Client, client.ObjectKey{Name: naming.TektonNamespace}, &corev1.Namespace{})
 	if ns == nil || err != nil {
@@ -96,14 +96,14 @@ func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o cl
 	return apply.Delete(ctx, r.Client, o, client.DisableReadYourWritesConsistency)
 }
 
-// Deletion is what one reconciliation observed and did of a Project that is being deleted.
+// Deletion holds the observations and results of one reconciliation of a Project that is being deleted.
 type Deletion struct {
 	// Namespace of the Project's name; nil when it is gone.
 	Namespace *corev1.Namespace
 	// Foreign: it is not this Project's.
 	Foreign bool
-	// TektonErr and DeleteErr are why its binding in the namespace of Tekton, and what is in
-	// its own, were not deleted.
+	// TektonErr and DeleteErr are the errors of deleting the binding in the namespace of Tekton and
+	// the Project's own namespace.
 	TektonErr, DeleteErr error
 }
 

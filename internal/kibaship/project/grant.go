@@ -10,7 +10,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// grantAttempts are those of a write that a new binding allows.
+// grantAttempts is the number of attempts of a write that a new binding allows: the API server
+// authorises from a cache that lags behind the binding.
 const grantAttempts = 9
 
 // granted makes a step wait until the API server knows the binding that allows it.

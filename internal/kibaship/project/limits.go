@@ -41,8 +41,8 @@ func limitRanges(in Inputs) []*corev1.LimitRange {
 	return []*corev1.LimitRange{{ObjectMeta: in.ours(naming.Limits(in.Name)), Spec: corev1.LimitRangeSpec{Limits: items}}}
 }
 
-// overlaid says what the API server would fill in, so that what is stored is what was written:
-// the limit of a container that names none is the largest one, and its request its limit.
+// overlaid fills in the defaults of the API server, so that the stored object equals the written
+// one: a container without a limit gets the largest default, and its request equals its limit.
 func overlaid(lists ...corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, list := range lists {

@@ -28,7 +28,8 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	// Admin is the ClusterRole by which the operator works there; nil when there is none.
 	Admin *rbacv1.ClusterRole
-	// Extra are the rules that an administrator adds to those of bounded Projects; ExtraRefused names the ClusterRoles that are not added.
+	// Extra are the rules that an administrator adds to the rules of bounded Projects; ExtraRefused names the ClusterRoles that
+	// are not added.
 	Extra        []rbacv1.PolicyRule
 	ExtraRefused []string
 	// Tekton says whether its namespace and its API exist. False where TEKTON_MODE is off.
@@ -44,11 +45,11 @@ type Observed struct {
 	Bound, Integrated bool
 }
 
-// State is what one reconciliation observed of a Project and did for it.
+// State holds the observations and results of one reconciliation of a Project.
 type State struct {
 	Observed
 	Mode config.TektonMode
-	// NamespaceUID is that of the namespace; empty if it was not written.
+	// NamespaceUID is the UID of the namespace; empty if it was not written.
 	NamespaceUID     types.UID
 	NamespaceCreated bool
 }
@@ -107,7 +108,7 @@ func (r *Reconciler) tektonThere(ctx context.Context) (bool, error) {
 	return definition != nil && definition.DeletionTimestamp == nil, err
 }
 
-// count counts what the cache has of a kind in a namespace.
+// count returns the number of objects of a kind that the cache has in a namespace.
 func count(ctx context.Context, c client.Reader, list client.ObjectList, tenant string) (int32, error) {
 	if err := c.List(ctx, list, client.InNamespace(tenant), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return 0, err

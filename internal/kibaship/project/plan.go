@@ -26,20 +26,20 @@ type Inputs struct {
 	Admin string
 	// Operator is who the operator is to the API server.
 	Operator rbacv1.Subject
-	// Extra are the rules that an administrator adds to those of bounded Projects.
+	// Extra are the rules that an administrator adds to the rules of bounded Projects.
 	Extra []rbacv1.PolicyRule
 	// Tekton: the Project is to be integrated with Tekton.
 	Tekton bool
 }
 
-// OwnershipLabels are those of all that belongs to a Project. Its namespace is found by its name, among
-// all namespaces: a foreign one of that name must be seen.
+// OwnershipLabels are the labels of every object that belongs to a Project. Its namespace is found by
+// name, among all namespaces: the operator must see a foreign one of that name.
 var OwnershipLabels = ownership.Labels{
 	Domain: "platform.kibaship.com", Owner: "project",
 	Found: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
 }
 
-// ownerFor is the UID alone: labels of what is in the namespace are put back.
+// ownerFor requires the UID alone: other labels of objects in the namespace are restored.
 func ownerFor(p *kibashipv1.Project) ownership.Owner { return OwnershipLabels.For(p.UID, nil) }
 
 // labelledOwner asks for the uuid too: taking the label off is how an administrator takes a
@@ -48,8 +48,8 @@ func labelledOwner(p *kibashipv1.Project) ownership.Owner {
 	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
 }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it. A
-// Project without one owns no namespace, unless an older version has created it: then the status names it.
+// namespaceOwner requires an ownership token too, because others can create a namespace of that name first and copy its
+// labels. A Project without a token owns no namespace, unless its status names the namespace.
 func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
 	s, owner := &p.Status, labelledOwner(p)
 	switch {
@@ -61,7 +61,7 @@ func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
 	return owner
 }
 
-// labels are those of every object of a Project.
+// labels returns the labels of every object of a Project.
 func (in Inputs) labels() map[string]string {
 	labels := map[string]string{
 		kibashipv1.LabelManagedBy:   kibashipv1.ManagedBy,

@@ -53,7 +53,8 @@ func (r *Reconciler) observePolicies(ctx context.Context, p *kibashipv1.Project,
 	return nil
 }
 
-// grants reports whether a RoleBinding exists that grants what another one does. Of a very large one only that it exists is known.
+// grants reports whether a RoleBinding exists that grants the same as desired. The cache keeps only the identity of a very large
+// one, which counts as granting.
 func (r *Reconciler) grants(ctx context.Context, desired *rbacv1.RoleBinding) (bool, error) {
 	live, err := apply.Found(ctx, r.Client, types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name}, &rbacv1.RoleBinding{})
 	if live == nil || err != nil {

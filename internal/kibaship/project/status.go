@@ -21,8 +21,8 @@ var steps = []string{
 	kibashipv1.ConditionLimitsReady, kibashipv1.ConditionTektonIntegrated,
 }
 
-// mainProblem is the one that keeps the Project from Ready; nil for none. Where Tekton is optional, a problem with it
-// does not.
+// mainProblem returns the first problem that keeps the Project from Ready; nil for none. Where Tekton is optional,
+// its problems do not count.
 func mainProblem(problems outcome.Problems, mode config.TektonMode) *outcome.Problem {
 	for _, step := range steps {
 		if p := problems.On(step); p != nil && (step != kibashipv1.ConditionTektonIntegrated || mode == config.TektonRequired) {
@@ -32,7 +32,7 @@ func mainProblem(problems outcome.Problems, mode config.TektonMode) *outcome.Pro
 	return nil
 }
 
-// computeStatus writes what was observed and done into the status of a live Project.
+// computeStatus computes the status of a live Project from observations and problems.
 func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &p.Status
 	s.Phase, s.Message = kibashipv1.ProjectReady, "Namespace, rights and limits are in place"
@@ -102,5 +102,5 @@ func computeConditions(p *kibashipv1.Project, state State, problems outcome.Prob
 	}
 }
 
-// bound cuts what a status says outside its conditions to the allowed length.
+// bound cuts the message of the status, which is no condition, to the allowed length.
 func bound(p *kibashipv1.Project) { p.Status.Message = conditions.Bound(p.Status.Message) }

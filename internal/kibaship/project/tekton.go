@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// tektonClusterRole is what the operator may do in the namespace of Tekton, once it has
-	// bound it there: make the shared Role, and hold what that grants.
+	// tektonClusterRole holds the operator's rights in the namespace of Tekton, once it has bound the
+	// role there: to create the shared Role, and to grant its rules, for which Kubernetes requires
+	// holding them.
 	tektonClusterRole = "kibaship-tekton-integration"
 	// tektonOperatorBinding binds it. All Projects share it, so none owns it.
 	tektonOperatorBinding = "kibaship-operator-tekton-binding"
@@ -64,9 +65,9 @@ func tektonBinding(in Inputs) *rbacv1.RoleBinding {
 	}
 }
 
-// integrate makes what is needed in the namespace of Tekton. What all Projects share is made
-// where it is missing; one that an administrator made stays as it is, and of the operator's own
-// binding no more is put back than the operator itself.
+// integrate creates the objects that Projects need in the namespace of Tekton. Shared objects are
+// created only where they are missing; an object that an administrator made stays unchanged, and in
+// the operator's own binding only the operator's subject is restored.
 func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in Inputs) error {
 	if err := r.bindOperator(ctx, in.Operator); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (r *Reconciler) bindOperator(ctx context.Context, operator rbacv1.Subject) 
 		return err
 	}
 	if there && cache.Reduced(live) {
-		// Its subjects decide what is written.
+		// The cached copy has no subjects, and the subjects decide the write.
 		if live, err = apply.Found(ctx, r.Writer.Live, client.ObjectKeyFromObject(live), &rbacv1.RoleBinding{}); err != nil {
 			return err
 		}

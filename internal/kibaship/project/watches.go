@@ -28,7 +28,7 @@ import (
 // IndexUUID finds the Projects of a uuid.
 const IndexUUID = "uuid"
 
-// usageDelay collects changes of what a Project uses, since the counts of a status may be some seconds old. With one
+// usageDelay collects changes of a Project's usage, since the counts of a status may be some seconds old. With one
 // second, 500 Applications created together in 200 Projects cost half as many writes again.
 const usageDelay = 5 * time.Second
 

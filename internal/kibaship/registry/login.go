@@ -13,14 +13,14 @@ import (
 // ConfigKey is the key of a Secret of type kubernetes.io/dockerconfigjson.
 const ConfigKey = ".dockerconfigjson"
 
-// Logins are those of a Secret of type kubernetes.io/dockerconfigjson, by registry and, where
-// the path in it tells them apart.
+// Logins are the logins of a Secret of type kubernetes.io/dockerconfigjson, by registry and, where
+// several share a registry, by path.
 type Logins map[string]authn.AuthConfig
 
 // errLogins says no more than this: the faulty text may be next to a password.
 var errLogins = errors.New(`must be JSON like {"auths":{"registry.example.org":{"username":"…","password":"…"}}}`)
 
-// ParseLogins reads the content of the key ConfigKey. No error has anything of it.
+// ParseLogins reads the content of the key ConfigKey. Its errors never contain any part of the content.
 func ParseLogins(content []byte) (Logins, error) {
 	var config struct {
 		Auths map[string]struct {

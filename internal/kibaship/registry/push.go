@@ -31,7 +31,7 @@ type Push struct {
 	Destination, Tag string
 	// Login and Authorities are files; empty for none.
 	Login, Authorities string
-	// Digest and Problem are files that get what came of it.
+	// Digest and Problem are the files that receive the result.
 	Digest, Problem string
 }
 
@@ -131,8 +131,8 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 	return sum.String(), nil
 }
 
-// image opens the archive, once for each part of it: each time below the root, no matter what was
-// put in its place.
+// image opens the archive once for each part of it: each time below the root, as a build may have
+// put anything at its path, also a link.
 func (p Push) image() (v1.Image, error) {
 	return tarball.Image(func() (io.ReadCloser, error) {
 		root, err := os.OpenRoot(p.Root)
@@ -140,7 +140,7 @@ func (p Push) image() (v1.Image, error) {
 			return nil, err
 		}
 		defer func() { _ = root.Close() }() // it was only read
-		// A pipe in its place must not be waited for.
+		// Opening must not block if the path is a pipe.
 		file, err := root.OpenFile(p.Archive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return nil, err

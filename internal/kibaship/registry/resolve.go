@@ -22,7 +22,7 @@ const ResolveTimeout = 10 * time.Second
 type Image struct {
 	// Reference names it by its digest.
 	Reference, Digest string
-	// Tag is the one that the Application names, empty for a digest alone.
+	// Tag is the tag that the Application names, empty for a digest alone.
 	Tag string
 }
 
@@ -54,11 +54,11 @@ func Resolve(ctx context.Context, ref name.Reference, logins Logins, through htt
 // errNoImage: what answers is perhaps no registry.
 var errNoImage = errors.New("what the registry has is no image")
 
-// Error is what a registry did not do. Its text has nothing of what the registry answered but
-// the codes of the protocol: who chooses the image chooses who answers, and could otherwise
-// have the operator read something to them.
+// Error is a failed request to a registry. Its text contains nothing of the registry's answer but
+// the codes of the protocol: a user who chooses the image also chooses the server, and could
+// otherwise have the operator read out other servers' answers.
 type Error struct {
-	// What was asked for.
+	// What is the object of the failed request.
 	What string
 	err  error
 }

@@ -23,16 +23,16 @@ import (
 // How long a connection may take to be made.
 const dialTimeout = 5 * time.Second
 
-// errForbiddenAddress keeps those who choose an image from having the operator talk to what
-// only the node or the operator itself should: the metadata service of a cloud, and everything that
-// listens in its own pod.
+// errForbiddenAddress keeps users who choose an image from having the operator connect to addresses
+// that only the node or the operator itself should reach: the metadata service of a cloud, and
+// every listener in its own pod.
 var errForbiddenAddress = errors.New("the registry has an address to which the operator does not go: a loopback, link-local or multicast one, or a private one of a registry that IMAGE_REGISTRIES does not list")
 
 // Reach says to which addresses a connection may be made.
 type Reach func(netip.Addr) bool
 
-// Internet are the addresses that the operator connects to for an image of a registry that a tenant chose: those that are
-// reached from everywhere. With others a tenant could find out what listens in the cluster and next to it.
+// Internet accepts the addresses to which the operator connects for an image of a registry that a tenant chose: publicly
+// routable addresses. With others a tenant could find out which servers listen in the cluster and next to it.
 func Internet(to netip.Addr) bool {
 	private := slices.ContainsFunc(netpolicy.NotTheWorld, func(p netip.Prefix) bool { return p.Contains(meant(to)) })
 	return Public(to) && !private || exempt(to)
@@ -87,10 +87,10 @@ func exempt(to netip.Addr) bool {
 	return slices.ContainsFunc(exemptions.all, func(p netip.Prefix) bool { return p.Contains(to.Unmap()) })
 }
 
-// Transport returns one that trusts the authorities of a PEM text in addition to the public ones, and
-// connects to what may be reached alone: registries, where these send on to, and who gives tokens
-// for them. Where a proxy is set, it is the proxy that looks names up; only addresses are known
-// here.
+// Transport returns a transport that trusts the authorities of a PEM text in addition to the public
+// ones, and connects only to allowed addresses addresses of registries, of their redirects, and of
+// their token servers. Where a proxy is set, the proxy resolves names; only literal addresses are
+// checked here.
 func Transport(authorities []byte, may Reach) (*http.Transport, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 )
 
-// Application returns what is wrong with an Application by itself.
+// Application returns the violations of an Application by itself.
 func Application(a *kibashipv1.Application) (all Violations) {
 	project := a.Spec.ProjectRef.Name
 	if project == "" {
@@ -114,7 +114,7 @@ func outside(p string) bool {
 	return clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsAny(p, "\x00\n\r")
 }
 
-// Allowed returns what a Project does not allow of an Application.
+// Allowed returns the violations of a Project's policies by an Application.
 func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) (all Violations) {
 	policy := PolicyFor(project, spec.Type)
 	if !policy.Enabled {

@@ -5,7 +5,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 )
 
-// Deployment returns what is wrong with a Deployment by itself.
+// Deployment returns the violations of a Deployment by itself.
 func Deployment(d *kibashipv1.Deployment) (all Violations) {
 	application := d.Spec.ApplicationRef.Name
 	switch _, ok := naming.Deployment(d.Name, application); {

@@ -10,15 +10,15 @@ import (
 
 // Image is the image that an Application of type DockerImage names.
 type Image struct {
-	// Reference is what the registry is asked for: the digest if there is one, else the tag.
+	// Reference is the reference for requests to the registry: the digest if there is one, else the tag.
 	Reference name.Reference
-	// Tag is the one that the Application names, also next to a digest. It is empty for a digest alone.
+	// Tag is the tag that the Application names, also next to a digest. It is empty for a digest alone.
 	Tag string
 }
 
-// reference is that of an image, as registries and container runtimes read it:
-// https://github.com/distribution/reference/blob/main/regexp.go
-// The digest is the one that registries are asked for.
+// reference matches the reference of an image, as registries and container runtimes parse it:
+// https://github.com/distribution/reference/blob/main/regexp.go. Registries serve only this
+// algorithm of a digest.
 var reference = func() *regexp.Regexp {
 	const (
 		label     = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
@@ -35,8 +35,8 @@ var imageTag = regexp.MustCompile(`^` + tagPattern + `$`)
 // maxReference is the maximum length of a reference, as the schema has it.
 const maxReference = 512
 
-// ParseImage parses the image of an Application and the tag that replaces its own. There is no other parser: what it
-// accepts, a Deployment can look up. A digest decides which image is meant, also next to a tag.
+// ParseImage parses the image of an Application and the tag that replaces its own. There is no other parser: a
+// Deployment can look up every image that it accepts. A digest identifies the image, also next to a tag.
 func ParseImage(image, tag string) (Image, error) {
 	base, digest, byDigest := strings.Cut(image, "@")
 	tagged, err := name.NewTag(base, name.WithDefaultTag(""))

@@ -6,13 +6,13 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 )
 
-// Policy is what a Project says of a type of Application.
+// Policy is the policy of a Project for a type of Application.
 type Policy struct {
 	Enabled           bool
 	Default, Min, Max kibashipv1.ClusterLimits
 }
 
-// PolicyFor returns what a Project says of a type, or what holds where it says nothing.
+// PolicyFor returns the policy of a Project for a type, with defaults where the Project does not set it.
 func PolicyFor(spec *kibashipv1.ProjectSpec, t kibashipv1.ApplicationType) Policy {
 	types := spec.ApplicationTypes
 	switch t {
@@ -51,7 +51,7 @@ func cluster(p *kibashipv1.ClusterTypePolicy) Policy {
 	return Policy{Enabled: p.Enabled, Default: p.DefaultLimits, Min: p.ResourceBounds.Min, Max: p.ResourceBounds.Max}
 }
 
-// amounts are those of Limits, by the names of their fields.
+// amounts are the amounts in Limits, by the names of their fields.
 var amounts = []struct {
 	name  string
 	value func(kibashipv1.Limits) string
@@ -61,8 +61,8 @@ var amounts = []struct {
 	{"storage", func(l kibashipv1.Limits) string { return l.Storage }},
 }
 
-// less reports whether a is less than b; what is left out is not less than anything. The
-// schema lets amounts through that are numbers with a unit; any other compares as left out.
+// less reports whether a is less than b; an amount that is left out is not less than anything. The
+// schema admits amounts that are numbers with a unit; any other compares as left out.
 func less(a, b string) bool {
 	if a == "" || b == "" {
 		return false

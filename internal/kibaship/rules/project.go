@@ -17,7 +17,7 @@ var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 // reserved are names that no Project may have or begin with, up to a dash.
 var reserved = []string{"default", "kube-system", "kube-public", "kube-node-lease", "kibaship-system"}
 
-// Project returns what is wrong with a Project by itself.
+// Project returns the violations of a Project by itself.
 func Project(p *kibashipv1.Project) Violations {
 	all := projectName(p.Name)
 	all = append(all, projectLabels(p.Labels)...)
@@ -59,7 +59,7 @@ func projectLabels(labels map[string]string) (all Violations) {
 	return all
 }
 
-// projectSpec looks at what no schema can: whether bounds leave anything.
+// projectSpec checks rules that no schema can express: whether bounds and defaults of amounts fit each other.
 func projectSpec(spec *kibashipv1.ProjectSpec) (all Violations) {
 	for _, t := range kibashipv1.ApplicationTypeNames {
 		policy := PolicyFor(spec, t.Type)
@@ -95,8 +95,8 @@ func between(low, high string) string {
 	}
 }
 
-// ProjectChange returns what is wrong with a change of a Project, independent of what else it changes: a
-// uuid that is good stays what it is, since all that belongs to the Project carries it.
+// ProjectChange returns the violations of an update of a Project, independent of its other changes: a
+// valid uuid is immutable, since every object of the Project carries it.
 func ProjectChange(before, after *kibashipv1.Project) Violations {
 	was, current := before.Labels[kibashipv1.LabelUUID], after.Labels[kibashipv1.LabelUUID]
 	if was == current || !uuid.MatchString(was) {
@@ -106,8 +106,8 @@ func ProjectChange(before, after *kibashipv1.Project) Violations {
 		"cannot be changed, it was %s: delete this Project and create another one", was)}
 }
 
-// UUIDTaken returns the violation of a Project whose uuid an older one has. Of two of the same
-// second it is the one whose name comes later.
+// UUIDTaken returns the violation of a Project whose uuid an older Project has. If both were
+// created in the same second, the violation is for the name that sorts later.
 func UUIDTaken(p *kibashipv1.Project, projects []kibashipv1.Project) Violations {
 	other := sameUUID(p, projects, func(other *kibashipv1.Project) bool { return older(&other.ObjectMeta, &p.ObjectMeta) })
 	if other == nil {

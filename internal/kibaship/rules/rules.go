@@ -1,5 +1,5 @@
-// Package rules says what a Project, an Application and a Deployment must be. It is pure: the
-// webhooks refuse by it what comes, and the controllers tell by it what came past them.
+// Package rules validates Projects, Applications and Deployments. It is pure: the webhooks refuse
+// violations with it, and the controllers report violations that reached storage without a webhook.
 package rules
 
 import (
@@ -9,17 +9,17 @@ import (
 
 // Violation is a rule that is broken.
 type Violation struct {
-	// Reason is that of the condition that shows it.
+	// Reason is the reason of the condition that reports the violation.
 	Reason string
 	// Field is the path of the field, as in spec.type.
 	Field string
-	// Message says what is wrong, and what to do.
+	// Message describes the violation and its remedy.
 	Message string
 }
 
 func (v Violation) String() string { return v.Field + ": " + v.Message }
 
-// Violations are those of one object, in the order of the rules.
+// Violations are the violations of one object, in the order of the rules.
 type Violations []Violation
 
 func (vs Violations) String() string {

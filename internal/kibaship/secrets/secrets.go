@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Watches are those of the namespaces that were asked for.
+// Watches holds the watches of the namespaces in use.
 type Watches struct {
 	client metadata.Interface
 	// lifetime is the life of all watches; end ends it.
@@ -36,9 +36,9 @@ type Watches struct {
 	enqueuers []chan event.GenericEvent
 }
 
-// watch is that of one namespace.
+// watch is the watch of one namespace.
 type watch struct {
-	// users are those who asked since they closed it last.
+	// users are the users that asked after their last Close
 	users    map[string]bool
 	informer toolscache.SharedIndexInformer
 	end      context.CancelFunc
@@ -69,9 +69,9 @@ func (w *Watches) Source(handle handler.EventHandler) source.Source {
 	return source.Channel(enqueuer, handle)
 }
 
-// Missing returns which of some names no Secret of a namespace has, in their order. While the
-// namespace is not known yet, known is false; Source tells when it is. The watch is kept open for
-// the user until that one closes it.
+// Missing returns the names that no Secret of the namespace has, in their order. While the
+// namespace is not listed yet, known is false; Source sends an event when it is. The watch stays
+// open for the user until that user closes it.
 func (w *Watches) Missing(user, namespace string, names []string) (missing []string, known bool) {
 	o := w.ensure(user, namespace)
 	if !o.informer.HasSynced() {
