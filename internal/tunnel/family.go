@@ -40,7 +40,7 @@ func New(cfg *config.Tunnel) family.Family {
 	}
 }
 
-// caches keeps of common kinds only what belongs to networks and pairs. Secrets are never cached.
+// caches keeps only objects of common kinds that belong to networks and pairs. Secrets are never cached.
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{

@@ -98,8 +98,8 @@ func (r *registry) builder(credentials image.Credentials, version string) (*imag
 	return builder, nil
 }
 
-// version returns the version of the program, which may differ from that of the operator; "" if it is unknown, so that
-// the tag has its digest.
+// version returns the version of the program, which may differ from the operator's; "" if it is unknown, so that the
+// tag has its digest.
 func (r *registry) version(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func parseVersion(said string) string {
 	return fields[2]
 }
 
-// taggable leaves space for what follows a version in a tag.
+// taggable leaves space for the rest of a tag that follows the version.
 var taggable = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_.+-]{0,63}$`)
 
 func (r *registry) credentials(ctx context.Context) (image.Credentials, error) {

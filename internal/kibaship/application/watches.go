@@ -83,7 +83,7 @@ var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before[kibashipv1.LabelWorkspaceUUID] != after[kibashipv1.LabelWorkspaceUUID]
 }}
 
-// phaseChanged accepts what makes a Project usable or not.
+// phaseChanged accepts changes of a Project that make it usable or unusable.
 var phaseChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*kibashipv1.Project), e.ObjectNew.(*kibashipv1.Project)
 	return before.Status.Phase != after.Status.Phase || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)

@@ -21,11 +21,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Reconciler builds what Deployments ask for.
+// Reconciler builds the images that Deployments ask for.
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
-	// Writer writes what belongs to a Deployment.
+	// Writer writes the objects of a Deployment.
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock

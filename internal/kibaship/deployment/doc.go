@@ -3,7 +3,7 @@
 // A reconciliation of a Deployment goes one way:
 //
 //	observe (observe.go, tekton.go)  all reads, into one Observed
-//	check   (checks.go)     pure: what stands in the way of a run
+//	check   (checks.go)     pure: the problem that blocks a run
 //	plan    (plan.go)      pure: the Pipeline and the PipelineRun
 //	apply   (build.go, kit/apply)    the only writes of children
 //	status  (status.go)    pure: phase, conditions, image, history

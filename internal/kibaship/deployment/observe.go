@@ -16,7 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that decides what happens to a Deployment.
+// Observed is everything that a reconciliation of a Deployment reads.
 type Observed struct {
 	Deployment *kibashipv1.Deployment
 	// Application is nil where it does not exist.
@@ -94,7 +94,7 @@ func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) 
 // defaultClass is the annotation of the StorageClass that claims without a class get.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// hasTekton returns what Observed.Tekton says.
+// hasTekton returns the value of Observed.Tekton.
 func (r *Reconciler) hasTekton() bool {
 	return r.Config.Tekton != config.TektonOff && r.Presence.Check(pipelineRunKind) == nil &&
 		r.Presence.Check(pipelineKind) == nil && r.Presence.Check(taskRunKind) == nil

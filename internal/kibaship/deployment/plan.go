@@ -57,7 +57,7 @@ var OwnershipLabels = ownership.Labels{
 
 func ownerFor(d *kibashipv1.Deployment) ownership.Owner { return OwnershipLabels.For(d.UID, nil) }
 
-// maxName is what Tekton takes for its objects.
+// maxName is the maximum length of a name that Tekton accepts for its objects.
 const maxName = 63
 
 // The labels by which platforms find builds.
@@ -199,5 +199,5 @@ func imageRequest(d *kibashipv1.Deployment) string {
 	return text
 }
 
-// deploymentLabel is the value of LabelDeployment of what belongs to a Deployment.
+// deploymentLabel is the value of LabelDeployment on objects of a Deployment.
 func deploymentLabel(deployment string) string { return kitnaming.LabelValue(deployment) }

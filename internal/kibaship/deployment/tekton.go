@@ -93,8 +93,8 @@ var (
 	pulling   = []string{"TaskRunImagePullFailed", "PullImageFailed"}
 	// stuck are the reasons of a TaskRun that is not over and makes no progress by itself.
 	stuck = []string{"PullImageFailed", "CreateContainerConfigError", "ExceededResourceQuota", "ExceededNodeResources", "PodCreationFailed"}
-	// unplaced is what Tekton says of a pod that has no node, often because a volume is not bound,
-	// or whose containers cannot be made. Every other pod is Pending for a moment, too.
+	// unplaced matches the messages of Tekton for a pod that has no node, often because a volume is not
+	// bound, or whose containers cannot be created. Every other pod is Pending for a moment, too.
 	unplaced = regexp.MustCompile(`"PodScheduled":"False"|^build step .* is pending with reason `)
 	// evicted matches the message of a kubelet that evicted a pod for its usage:
 	// https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#resource-emphemeralstorage-consumption
@@ -189,7 +189,7 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 func parseStatus(u *unstructured.Unstructured) runStatus {
 	var status runStatus
 	if content, ok := u.Object["status"].(map[string]any); ok {
-		// What another version of Tekton writes otherwise is left out.
+		// Fields of other types, which another version of Tekton may write, are left out.
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
 	}
 	return status
@@ -293,7 +293,7 @@ func classify(reason string) string {
 	}
 }
 
-// whyStuck says what keeps a run that is not over, "" if nothing is known to.
+// whyStuck returns the reason why an unfinished run makes no progress, "" if none is known.
 func whyStuck(children []runStatus) string {
 	for _, child := range children {
 		c := findSucceeded(child)

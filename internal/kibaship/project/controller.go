@@ -23,7 +23,7 @@ import (
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
-	// Writer writes what belongs to a Project.
+	// Writer writes the objects of a Project.
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock

@@ -32,7 +32,7 @@ func (r *Reconciler) report(_ context.Context, before, p *kibashipv1.Project, s 
 	}
 }
 
-// reportDeletion records, once, what blocks a deletion.
+// reportDeletion records, once, the reason that blocks a deletion.
 func (r *Reconciler) reportDeletion(before, p *kibashipv1.Project, e Deletion) {
 	if c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionNamespaceReady); e.Foreign || c.Reason == kibashipv1.ReasonDeletionBlocked {
 		r.kind.Warn(before, p, c.Type, c.Reason, actionDelete, c.Message)

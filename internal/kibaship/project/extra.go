@@ -34,7 +34,7 @@ var guarded = []string{
 	"endpoints", "endpointslices", "limitranges", "namespaces", "networkpolicies", "resourcequotas", "ciliumnetworkpolicies",
 }
 
-// takesBoundsOff reports whether a rule lets an account change what bounds it, or gain rights.
+// takesBoundsOff reports whether a rule lets an account change its own bounds, or gain rights.
 func takesBoundsOff(rule rbacv1.PolicyRule) bool {
 	readVerbs := []string{"get", "list", "watch"}
 	writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(readVerbs, verb) })

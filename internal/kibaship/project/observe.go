@@ -18,7 +18,7 @@ import (
 // tasksDefinition is the CRD that shows that Tekton's API is installed.
 const tasksDefinition = "tasks.tekton.dev"
 
-// Observed is everything outside the Project that decides what happens to it.
+// Observed is the input of a reconciliation besides the Project itself.
 type Observed struct {
 	// Operator is who the operator is to the API server: it binds itself in namespaces.
 	Operator rbacv1.Subject

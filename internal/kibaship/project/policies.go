@@ -13,8 +13,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
-// Policies are the admission policies that Projects rely on. While one is missing, the operator gives no rights: what RBAC grants
-// is more than it may be used for.
+// Policies are the admission policies that Projects rely on. While one is missing, the operator grants no rights: RBAC alone
+// grants more than accounts may use.
 type Policies struct {
 	// Fence limits where the operator may bind roles.
 	Fence *admissionpolicy.Policy

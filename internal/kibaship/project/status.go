@@ -59,7 +59,7 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 	return reconcile.ReadyUnless(main, kibashipv1.ReasonProjectReady, s.Message)
 }
 
-// phaseFor: what passes by itself is pending; the rest needs a person.
+// phaseFor: a problem that passes by itself is pending; any other needs a person.
 func phaseFor(p *outcome.Problem) kibashipv1.ProjectPhase {
 	if p.Class == outcome.Waiting || p.Class == outcome.Retry {
 		return kibashipv1.ProjectPending

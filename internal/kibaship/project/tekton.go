@@ -25,7 +25,7 @@ const (
 	tektonOperatorBinding = "kibaship-operator-tekton-binding"
 )
 
-// shared is the metadata of what all Projects share in the namespace of Tekton.
+// shared is the metadata of objects that all Projects share in the namespace of Tekton.
 func shared(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: naming.TektonNamespace, Name: name,

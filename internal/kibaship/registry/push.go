@@ -67,7 +67,7 @@ func Main(args []string, errs io.Writer) int {
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(errs, err)
-		// It is reported twice; the exit code is what counts.
+		// It is reported twice; the exit code decides.
 		_ = write(p.Problem, err.Error())
 		return 1
 	}

@@ -51,14 +51,14 @@ func Resolve(ctx context.Context, ref name.Reference, logins Logins, through htt
 	return Image{Reference: ref.Context().Digest(digest).String(), Digest: digest}, nil
 }
 
-// errNoImage: what answers is perhaps no registry.
+// errNoImage is the error for an answer without an image: the server is perhaps no registry.
 var errNoImage = errors.New("what the registry has is no image")
 
 // Error is a failed request to a registry. Its text contains nothing of the registry's answer but
 // the codes of the protocol: a user who chooses the image also chooses the server, and could
 // otherwise have the operator read out other servers' answers.
 type Error struct {
-	// What is the object of the failed request.
+	// What names the operation that failed.
 	What string
 	err  error
 }

@@ -102,8 +102,8 @@ func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 	return all
 }
 
-// replaced begins what Tekton replaces in the arguments of a container. It knows no escape:
-// https://tekton.dev/docs/pipelines/variables/
+// replaced is the prefix of variables that Tekton replaces in the arguments of a container. Tekton
+// knows no escape: https://tekton.dev/docs/pipelines/variables/
 const replaced = "$("
 
 func dots(s string) bool { return s == "." || s == ".." }
@@ -144,7 +144,7 @@ func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) 
 	return all
 }
 
-// Effective returns the size of an Application, completed by what its Project presets.
+// Effective returns the size of an Application, completed by the presets of its Project.
 func Effective(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) kibashipv1.Limits {
 	preset := PolicyFor(project, spec.Type).Default
 	return kibashipv1.Limits{

@@ -57,7 +57,7 @@ type dialling struct {
 	peer     pki.Role
 }
 
-// ClientHandshake implements credentials.TransportCredentials. The name of the peer is that of its role, not of the address.
+// ClientHandshake implements credentials.TransportCredentials. It verifies the name of the peer's role, not the address.
 func (d *dialling) ClientHandshake(ctx context.Context, _ string, connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(d.identity.Dial(d.peer, Protocol)).ClientHandshake(ctx, d.peer.Name(), connection)
 }

@@ -52,7 +52,7 @@ func resourceName(o object) string {
 	}
 }
 
-// find reads an object into what it is given, and reports whether it exists.
+// find reads an object into o, and reports whether it exists.
 func (c cluster) find(ctx context.Context, o object) (exists bool, err error) {
 	err = c.Get().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Do(ctx).Into(o)
 	if apierrors.IsNotFound(err) {
@@ -121,7 +121,7 @@ func (c cluster) await(ctx context.Context, name string, done func(*corev1.Pod) 
 	}
 }
 
-// explain says what to do about an error of the API server.
+// explain adds the remedy to an error of the API server.
 func (c cluster) explain(err error) error {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):

@@ -1,7 +1,7 @@
-// Package expose lets pods reach servers of this machine, without an operator: it makes the client proxy in a pod, forwards its ports to
-// this machine as kubectl does, and runs the server proxy in this process.
+// Package expose lets pods reach servers of this machine, without an operator: it creates the client proxy in a pod, forwards its
+// ports to this machine as kubectl does, and runs the server proxy in this process.
 //
-//	expose.go     from the beginning to the end: what is made, in which order, and what is removed
+//	expose.go     the whole run: which objects are created, in which order, and which are deleted
 //	objects.go    the pod, the Secret and the Service
 //	cluster.go    the calls to the API server
 //	forward.go    the connection to the pod, which is made again whenever it breaks

@@ -25,7 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
 )
 
-// Options are what Run needs.
+// Options are the options of Run.
 type Options struct {
 	// Config is how the API server is reached.
 	Config *rest.Config
@@ -33,7 +33,7 @@ type Options struct {
 	Namespace, Name string
 	// Image has the program at /berg-tunnel, as the operator's image has.
 	Image string
-	// Ports are those of this machine that pods reach.
+	// Ports are the ports of this machine that pods reach.
 	Ports []Port
 	// Replace takes over the name from another process that still uses it.
 	Replace bool
@@ -69,11 +69,11 @@ type session struct {
 	clientPair    pki.Pair
 	control, data int
 
-	// pod is the one that this process has made last.
+	// pod is the last pod that this process has created.
 	pod *corev1.Pod
 }
 
-// Run makes the servers reachable until the context ends, and removes then what it has made.
+// Run makes the servers reachable until the context ends, and then deletes the objects that it has created.
 func Run(ctx context.Context, o Options) (err error) {
 	s := &session{Options: o}
 	if s.cluster, err = newCluster(o.Config, o.Namespace); err != nil {
@@ -229,7 +229,7 @@ func (s *session) keepConnected(ctx, starting context.Context, ready func()) err
 	}
 }
 
-// connect makes what is missing, waits for the pod, and forwards its ports until that breaks.
+// connect creates missing objects, waits for the pod, and forwards its ports until the connection breaks.
 func (s *session) connect(ctx, starting context.Context, ready func()) error {
 	pod, err := s.ensurePod(ctx)
 	if err != nil {
@@ -322,7 +322,7 @@ func (s *session) ensureOwned(ctx context.Context, desired object, pod *corev1.P
 	return s.cluster.create(ctx, desired)
 }
 
-// cleanUp removes the pod of this process, and with it what goes with it.
+// cleanUp removes the pod of this process, and with it the objects that the pod owns.
 func (s *session) cleanUp(ctx context.Context) {
 	pod := s.pod
 	if pod == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
 )
 
-// labelManagedBy marks what this program has made. Nothing else of the same name is changed.
+// labelManagedBy labels the objects of this program. Other objects of the same name are not changed.
 const (
 	labelName      = "app.kubernetes.io/name"
 	labelManagedBy = "app.kubernetes.io/managed-by"
@@ -35,7 +35,7 @@ func meta(o Options) metav1.ObjectMeta {
 	}
 }
 
-// owned is the metadata of what goes with a pod.
+// owned is the metadata of objects that are deleted with a pod.
 func owned(o Options, pod *corev1.Pod) metav1.ObjectMeta {
 	m := meta(o)
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}

@@ -13,7 +13,7 @@ import (
 const (
 	// checkTimeout is how long a server may take to accept a connection.
 	checkTimeout = 2 * time.Second
-	// listInterval is how often the own server proxy is asked what it knows of the servers.
+	// listInterval is the interval at which the own server proxy is asked whether the servers answer.
 	listInterval = 5 * time.Second
 )
 

@@ -12,7 +12,8 @@ import (
 // never printed.
 type Credentials struct{ byRepository map[string]authn.AuthConfig }
 
-// ParseCredentials reads one or more of them. The first login for a place is used. Errors quote nothing that was read.
+// ParseCredentials reads one or more of them. If several have a login for the same registry or path, the first one is
+// used. Errors quote nothing from the input.
 func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
 	c := Credentials{byRepository: map[string]authn.AuthConfig{}}
 	for _, encoded := range dockerConfigs {
@@ -42,7 +43,7 @@ func normalize(repository string) string {
 	return repository
 }
 
-// Resolve returns the login for a registry or a repository, from the most specific place that matches.
+// Resolve returns the login for a registry or a repository, from the most specific path that matches.
 func (c Credentials) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	for repository := target.String(); repository != ""; {
 		if config, ok := c.byRepository[repository]; ok {

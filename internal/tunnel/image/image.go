@@ -31,7 +31,7 @@ const (
 	Name = "dcptun_developer_ms"
 )
 
-// Options are those of a Builder.
+// Options are the options of a Builder.
 type Options struct {
 	// Repository is where images are pushed to, without a tag: registry.example:5000/tunnels/dcptun_developer_ms.
 	Repository string
@@ -45,7 +45,7 @@ type Options struct {
 	Program string
 	// Version of the program. If it begins with dev or v0.0.0-dev, the tag has the program's digest too.
 	Version string
-	// Architecture of the program; empty is that of this process.
+	// Architecture of the program; empty for the architecture of this process.
 	Architecture string
 	// Timeout is how long to wait for a connection to a registry and for its first answer; 0 is 30s.
 	Timeout time.Duration

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What an image has in addition to its base.
+// The content of an image in addition to its base.
 const (
 	// Program is the path of the program, which is the entrypoint.
 	Program = "/usr/local/bin/dcptun_c"
@@ -84,7 +84,7 @@ func assemble(base v1.Image, path, programDigest, baseDigest string) (v1.Image, 
 }
 
 // archive returns a layer's content: one file, owned by root, that all users may run. It has no time, so that its digest is
-// always the same, and no folders, so that it does not change those of the base.
+// always the same, and no folders, so that it does not change the folders of the base.
 func archive(path string) ([]byte, error) {
 	program, err := os.ReadFile(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package jobs runs what takes too long for a reconciliation: image builds and calls to proxies.
+// Package jobs runs operations that take too long for a reconciliation: image builds and calls to proxies.
 //
 // A job belongs to the UID of a custom resource and has a kind. A reconciliation calls Do, which starts the job or
 // returns its result. When a job ends, the custom resource is reconciled again. Attempts, the delays between them and

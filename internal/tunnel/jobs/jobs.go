@@ -29,14 +29,14 @@ type key struct {
 	kind string
 }
 
-// state is what is known of the jobs of one kind of a custom resource.
+// state is the state of one kind of job of a custom resource.
 type state struct {
 	input   string
 	attempt int
 	cancel  context.CancelFunc
-	// running: an attempt was started and has not ended. begun: it has a slot.
+	// running: an attempt was started and has not ended. admitted: it has a slot.
 	running, admitted bool
-	// result points to that of the last attempt that ended; nil before.
+	// result points to the result of the last attempt that ended; nil before.
 	result any
 	// retryAt is when the next attempt may start; zero if there is none. It is set by the first Do after an attempt.
 	decided bool
@@ -67,14 +67,15 @@ func (r *Runner) Source() source.Source {
 	})
 }
 
-// Job is what Do runs.
+// Job is an operation for Do.
 type Job[T any] struct {
 	// UID and Name of the custom resource, which is reconciled again when an attempt ends.
 	UID  types.UID
 	Name string
 	// Kind of the job. At most one job of a kind runs for a UID.
 	Kind string
-	// Input tells jobs of a kind apart: with another input the job starts again, after the one that runs has ended.
+	// Input identifies the inputs of a job: with another input the job starts again, after the running attempt has
+	// ended.
 	Input string
 	// Run makes one attempt.
 	Run func(context.Context) T
@@ -82,7 +83,7 @@ type Job[T any] struct {
 	Retry func(result T, attempt int) time.Duration
 }
 
-// Result is what is known of a job.
+// Result is the state of a job for a reconciliation.
 type Result[T any] struct {
 	// Value is the result of the last attempt that ended, also while the next one runs; the zero value before.
 	Value T
@@ -92,7 +93,9 @@ type Result[T any] struct {
 	Retrying bool
 }
 
-// Do returns what is known of a job, and starts an attempt if one is due. Only reconciliations call it.
+// Do returns the state of a job, and starts an attempt if one is due. Only reconciliations call it: one
+// custom resource is never reconciled twice at the same time, so two calls for the same job cannot
+// race.
 func Do[T any](r *Runner, job Job[T], now time.Time) Result[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +174,8 @@ func (r *Runner) begin(ctx context.Context, s *state) bool {
 	return s.admitted
 }
 
-// Withdraw cancels the jobs of a UID that have no slot yet. Those that have begun are completed.
+// Withdraw cancels the jobs of a UID that have no slot yet. Jobs that have a slot are completed: a
+// half-done call would leave a state that no later step expects.
 func (r *Runner) Withdraw(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ func makes(spec tunnelv1.ContainerNetworkSpec) bool {
 	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
 }
 
-// check returns what keeps a network from running before anything is written.
+// check returns the problem that keeps a network from running before anything is written.
 func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems) {
 	name := NamespaceName(n.Spec, n.Name, n.UID)
 	add := func(class outcome.Class, reason, format string, args ...any) {
@@ -52,7 +52,7 @@ func removed(n *tunnelv1.ContainerNetwork, o *Observed) bool {
 	return id != "" && (o.Namespace == nil || string(o.Namespace.UID) != id)
 }
 
-// namespaceProblem is what a failed write of the namespace means.
+// namespaceProblem returns the problem for a failed write of the namespace.
 func namespaceProblem(err error) *outcome.Problem {
 	p := outcome.NewProblem(tunnelv1.ConditionNamespaceReady, err)
 	if p.Class == outcome.Waiting {
@@ -61,7 +61,7 @@ func namespaceProblem(err error) *outcome.Problem {
 	return p
 }
 
-// confinedProblem is what a failed write in the namespace means.
+// confinedProblem returns the problem for a failed write in the namespace.
 func confinedProblem(err error) *outcome.Problem {
 	p := outcome.NewProblem(tunnelv1.ConditionConfined, err)
 	switch {

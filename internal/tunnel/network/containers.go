@@ -176,7 +176,7 @@ func running(pod *corev1.Pod) []string {
 	return ids
 }
 
-// trimmed keeps of a pod what running reads.
+// trimmed keeps only the fields of a pod that running reads.
 func trimmed(o any) any {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {

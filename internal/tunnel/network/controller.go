@@ -58,7 +58,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence;berg-operator-tunnel-confined-pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// newKind says what is particular to ContainerNetworks; kit/reconcile does the rest.
+// newKind returns the steps that are particular to ContainerNetworks; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed] {
 	return &reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -82,7 +82,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetwork, Obser
 	}
 }
 
-// apply writes the namespace, then the operator's rights in it, and then what confines it.
+// apply writes the namespace, then the operator's rights in it, and then the objects that confine it.
 func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed, problems *outcome.Problems) error {
 	if len(*problems) == 0 {
 		problems.Add(r.build(ctx, n, o))
@@ -97,7 +97,7 @@ func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	return nil
 }
 
-// build applies the plan. It returns what stopped it, nil for nothing.
+// build applies the plan. It returns the problem that stopped it, nil for none.
 func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) *outcome.Problem {
 	operator, err := r.Identity(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *Reconciler) inputs(n *tunnelv1.ContainerNetwork, o *Observed, operator 
 	}
 }
 
-// kinds are those of the objects that decide about a network.
+// kinds returns the kinds of objects that the status of a network depends on.
 func kinds() []client.Object {
 	return []client.Object{&corev1.Namespace{}, &networkingv1.NetworkPolicy{}, &rbacv1.RoleBinding{}, &corev1.Node{}}
 }

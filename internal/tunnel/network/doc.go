@@ -3,7 +3,7 @@
 // kit/reconcile calls the steps of a reconciliation in this order:
 //
 //	observe.go     all reads, into one Observed
-//	checks.go      pure: what keeps the network from running
+//	checks.go      pure: the problem that keeps the network from running
 //	plan.go        pure: the objects that the network consists of
 //	controller.go  applies them: the only writes of objects of a network
 //	status.go      pure: state and conditions

@@ -62,8 +62,8 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 	return true, never, nil
 }
 
-// patchTerminating writes what a deletion waits for, and records an event if it waits for a person. A status that the API
-// server refuses does not hold up the deletion.
+// patchTerminating writes the reason why a deletion waits, and records an event if it waits for a person. A status that
+// the API server refuses does not hold up the deletion.
 func (r *Reconciler) patchTerminating(ctx context.Context, n *tunnelv1.ContainerNetwork, reason, message string, now time.Time) error {
 	before := n.DeepCopy()
 	computeTerminating(n, reason, message, now)

@@ -7,8 +7,8 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 )
 
-// namespace is that of a network that makes its own. A persistent one has no owner, because the garbage collector would
-// delete it with the network.
+// namespace returns the namespace of a network that creates its own. A persistent one has no owner, because the garbage
+// collector would delete it with the network.
 func namespace(in Inputs) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(in.Spec, in.Name, in.UID)}}
 	if in.Spec.EffectiveMode() == tunnelv1.ModePersistent {

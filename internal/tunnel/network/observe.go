@@ -16,7 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
-// Observed is everything outside a network that decides what happens to it.
+// Observed is the input of a reconciliation besides the network itself.
 type Observed struct {
 	// Namespace is nil if it does not exist.
 	Namespace *corev1.Namespace
@@ -24,7 +24,8 @@ type Observed struct {
 	Ours bool
 	// Subnets are the pod address ranges of all nodes, sorted.
 	Subnets []string
-	// ControlPorts are those of the client proxies that exist. The settings may have changed since they were made.
+	// ControlPorts are the control ports of the existing client proxies. The settings may have changed since they
+	// were created.
 	ControlPorts []int32
 	// Containers are the IDs of those in the namespace, sorted. They are known if Counted.
 	Containers []string
@@ -82,8 +83,9 @@ func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerN
 	return err
 }
 
-// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods. Of each pod only two count:
-// who creates pods in the network could take the name of a pair's pod before the pair does, and close all ports to the others.
+// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods. Only two ports of each pod
+// count: a user who creates pods in the network could take the name of a pair's pod before the pair does, and close all ports to
+// the others.
 func controlPorts(proxies []*corev1.Pod) []int32 {
 	var all []int32
 	for _, pod := range proxies {

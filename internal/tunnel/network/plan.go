@@ -20,18 +20,18 @@ import (
 // Role is the ClusterRole that the operator binds to itself in the namespace of each network. It is in config/tunnel.
 const Role = "berg-operator-tunnel-network"
 
-// OwnershipLabels are those of all that belongs to a network.
+// OwnershipLabels are the labels of every object that belongs to a network.
 var OwnershipLabels = ownership.Labels{
 	Domain: tunnelv1.GroupVersion.Group,
 	Owner:  "container-network",
 	Found:  map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy},
 }
 
-// ownerFor is the owner of what is in the namespace of a network.
+// ownerFor returns the owner of the objects in the namespace of a network.
 func ownerFor(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLabels.For(n.UID, nil) }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it, and
-// the Secrets of proxies get into it. A network without one owns no namespace.
+// namespaceOwner requires an ownership token too, because others can create a namespace of that name first and copy its
+// labels, and would then receive the Secrets of proxies. A network without a token owns no namespace.
 func namespaceOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
 	s, owner := &n.Status, ownerFor(n)
 	if s.ID == "" && s.NamespaceTokenDigest == "" {

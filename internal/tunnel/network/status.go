@@ -28,7 +28,8 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 		s.ContainerIDs = nil
 	}
 	if o.Ours {
-		// From now on its UID proves whose it is: what proved it before can be read from it.
+		// From now on the recorded UID identifies the namespace. The digest is dropped, because users who
+		// can read the namespace can read its token.
 		s.ID, s.NamespaceTokenDigest = string(o.Namespace.UID), ""
 	}
 	if s.State == tunnelv1.NetworkRunning {
@@ -89,7 +90,8 @@ func setConfined(set conditions.Setter, o Observed, p *outcome.Problem) {
 	}
 }
 
-// computeTerminating writes the status of a network that is being deleted. why is what the deletion waits for.
+// computeTerminating writes the status of a network that is being deleted. reason and message say why the
+// deletion waits.
 func computeTerminating(n *tunnelv1.ContainerNetwork, reason, message string, now time.Time) {
 	s := &n.Status
 	s.ObservedGeneration = n.Generation

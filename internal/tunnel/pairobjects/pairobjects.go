@@ -1,5 +1,5 @@
-// Package pairobjects names the objects of a pair of proxies, and proves which are a pair's. The network and the pair both
-// need that.
+// Package pairobjects names the objects of a pair of proxies, and recognises the objects that a pair owns. The network and
+// the pair both need that.
 package pairobjects
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Labels are those of all that belongs to a pair.
+// Labels are the labels of every object that belongs to a pair.
 var Labels = ownership.Labels{
 	Domain: tunnelv1.GroupVersion.Group,
 	Owner:  "tunnel-proxy",
@@ -45,9 +45,10 @@ func Name(pair, part string, uid types.UID) string {
 // Namespaces are the namespaces of networks, by the name of the network.
 type Namespaces map[string]string
 
-// ClientProxies returns those of the pods that are client proxies of the pairs: each has the name and the UID of a pair, in
-// the namespace of its network, if that network exists. The label of client proxies proves nothing, because every user who
-// creates pods can set it, and so can an owner; but in the namespace of the network the name of the pair's pod is taken.
+// ClientProxies returns the pods that are client proxies of the pairs: each has the name and the UID of a pair, in the
+// namespace of its network, if that network exists. The label of client proxies alone shows nothing, because every user who
+// creates pods can set it, and so can an owner reference; but in the namespace of the network only one pod can have the
+// name of the pair's pod.
 func ClientProxies(pods []corev1.Pod, pairs []tunnelv1.ContainerNetworkTunnelProxy, namespaces Namespaces) []*corev1.Pod {
 	byName := map[string]*tunnelv1.ContainerNetworkTunnelProxy{}
 	for i := range pairs {

@@ -29,7 +29,7 @@ const (
 // Name returns the DNS name in certificates of the role. It is never resolved.
 func (r Role) Name() string { return string(r) + ".berg-tunnel.internal" }
 
-// usages returns what certificates of the role are for: to serve, to dial, or both.
+// usages returns the usages of the role's certificates: to serve, to dial, or both.
 func (r Role) usages() ([]x509.ExtKeyUsage, error) {
 	switch r {
 	case ClientProxy:

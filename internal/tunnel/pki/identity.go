@@ -22,7 +22,7 @@ type Identity struct {
 	current *material
 }
 
-// material is what was read at one time.
+// material is the content of the files as of one read.
 type material struct {
 	certificate tls.Certificate
 	roots       *x509.CertPool
@@ -35,7 +35,7 @@ type configKey struct {
 	dial     bool
 }
 
-// state is that of the files when they were read.
+// state is the state of the files when they were read: a difference means that they must be read again.
 type state [3]struct {
 	size    int64
 	changed time.Time

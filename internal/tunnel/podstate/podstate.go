@@ -1,4 +1,4 @@
-// Package podstate reads what a kubelet and the scheduler say of a pod.
+// Package podstate interprets the status that kubelet and scheduler write for a pod.
 package podstate
 
 import (

@@ -182,7 +182,7 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 		return err
 	}
 	c.to.use(stream)
-	// The last connection may have lost some. The server proxy ignores those that it has.
+	// The last connection may have lost some of these. The server proxy ignores requests that it already has.
 	for _, o := range c.openings.list() {
 		_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:]})
 	}
@@ -344,7 +344,7 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 	return t.spec, nil
 }
 
-// normalized returns a request with its defaults, or what is wrong with it.
+// normalized returns a request with its defaults, or an error for an invalid one.
 func normalized(asked *control.TunnelRequest) (*control.TunnelRequest, error) {
 	request := proto.Clone(asked).(*control.TunnelRequest)
 	if request.GetServerAddress() == "" {
@@ -381,8 +381,8 @@ func (c *client) listenAddress(request *control.TunnelRequest) (netip.Addr, erro
 	return address, nil
 }
 
-// reachableAddresses returns the addresses that clients can use: those of the network, or the loopback's if there is no
-// other.
+// reachableAddresses returns the addresses that clients can use: the addresses of the network, or the loopback's if
+// there is no other.
 func reachableAddresses(listening netip.Addr) ([]string, error) {
 	if !listening.IsUnspecified() {
 		return []string{listening.String()}, nil

@@ -1,9 +1,9 @@
 // Package proxy has both ends of a tunnel: RunClient in the container network, RunServer on the host. docs/tunnel/proxy.md
 // says which proxy opens which connection, and what both guarantee.
 //
-// Its data connections are made for speed: a tunnel must be faster than chisel, frp and ssh port forwarding. What that
-// takes, batches of TLS records and polling, is in package dataconn behind two functions, Accept and Dial; idle data
-// connections are kept for the next stream in idlepool.go.
+// Its data connections are made for speed: a tunnel must be faster than chisel, frp and ssh port forwarding. The means,
+// batches of TLS records and polling, are in package dataconn behind two functions, Accept and Dial; idle data connections
+// are kept for the next stream in idlepool.go.
 //
 //	client.go           listens for clients, reports them to the server proxy, joins them with data connections
 //	server.go           dials servers and data connections, and joins them

@@ -20,7 +20,7 @@ const (
 // pooledConn is a data connection of the server proxy.
 type pooledConn struct {
 	*dataconn.Conn
-	// config and created are those of its handshake.
+	// config and created are the configuration and the time of its handshake.
 	config  *tls.Config
 	created time.Time
 	// idle is since when no stream uses it.
@@ -30,15 +30,15 @@ type pooledConn struct {
 // idlePool has the data connections of the server proxy that no stream uses. A reaper closes old ones.
 type idlePool struct {
 	mu     sync.Mutex
-	all    []*pooledConn // the one that was used last is the last
+	all    []*pooledConn // by last use, the most recent last
 	closed bool
 	reaper *time.Timer
 	// discarded are those whose stream was cut, until the client proxy has closed them.
 	discarded map[*pooledConn]bool
 }
 
-// get returns a connection that was made with a config and is still open; nil if there is none. It prefers the one that
-// was used last, so that the others reach the idle timeout.
+// get returns a connection that was made with a config and is still open; nil if there is none. It prefers the most
+// recently used connection, so that the others reach the idle timeout.
 func (s *idlePool) get(config *tls.Config) *pooledConn {
 	for {
 		s.mu.Lock()

@@ -69,7 +69,7 @@ type Common struct {
 	Now func() time.Time
 }
 
-// ClientOptions are those of a client proxy.
+// ClientOptions are the options of a client proxy.
 type ClientOptions struct {
 	Common
 	// Control and Data are where it listens for the server proxy.
@@ -86,14 +86,14 @@ type ClientOptions struct {
 	OpeningTimeout time.Duration
 }
 
-// ServerOptions are those of a server proxy.
+// ServerOptions are the options of a server proxy.
 type ServerOptions struct {
 	Common
 	// Control is where it listens for controllers.
 	Control Endpoint
 	// ClientControl and ClientData are where the client proxy listens.
 	ClientControl, ClientData Endpoint
-	// Servers are those that tunnels may lead to.
+	// Servers are the servers that tunnels may lead to.
 	Servers allowlist.Rules
 	// Names resolves the names of servers.
 	Names allowlist.Resolver
@@ -105,7 +105,7 @@ type ServerOptions struct {
 	CheckInterval time.Duration
 }
 
-// Ready is what a proxy writes to standard output when it is ready, as one line of JSON.
+// Ready is the line of JSON that a proxy writes to standard output when it is ready.
 type Ready struct {
 	// Role is client or server.
 	Role string `json:"role"`

@@ -82,7 +82,8 @@ func (o *opening) ref() *control.StreamRef {
 	return &control.StreamRef{StreamId: o.id, TunnelId: o.tunnel.id}
 }
 
-// openings are the streams that wait. Only the caller that takes one out decides what happens to it.
+// openings are the streams that wait. Only the caller that takes one out may join or fail it, so
+// that exactly one does.
 type openings struct {
 	mu   sync.Mutex
 	last uint64

@@ -12,7 +12,7 @@ import (
 // maxChecks is how many servers are checked at the same time.
 const maxChecks = 16
 
-// reach is what is known of the server of a tunnel.
+// reach is the result of the last check of a tunnel's server.
 type reach struct {
 	// problem is why it could not be reached, "" if it could.
 	problem   string
@@ -31,7 +31,7 @@ func (s *server) note(spec *control.TunnelSpec, err error) {
 	}
 }
 
-// reachedBy returns what is known of the server of a tunnel.
+// reachedBy returns the result of the last check of a tunnel's server.
 func (s *server) reachedBy(id uint32) (checked bool, problem string) {
 	known, checked := s.reached.Load(id)
 	if !checked {

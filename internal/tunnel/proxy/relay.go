@@ -14,9 +14,9 @@ type flow struct {
 	toServer, toClient atomic.Uint64
 }
 
-// stream joins a plain connection, to a client or to a server, with a data connection. What comes in at one goes out at
-// the other, in both directions, until each has ended. An end is passed on as an end, and a failure as a failure. It reads
-// from one side only as fast as the other side accepts.
+// stream joins a plain connection, to a client or to a server, with a data connection. It copies bytes in both directions
+// until each direction has ended. An end is passed on as an end, and a failure as a failure. It reads from one side only
+// as fast as the other side accepts.
 type stream struct {
 	plain *net.TCPConn
 	data  *dataconn.Conn

@@ -33,7 +33,7 @@ const (
 	// The delay between attempts to open the control connection doubles too.
 	minSessionDelay = 100 * time.Millisecond
 	maxSessionDelay = time.Second
-	// maxAddresses is how many addresses of one tunnel the client proxy may tell.
+	// maxAddresses is the maximum number of addresses of one tunnel that the client proxy may report.
 	maxAddresses = 64
 )
 
@@ -60,7 +60,7 @@ type server struct {
 	// unanswered are the requests that the client proxy may or may not have received, by name. It is used with calls held.
 	unanswered map[string]*control.TunnelRequest
 
-	// reached is what is known of the servers of tunnels, by tunnel ID.
+	// reached holds the last check of each tunnel's server, by tunnel ID.
 	reached sync.Map // uint32 to reach
 
 	mu       sync.Mutex
@@ -442,13 +442,13 @@ func (s *server) make(ctx context.Context, instance string, wanted *control.NewS
 		return control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, err
 	}
 	go func() {
-		// The counters are those of the client proxy.
+		// Only the client proxy counts bytes of tunnels; these counters are dropped.
 		if s.streams.run(&stream{plain: plain, data: data.Conn, out: new(atomic.Uint64), in: new(atomic.Uint64)}) {
 			s.idle.put(data)
 			return
 		}
 		// The data connection may have broken before the client proxy had the stream: then the client must not wait. If the
-		// stream had begun, the client proxy ignores this.
+		// stream had started, the client proxy ignores this.
 		s.fail(instance, wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, dataconn.ErrCut)
 		s.idle.discard(data)
 	}()
@@ -607,8 +607,8 @@ func isUnanswered(err error) bool {
 }
 
 // adopt stores the tunnel of a request, in place of an earlier one of its name. The client proxy is not trusted: it may be
-// in the hands of a container of its network. Of its answer, only ID, addresses and port count; where the tunnel leads is
-// what the controller asked for.
+// in the hands of a container of its network. Only ID, addresses and port are taken from its answer; the destination of
+// the tunnel comes from the controller's request.
 func (s *server) adopt(request *control.TunnelRequest, answered *control.TunnelSpec) (*control.TunnelSpec, error) {
 	spec, err := described(request, answered)
 	if err != nil {
@@ -623,7 +623,8 @@ func (s *server) adopt(request *control.TunnelRequest, answered *control.TunnelS
 	return spec, nil
 }
 
-// described returns the tunnel of a request, with what the client proxy alone knows: its ID, addresses and port.
+// described returns the tunnel of a request, with the fields that only the client proxy knows: its ID, addresses
+// and port.
 func described(request *control.TunnelRequest, answered *control.TunnelSpec) (*control.TunnelSpec, error) {
 	id, port := answered.GetTunnelRef().GetTunnelId(), answered.GetClientProxyPort()
 	switch {
@@ -691,8 +692,8 @@ func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*con
 	return s.peer.DeleteTunnel(ctx, ref)
 }
 
-// ListTunnels returns the tunnels that both proxies have. Those that the client proxy alone has are deleted there, and those
-// that it no longer lists are forgotten.
+// ListTunnels returns the tunnels that both proxies have. A tunnel that only the client proxy has is deleted there, and a
+// tunnel that it no longer lists is forgotten.
 func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequest) (*control.ListTunnelsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

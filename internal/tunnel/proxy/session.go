@@ -116,7 +116,7 @@ func (s serverCredentials) Clone() credentials.TransportCredentials {
 	return serverCredentials{s.TransportCredentials.Clone()}
 }
 
-// limitedListener limits the connections whose peer has not proved its identity yet.
+// limitedListener limits the connections whose peer has not authenticated yet.
 type limitedListener struct {
 	net.Listener
 	unauthenticated *unauthenticated

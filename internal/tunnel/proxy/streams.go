@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// streams are those that run, and slots for those that are being made.
+// streams holds the running streams, and slots for streams that are being made.
 type streams struct {
 	limit int
 
@@ -22,8 +22,8 @@ type streams struct {
 	idle   time.Duration
 	reaper *time.Timer
 
-	// The memory that a burst of new streams has used, most of it for handshakes, is returned to the system after it. If
-	// the streams then stay idle, no garbage collection would run.
+	// After a burst of new streams, its memory, most of it for handshakes, is returned to the system. If the streams
+	// then stay idle, no garbage collection would run.
 	burst int
 	free  *time.Timer
 }
@@ -72,7 +72,8 @@ func (s *streams) release() {
 	s.signalEmpty()
 }
 
-// run runs a stream that has a slot, and frees the slot when it has ended. The result is that of the stream.
+// run runs a stream that has a slot, and frees the slot when the stream has ended. It returns the result of
+// the stream.
 func (s *streams) run(current *stream) bool {
 	s.mu.Lock()
 	s.running[current] = true
@@ -92,7 +93,7 @@ func (s *streams) run(current *stream) bool {
 	return free
 }
 
-// idleChecks is how often streams are checked during one idle timeout. A stream is cut up to a quarter of it too late.
+// idleChecks is the number of checks during one idle timeout. A stream is cut up to a quarter of the timeout too late.
 const idleChecks = 4
 
 // cutIdle cuts the streams that have carried no bytes for too long.

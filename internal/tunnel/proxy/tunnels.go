@@ -23,11 +23,12 @@ type tunnel struct {
 	closed  chan struct{}
 
 	traffic
-	// active are streams that run, and opening those that wait for their server; slots is the sum of both.
+	// active counts running streams, and opening counts streams that wait for their server; slots is the sum of both.
 	active, opening, slots atomic.Int64
 }
 
-// begin turns a stream that waits into one that runs. It always counts as one of both, so that isIdle does not miss it.
+// begin makes a waiting stream a running one. It increments active before it decrements opening, so that the stream
+// always counts in one of them and isIdle does not miss it.
 func (t *tunnel) begin() {
 	t.active.Add(1)
 	t.opening.Add(-1)
@@ -84,7 +85,7 @@ func (t *traffic) proto() *control.Traffic {
 	return p
 }
 
-// state returns what ListTunnels reports of a tunnel.
+// state returns the report of a tunnel for ListTunnels.
 func (t *tunnel) state() *control.TunnelState {
 	s := &control.TunnelState{
 		Spec:           t.spec,

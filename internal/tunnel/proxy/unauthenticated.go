@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// unauthenticated has the connections whose peer has not proved its identity yet. Their number is limited, and each has a
+// unauthenticated holds the connections whose peer has not authenticated yet. Their number is limited, and each has a
 // timeout. If there are too many, the oldest one is closed and not the latest, so that a peer that opens many connections
 // without a handshake cannot keep legitimate ones out.
 type unauthenticated struct {
@@ -15,7 +15,7 @@ type unauthenticated struct {
 	timeout time.Duration
 
 	mu    sync.Mutex
-	queue list.List // of net.Conn, the oldest first
+	queue list.List // elements are net.Conn, the oldest first
 }
 
 // admit starts the timeout of a connection. The caller must call authenticated when the handshake has ended in any way.

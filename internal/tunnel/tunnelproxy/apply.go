@@ -22,7 +22,7 @@ import (
 // secretInterval is how often a missing Secret is read again.
 const secretInterval = 5 * time.Second
 
-// apply takes the steps that are possible now. Of a Failed pair it removes what is left.
+// apply takes the steps that are possible now. For a Failed pair it only deletes the remaining objects.
 func (r *Reconciler) apply(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, out *status.Outcome, problems *outcome.Problems) error {
 	if p.Status.State != tunnelv1.StateFailed {
 		problems.Add(r.advance(ctx, out, r.Clock.Now()))
@@ -33,8 +33,8 @@ func (r *Reconciler) apply(ctx context.Context, p *tunnelv1.ContainerNetworkTunn
 	return nil
 }
 
-// advance takes a live pair as many steps further as possible. It returns what keeps the pair from the next step, nil if
-// all is done or the pair has failed.
+// advance takes a live pair as many steps further as possible. It returns the problem that keeps the pair from the next
+// step, nil if all is done or the pair has failed.
 func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.Time) *outcome.Problem {
 	p, o := out.Proxy, &out.Observed
 	ran := p.Status.State == tunnelv1.StateRunning

@@ -28,7 +28,7 @@ import (
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
-	// Writer writes what belongs to a pair.
+	// Writer writes the objects of a pair.
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
@@ -51,7 +51,7 @@ type Reconciler struct {
 	syncer      *tunnelsync.Syncer
 	hostPorts   hostPorts
 	traffic     *tunnelsync.Traffic
-	// tidied are the Failed pairs of which nothing is left, by UID.
+	// tidied holds the UIDs of Failed pairs that have no objects left.
 	tidied sync.Map
 }
 
@@ -67,7 +67,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=services,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// newKind says what is particular to pairs of proxies; kit/reconcile does the rest.
+// newKind returns the steps that are particular to pairs of proxies; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome] {
 	return &reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -96,8 +96,8 @@ func requeueAfter(_ *tunnelv1.ContainerNetworkTunnelProxy, out status.Outcome, _
 	return out.Again
 }
 
-// tidy removes what is left of a Failed pair, but not the output of its server proxy. Every event of a pod calls it, until
-// nothing is left.
+// tidy deletes the objects of a Failed pair, but not the output of its server proxy. Every event of a pod calls it, until
+// none is left.
 func (r *Reconciler) tidy(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) error {
 	if _, done := r.tidied.Load(p.UID); done {
 		return nil
@@ -111,7 +111,7 @@ func (r *Reconciler) tidy(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 	return nil
 }
 
-// forget drops what is remembered of a pair.
+// forget drops the state in memory of a pair.
 func (r *Reconciler) forget(uid types.UID) {
 	r.jobs.Forget(uid)
 	r.syncer.Close(uid)

@@ -15,7 +15,7 @@
 //	backend/       how server proxies run
 //	tunnelsync/    the calls to server proxies, and their counters
 //
-// What takes long is a job (internal/tunnel/jobs): image builds, the wait for the first line of a server proxy, and calls
+// Long operations are jobs (internal/tunnel/jobs): image builds, the wait for the first line of a server proxy, and calls
 // to it. Results are in memory only. After a restart of the operator they are found again from pods, Secrets, processes
 // and the server proxy's list of tunnels.
 //

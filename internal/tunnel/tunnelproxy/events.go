@@ -14,13 +14,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
 
-// The actions of events: what the operator was doing.
+// The actions that events name: the operation in progress.
 const (
 	actionCreate  = "Create"
 	actionObserve = "Observe"
 )
 
-// report records what changed between two statuses of a live pair, each change once.
+// report records the differences between two statuses of a live pair, each change once.
 func (r *Reconciler) report(_ context.Context, before, p *tunnelv1.ContainerNetworkTunnelProxy, out status.Outcome, _ outcome.Problems, now time.Time) {
 	was, current := before.Status, p.Status
 	if was.State != current.State {

@@ -22,7 +22,7 @@ import (
 // finalize brings the deletion of a pair a step further, from any state: jobs that run are completed, then tunnels, proxies
 // and all that belongs to them are deleted.
 func (r *Reconciler) finalize(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (done bool, never time.Duration, err error) {
-	// These jobs wait for what is no longer needed.
+	// These jobs wait for a state that a deletion no longer needs.
 	r.jobs.Cancel(p.UID, backend.JobReady)
 	r.jobs.Cancel(p.UID, jobPing)
 	r.jobs.Withdraw(p.UID)
@@ -69,7 +69,8 @@ func (r *Reconciler) shutDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	return true, nil
 }
 
-// patchTerminating writes what a deletion waits for. A status that the API server refuses does not hold up the deletion.
+// patchTerminating writes the reason why a deletion waits. A status that the API server refuses does not hold up the
+// deletion.
 func (r *Reconciler) patchTerminating(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, message string, now time.Time) error {
 	before := p.DeepCopy()
 	status.ComputeTerminating(p, message, now)

@@ -64,7 +64,8 @@ func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types
 	return chosen, fmt.Errorf("all ports of TUNNEL_HOST_PORTS (%d-%d) are in use: an administrator must extend the range", first, within.Last)
 }
 
-// clientProxies returns those of the pods that are client proxies. Others could have the label, and take the whole range.
+// clientProxies returns the pods that are client proxies of existing pairs. Other pods could have the label, and take the
+// whole range.
 func clientProxies(ctx context.Context, reader client.Reader, pods []corev1.Pod) ([]*corev1.Pod, error) {
 	var pairs tunnelv1.ContainerNetworkTunnelProxyList
 	if err := reader.List(ctx, &pairs, client.UnsafeDisableDeepCopy); err != nil {

@@ -76,7 +76,8 @@ func (r *Reconciler) awaitRegistry(p *tunnelv1.ContainerNetworkTunnelProxy, now 
 	return nil
 }
 
-// ensureImage returns the image of a pair, or what keeps the pair from it. fatal says why it can never be made.
+// ensureImage returns the image of a pair, or the problem that keeps the pair from it. fatal says why it can
+// never be made.
 func (r *Reconciler) ensureImage(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (image string, problem *outcome.Problem, fatal string) {
 	if image := cmp.Or(p.Status.ClientProxyContainerImage, r.Config.Image); image != "" {
 		return image, nil, ""

@@ -44,8 +44,8 @@ func init() {
 	metrics.Registry.MustRegister(started, failed, timeToRunning, prepared, unprepared, reconcileMetrics, perState)
 }
 
-// inState counts from the last transition of a condition other than those of the tunnels: each state before Running has
-// a condition of its own.
+// inState counts from the last transition of any condition except TunnelsReady: each state before Running has a
+// condition of its own.
 func inState(p *tunnelv1.ContainerNetworkTunnelProxy) gauge.Observation {
 	o := gauge.Observation{Phase: string(cmp.Or(p.Status.State, tunnelv1.StatePending)), Since: p.CreationTimestamp.Time}
 	for _, c := range p.Status.Conditions {

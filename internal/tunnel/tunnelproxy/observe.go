@@ -16,7 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
 
-// observe reads all that decides what happens to a pair. For a Failed pair, whose state is final, it reads nothing.
+// observe reads the input of a reconciliation. For a Failed pair, whose state is final, it reads nothing.
 func (r *Reconciler) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (out status.Outcome, err error) {
 	out.Proxy = p
 	if p.Status.State == tunnelv1.StateFailed {

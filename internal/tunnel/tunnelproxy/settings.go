@@ -9,8 +9,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
-// pairSettings returns the settings of a pair. Those that it was started with stay, if an administrator has changed them
-// since. No tunnel may lead to the kubelet of the host.
+// pairSettings returns the settings of a pair. The settings that it was started with stay in force, even if an
+// administrator has changed them since. No tunnel may lead to the kubelet of the host.
 func pairSettings(cfg config.Tunnel, o status.Observed) config.Tunnel {
 	s := o.Proxy.Status
 	cfg.Backend = cmp.Or(config.TunnelBackend(s.ServerProxyBackend), cfg.Backend)

@@ -6,7 +6,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 
-// TrimPod keeps of a pod in the cache what the reconciliation of pairs reads.
+// TrimPod keeps in the cache only the fields of a pod that the reconciliation of pairs reads.
 func TrimPod(p *corev1.Pod) {
 	spec := corev1.PodSpec{NodeName: p.Spec.NodeName}
 	for _, c := range p.Spec.Containers {
@@ -26,8 +26,8 @@ func TrimPod(p *corev1.Pod) {
 	p.Status.Conditions = conditions
 }
 
-// TrimNode keeps of a node in the cache what the reconciliations of networks and pairs read. The status of a node is
-// written often.
+// TrimNode keeps in the cache only the fields of a node that the reconciliations of networks and pairs read. The
+// status of a node is written often.
 func TrimNode(n *corev1.Node) {
 	status := corev1.NodeStatus{Addresses: n.Status.Addresses, DaemonEndpoints: n.Status.DaemonEndpoints}
 	for _, c := range n.Status.Conditions {

@@ -61,7 +61,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(r.kind.Reconciler())
 }
 
-// init makes what the Reconciler consists of.
+// init creates the parts of the Reconciler.
 func (r *Reconciler) init() (err error) {
 	r.kind = r.newKind()
 	r.jobs = jobs.New(maxJobs, map[string]int{jobImage: 1})

@@ -65,8 +65,8 @@ func handshake(connection *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*Conn, e
 	return s, nil
 }
 
-// peek waits for bytes, and returns those that have come. err is ErrCut if the connection has ended without a TLS close,
-// and io.EOF after one.
+// peek waits for bytes, and returns the bytes that have arrived. err is ErrCut if the connection has ended without a TLS
+// close, and io.EOF after one.
 func (s *Conn) peek() ([]byte, error) {
 	if s.plain == nil {
 		// Only then is a buffer borrowed.
@@ -140,8 +140,8 @@ func (s *Conn) readFrames(give func([]byte) error) error {
 	}
 }
 
-// readBatch reads what has come, one record or more, into p, which is long enough for one. It may return bytes together
-// with an error.
+// readBatch reads the records that have arrived, at least one, into p, which is long enough for one. It may return
+// bytes together with an error.
 func (s *Conn) readBatch(p []byte) (n int, err error) {
 	n, err = s.Read(p)
 	s.records.noWait = true
@@ -220,7 +220,7 @@ func (s *Conn) WaitForCut() bool {
 // Interrupt ends WaitForCut, also one that begins later.
 func (s *Conn) Interrupt() { _ = s.records.SetReadDeadline(time.Unix(1, 0)) }
 
-// Resume ends what Interrupt began.
+// Resume undoes Interrupt.
 func (s *Conn) Resume() { _ = s.records.SetReadDeadline(time.Time{}) }
 
 // Quiet reports whether nothing has come. Between two streams anything else means that the peer closed the connection.
@@ -237,8 +237,8 @@ func (s *Conn) Quiet() bool {
 	return err == nil && quiet
 }
 
-// CopyFrom sends what comes from a plain connection, until its end, which it passes on. It calls count with the number of
-// bytes of each batch, and ending before it passes the end on.
+// CopyFrom sends the bytes of a plain connection until its end, and then sends the end. It calls count with the number of
+// bytes of each batch, and ending before it sends the end.
 func (s *Conn) CopyFrom(plain *net.TCPConn, count func(n int), ending func()) error {
 	r, err := newReader(plain, frameHeader, framePayload)
 	if err != nil {
@@ -261,8 +261,8 @@ func (s *Conn) CopyFrom(plain *net.TCPConn, count func(n int), ending func()) er
 	}
 }
 
-// CopyTo writes what comes to a plain connection, until the end of this direction of the stream, which it passes on. It
-// calls count with the number of bytes of each write.
+// CopyTo writes received bytes to a plain connection until the end of this direction of the stream, and then ends the
+// plain connection's. It calls count with the number of bytes of each write.
 func (s *Conn) CopyTo(plain *net.TCPConn, count func(n int)) error {
 	err := s.readFrames(func(p []byte) error {
 		_, err := plain.Write(p)

@@ -20,7 +20,7 @@ const (
 // polling is held by the one reader of the process that polls. With many busy readers no CPU falls asleep anyway.
 var polling atomic.Bool
 
-// waits has what is known of the waits of a reader.
+// waits records when a reader waits, and how long its last wait was.
 type waits struct {
 	since time.Time // zero: it does not wait
 	short bool      // the last wait was short, for few bytes

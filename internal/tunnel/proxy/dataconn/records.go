@@ -33,10 +33,10 @@ type records struct {
 	buffer      *[bufferSize]byte
 	from, to    int
 	header      [recordHeader]byte
-	headerBytes int  // of the record that is being read
-	left        int  // of its payload
+	headerBytes int  // of the current record that have been read
+	left        int  // bytes of its payload that have not been read
 	noWait      bool // return errWouldBlock instead of waiting for a record
-	handshaking bool // what is held is sent before an answer is waited for
+	handshaking bool // held records are sent before a read waits for the answer
 
 	// For writes; mu because crypto/tls may send an alert from a read.
 	mu   sync.Mutex
@@ -111,7 +111,7 @@ func (w *records) recordReady() bool {
 		have >= recordHeader+int(binary.BigEndian.Uint16(w.buffer[w.from+3:]))
 }
 
-// Write writes, or holds what is written until it is released.
+// Write sends bytes, or holds them until release.
 func (w *records) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,14 +133,14 @@ func (w *records) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep holds what is written until release.
+// keep holds further writes until release.
 func (w *records) keep() {
 	w.mu.Lock()
 	w.hold = true
 	w.mu.Unlock()
 }
 
-// release writes what is held. more: what is written next is held too.
+// release sends the held bytes. hasNext: further writes are held again.
 func (w *records) release(hasNext bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,7 +3,7 @@
 //	backend.go       the interface, and which backend a pair has
 //	hostpod.go       pods in the network of a node
 //	localprocess.go  processes, which outlive the operator
-//	proc.go          what Linux tells about processes
+//	proc.go          the state of processes, from Linux
 //	pods.go          how the pods of a pair are created and deleted
 package backend
 
@@ -22,12 +22,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
 
-// proxyName is what messages call a server proxy.
+// proxyName is the name of a server proxy in messages.
 const proxyName = "the server proxy"
 
-// Backend runs server proxies. Its methods do not wait, may be repeated, and leave alone what belongs to another pair.
+// Backend runs server proxies. Its methods do not wait, may be repeated, and leave processes and pods of other pairs alone.
 type Backend interface {
-	// Observe returns what is known of the server proxy of a pair.
+	// Observe returns the state of the server proxy of a pair.
 	Observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error)
 	// Start starts it, unless it was started.
 	Start(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, in manifests.Inputs, keys credentials.Keys) error
@@ -35,13 +35,13 @@ type Backend interface {
 	Renew(p *tunnelv1.ContainerNetworkTunnelProxy, keys credentials.Keys) error
 	// Stop ends it, and reports whether it has ended.
 	Stop(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (gone bool, err error)
-	// Clean removes what is left of one that has ended. keepLogs: all but its output.
+	// Clean removes all traces of a server proxy that has ended. keepLogs: all but its output.
 	Clean(p *tunnelv1.ContainerNetworkTunnelProxy, keepLogs bool) error
 }
 
 // Backends are all backends.
 type Backends struct {
-	// Default is that of pairs that have not started yet.
+	// Default is the backend of pairs that have not started yet.
 	Default config.TunnelBackend
 	All     map[config.TunnelBackend]Backend
 }
@@ -59,7 +59,7 @@ func New(cfg config.Tunnel, namespace string, w apply.Writer, logs kubernetes.In
 	return b, nil
 }
 
-// For returns the backend of a pair: the one that it was started with.
+// For returns the backend that a pair was started with, else the default one.
 func (b Backends) For(p *tunnelv1.ContainerNetworkTunnelProxy) Backend {
 	if started := b.All[config.TunnelBackend(p.Status.ServerProxyBackend)]; started != nil {
 		return started

@@ -1,6 +1,6 @@
-// Package credentials has what the operator and the proxies of a pair prove their identity with, in Secrets: an authority
-// and its key in the operator's namespace, and for each proxy a certificate in a Secret next to its pod. Certificates are
-// renewed in time. It also copies the Secret with which nodes pull the image.
+// Package credentials manages the Secrets with which the operator and the proxies of a pair authenticate each other: an
+// authority and its key in the operator's namespace, and for each proxy a certificate in a Secret next to its pod.
+// Certificates are renewed in time. It also copies the Secret with which nodes pull the image.
 package credentials
 
 import (
@@ -79,7 +79,7 @@ func (s *Store) Forget(uid types.UID) {
 	delete(s.known, uid)
 }
 
-// Keys makes and renews the Secrets of a pair, and returns its keys. namespace is that of its network.
+// Keys creates and renews the Secrets of a pair, and returns its keys. namespace is the namespace of its network.
 func (s *Store) Keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string, now time.Time) (Keys, error) {
 	if k, known := s.Known(p.UID); known && now.Before(k.Renew) {
 		return k, nil
@@ -257,7 +257,7 @@ func (s *Store) putSecret(ctx context.Context, owner ownership.Owner, live, desi
 	return err
 }
 
-// Delete deletes the Secrets of a pair. namespace is that of its network, "" if it is gone.
+// Delete deletes the Secrets of a pair. namespace is the namespace of its network, "" if it is gone.
 func (s *Store) Delete(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string) error {
 	owner := pairobjects.OwnerFor(p)
 	var errs []error
@@ -273,7 +273,7 @@ func (s *Store) Delete(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPr
 		switch {
 		case errors.As(err, &foreign), errors.As(err, &terminating):
 		case apierrors.IsForbidden(err):
-			// The operator never had the rights, or no longer has them. The garbage collector deletes what exists.
+			// The operator never had the rights, or no longer has them. The garbage collector deletes the Secret.
 		case err != nil:
 			errs = append(errs, err)
 		case live != nil:

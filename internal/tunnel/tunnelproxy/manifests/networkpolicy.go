@@ -44,8 +44,9 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 	}
 }
 
-// NodeAddresses returns the addresses from which the server proxy on a node may connect: those of the node, and of each
-// of its pod ranges the first two. The second is usually that of the bridge, the first that of an overlay's device.
+// NodeAddresses returns the addresses from which the server proxy on a node may connect: the addresses of the node, and
+// the first two of each of its pod ranges. The second one is usually the address of the bridge, the first one the
+// address of an overlay's device.
 func NodeAddresses(node *corev1.Node) []netip.Addr {
 	if node == nil {
 		return nil

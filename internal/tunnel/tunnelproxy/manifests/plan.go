@@ -22,10 +22,10 @@ type Inputs struct {
 	UID     types.UID
 	Name    string
 	Aliases []string
-	// Namespace is that of the network, OperatorNamespace that of the operator.
+	// Namespace is the network's namespace, OperatorNamespace is the operator's.
 	Namespace, OperatorNamespace string
 	Image                        string
-	// Architecture is what the image was built for, as Go calls it; "" if it is unknown.
+	// Architecture is the architecture that the image was built for, as Go names it; "" if it is unknown.
 	Architecture string
 	// Host is the node that the servers are on; "" before it is known.
 	Host string
@@ -37,7 +37,7 @@ type Inputs struct {
 	HostPorts HostPorts
 	// Client is where the server proxy finds the client proxy.
 	Client Endpoint
-	// OwnImage: Image is the one that the operator itself runs, whose entrypoint is another program.
+	// OwnImage: Image is the image that the operator itself runs, whose entrypoint is another program.
 	OwnImage bool
 	// PullSecret: nodes need a Secret to pull the image.
 	PullSecret bool
@@ -53,7 +53,7 @@ type Endpoint struct {
 	Control, Data int32
 }
 
-// Plan is what a pair consists of in its network, besides pods and Secrets.
+// Plan holds the objects of a pair in its network, except pods and Secrets.
 type Plan struct {
 	Policy   *networkingv1.NetworkPolicy
 	Services []*corev1.Service

@@ -41,7 +41,7 @@ func StartDeadline(client *corev1.Pod, timeout time.Duration) time.Time {
 	return client.CreationTimestamp.Add(timeout)
 }
 
-// WhyNotReady says what a start waits for.
+// WhyNotReady returns the reason why a start waits.
 func WhyNotReady(o Observed) string {
 	switch {
 	case o.Client == nil:
@@ -59,7 +59,7 @@ func WhyNotReady(o Observed) string {
 	}
 }
 
-// CheckPrerequisites returns what keeps a pair from being made; nil for nothing.
+// CheckPrerequisites returns the problem that keeps a pair from being made; nil for none.
 func CheckPrerequisites(o Observed) *outcome.Problem {
 	name := o.Proxy.Spec.ContainerNetworkName
 	blocked := func(on, reason, format string, args ...any) *outcome.Problem {

@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 
-// Observed is everything outside a pair that decides what happens to it.
+// Observed is everything that a reconciliation of a pair reads.
 type Observed struct {
 	Proxy *tunnelv1.ContainerNetworkTunnelProxy
 	// Network is nil if it does not exist.
@@ -27,7 +27,7 @@ type Observed struct {
 	Server    Server
 }
 
-// Namespace is that of the pair's network.
+// Namespace returns the namespace of the pair's network.
 func (o Observed) Namespace() string {
 	switch {
 	case o.Client != nil:
@@ -39,7 +39,7 @@ func (o Observed) Namespace() string {
 	}
 }
 
-// Outcome is what one reconciliation observed and did.
+// Outcome holds the observations and results of one reconciliation.
 type Outcome struct {
 	Observed
 	// State of the pair after the reconciliation.
@@ -53,11 +53,12 @@ type Outcome struct {
 	// Backend and Publish are how the pair is made.
 	Backend config.TunnelBackend
 	Publish config.TunnelPublish
-	// Tunnels are what the proxies said. Current: they said it about the present spec. Retrying: another attempt follows.
+	// Tunnels are the tunnels that the proxies reported. Current: the report is for the present spec. Retrying: another
+	// attempt follows.
 	Tunnels           Synced
 	Current, Retrying bool
-	// Servers says why the servers of tunnels do not answer, by the names of the tunnels; "" of one that does. It has those that the
-	// server proxy has checked.
+	// Servers says why the servers of tunnels do not answer, by the names of the tunnels; "" for a server that answers. It
+	// contains only tunnels whose server the server proxy has checked.
 	Servers map[string]string
 	// Again is after how long time alone changes the outcome, zero for never.
 	Again time.Duration
@@ -70,7 +71,7 @@ func (out *Outcome) RequeueAt(due, now time.Time) {
 	}
 }
 
-// Server is what is known of a server proxy.
+// Server is the observed state of a server proxy.
 type Server struct {
 	// Exists: it was started.
 	Exists bool
@@ -103,8 +104,8 @@ func ParseLine(text []byte) *Line {
 	return &line
 }
 
-// LineFromStatus returns what the status says of a server proxy that was started at a time; nil for nothing. Its log may
-// have been rotated since.
+// LineFromStatus returns the recorded line of a server proxy that was started at a time; nil if the status has none. Its
+// log may have been rotated since.
 func LineFromStatus(p *tunnelv1.ContainerNetworkTunnelProxy, startedAt time.Time) *Line {
 	s := p.Status
 	if s.ServerProxyControlPort == 0 || s.ServerProxyStartupTimestamp == nil || !s.ServerProxyStartupTimestamp.Time.Equal(startedAt.Truncate(time.Microsecond)) {
@@ -117,7 +118,7 @@ func LineFromStatus(p *tunnelv1.ContainerNetworkTunnelProxy, startedAt time.Time
 	return line
 }
 
-// Synced is what a server proxy answered about its tunnels.
+// Synced is a server proxy's answer about its tunnels.
 type Synced struct {
 	// Tunnels has all of the spec, in its order.
 	Tunnels []Tunnel

@@ -34,7 +34,7 @@ func Ended(proxy string, pod *corev1.Pod) string {
 	return ""
 }
 
-// ExitText says what the exit code of a proxy means.
+// ExitText explains the exit code of a proxy.
 func ExitText(proxy string, code int32) string {
 	switch code {
 	case 0:
@@ -48,7 +48,7 @@ func ExitText(proxy string, code int32) string {
 	}
 }
 
-// The limits of what a status quotes from the log of a container that has ended.
+// The limits for lines that a status quotes from the log of a container that has ended.
 const maxLines, maxLineBytes = 2, 512
 
 // lastLines returns the last lines of a container's termination message. The log is deleted with the pod.
@@ -74,7 +74,7 @@ func Waiting(proxy string, pod *corev1.Pod) string {
 	return ""
 }
 
-// containerID returns the ID of the client proxy's container, and that of the pod if the runtime reports none.
+// containerID returns the ID of the client proxy's container, and the pod's if the runtime reports none.
 func containerID(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == manifests.ClientContainer && s.ContainerID != "" {

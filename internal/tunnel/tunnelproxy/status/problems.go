@@ -10,7 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// NewProblem returns what a failed write means; nil for no error. namespace is that of the operator.
+// NewProblem returns the problem for a failed write; nil for no error. namespace is the operator's namespace.
 func NewProblem(on string, err error, namespace string) *outcome.Problem {
 	p := outcome.NewProblem(on, err)
 	if p == nil {

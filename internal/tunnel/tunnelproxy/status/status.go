@@ -19,8 +19,8 @@ import (
 
 const failedMessage = "The proxies have failed and are not restarted"
 
-// Compute writes the status of a live pair, and returns its Ready. p is what keeps the pair from the next step; nil for
-// nothing.
+// Compute writes the status of a live pair, and returns its Ready. p is the problem that keeps the pair from the next
+// step; nil for none.
 func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	proxy := out.Proxy
 	s := &proxy.Status
@@ -56,7 +56,7 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	return ready(out, p)
 }
 
-// ready computes Ready from the conditions: it is that of the tunnels once the proxies run.
+// ready computes Ready from the conditions: once the proxies run, it equals the condition of the tunnels.
 func ready(out Outcome, p *outcome.Problem) reconcile.Ready {
 	s := &out.Proxy.Status
 	switch {
@@ -238,7 +238,7 @@ func serverReachable(out Outcome) (c metav1.Condition, known bool) {
 	return condition(this, metav1.ConditionTrue, tunnelv1.ReasonServerReachable, "The servers of all tunnels accept connections"), checked
 }
 
-// ComputeTerminating writes the status of a pair that is being deleted. why is what the deletion waits for.
+// ComputeTerminating writes the status of a pair that is being deleted. message says why the deletion waits.
 func ComputeTerminating(p *tunnelv1.ContainerNetworkTunnelProxy, message string, now time.Time) {
 	s := &p.Status
 	s.ObservedGeneration = p.Generation

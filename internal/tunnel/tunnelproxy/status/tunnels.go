@@ -12,7 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Tunnels returns the states of the tunnels after a reconciliation: those of before where nothing new is known.
+// Tunnels returns the states of the tunnels after a reconciliation; a state without a new observation stays.
 func Tunnels(out Outcome, now time.Time) []tunnelv1.TunnelStatus {
 	before := tunnelsByName(out.Proxy)
 	var after []tunnelv1.TunnelStatus

@@ -20,9 +20,9 @@ import (
 // lookUpTimeout is how long the operator waits at its start for the address of the API server.
 const lookUpTimeout = 5 * time.Second
 
-// DenyAPIServer returns settings with which no tunnel leads to the API server that the operator itself uses. host is that
-// of its configuration, an address or a name. At a loopback address, where other servers listen too, only the port is
-// denied. On an error the name could not be resolved, and the settings are returned without it.
+// DenyAPIServer returns settings with which no tunnel leads to the API server that the operator itself uses. host is the
+// host of its configuration, an address or a name. At a loopback address, where other servers listen too, only the port
+// is denied. On an error the name could not be resolved, and the settings do not deny its addresses.
 func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names allowlist.Resolver) (config.Tunnel, error) {
 	name, port := apiServer(host)
 	found := []netip.Addr{}

@@ -92,15 +92,15 @@ type Traffic struct {
 	servers map[types.UID]map[string]string
 }
 
-// Servers returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels: "" of one that does. It has
-// those that were checked. A change has the pair reconciled.
+// Servers returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels; "" for a server that
+// answers. It contains only servers that were checked. A change enqueues the pair.
 func (t *Traffic) Servers(uid types.UID) map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.servers[uid]
 }
 
-// noteServers stores what a server proxy says of the servers, and reports whether that is new.
+// noteServers stores a server proxy's report about the servers, and returns whether it differs from the last one.
 func (t *Traffic) noteServers(uid types.UID, listed *control.ListTunnelsResponse) (changed bool) {
 	servers := map[string]string{}
 	for _, tunnel := range listed.GetTunnels() {
@@ -178,8 +178,8 @@ func (t *Traffic) round(ctx context.Context) {
 	}
 }
 
-// totals forgets pairs that no longer run. Of the others it returns how many streams they have, and when their first
-// certificate expires, 0 if none is known.
+// totals forgets pairs that no longer run. For the others it returns the number of their streams, and the time when
+// their first certificate expires, 0 if none is known.
 func (t *Traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +235,8 @@ func sumTunnels(listed *control.ListTunnelsResponse) sum {
 	return s
 }
 
-// count adds what is new since the last time. What a pair carried before the first time was counted by an earlier
-// operator process.
+// count adds the increase since the last report. The first report of a pair is only a baseline: an earlier
+// operator process has counted its traffic.
 func (t *Traffic) count(uid types.UID, now sum) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

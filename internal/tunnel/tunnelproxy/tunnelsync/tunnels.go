@@ -57,7 +57,7 @@ func synchronise(ctx context.Context, c control.TunnelControlClient, perCall tim
 				result.Tunnels[i], errs[i] = t.prepare(ctx, asked, ids[w.Name])
 			})
 		default:
-			// One after the other, so that of two with the same port the first always gets it.
+			// In sequence, so that if two tunnels ask for the same port the first always gets it.
 			result.Tunnels[i], err = t.prepare(ctx, asked, ids[w.Name])
 		}
 		if err != nil {
@@ -96,8 +96,8 @@ func (t server) drop(ctx context.Context, id uint32) error {
 	return nil
 }
 
-// prepare makes a tunnel ready, in place of an earlier one of its name with the given ID. A failure of this tunnel alone
-// is in the result. An error says that the server proxy does not answer.
+// prepare makes a tunnel ready, replacing an earlier one of its name with the given ID. A failure of this tunnel alone
+// is in the result. An error means that the server proxy does not answer.
 func (t server) prepare(ctx context.Context, asked *control.TunnelRequest, id uint32) (status.Tunnel, error) {
 	once := func() (*control.TunnelSpec, error) {
 		ctx, done := context.WithTimeout(ctx, t.perCall)
