@@ -33,7 +33,7 @@ func New(cfg *config.HexaCTF) family.Family {
 	}
 }
 
-// caches keeps only what belongs to challenges of the kinds of which a cluster has many objects.
+// caches keeps only objects that belong to challenges: a cluster may have many others of the same kinds.
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
@@ -47,8 +47,8 @@ func caches() cache.Options {
 	}
 }
 
-// trim drops what the family does not read. It writes patches, or starts from the API server's object, so the dropped
-// fields are not lost there.
+// trim drops fields that the family does not read. The family writes patches, or starts from the API server's object,
+// so the dropped fields are not lost there.
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:

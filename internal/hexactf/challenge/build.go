@@ -73,8 +73,8 @@ func lasting(p *outcome.Problem) bool {
 	}
 }
 
-// stopUnconfined stops the pods of a challenge whose network policies cannot be put in place. They start again when the policies
-// are there.
+// stopUnconfined stops the pods of a challenge whose network policies cannot be written: without them its pods would reach
+// everything. The pods start again when the policies exist.
 func (r *Reconciler) stopUnconfined(ctx context.Context, in Inputs, owner ownership.Owner) error {
 	for _, component := range in.Snapshot.Components {
 		key := client.ObjectKey{Namespace: in.Name.Namespace, Name: in.prefix(component.Name) + deploymentSuffix}

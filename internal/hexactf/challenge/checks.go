@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// check returns why a challenge cannot be built, nil when it can. One that was started is built from what it was
-// started with.
+// check returns the problem that keeps a challenge from being built, nil when there is none. A started challenge
+// is built from its snapshot, which was valid at the start.
 func check(o Observed, rights Rights) *outcome.Problem {
 	if o.Started != nil || o.Inherited {
 		return nil
@@ -58,7 +58,8 @@ func terminal(c *hexactfv1.Challenge, p *outcome.Problem, timeout time.Duration,
 	}
 }
 
-// newProblem is what a failed write means, and other what is known of the owner of an object of that name.
+// newProblem returns the problem for a failed write. other describes the owner of an object that has the
+// name already.
 func newProblem(err error, other otherOwner) *outcome.Problem {
 	p := outcome.NewProblem(hexactfv1.ConditionResourcesCreated, err)
 	var refused *ownership.RefusedError

@@ -20,7 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// otherOwner is what is known of an object whose name a challenge needs and which is not its own.
+// otherOwner describes the owner of a foreign object whose name a challenge needs.
 type otherOwner struct {
 	// Terminating: it belongs to a challenge that is being deleted, or is gone: the garbage collector will delete it.
 	// This happens when a player starts the same problem again.
@@ -29,8 +29,8 @@ type otherOwner struct {
 	Challenge *hexactfv1.Challenge
 }
 
-// otherOwner looks for the owner of the object that a write was refused for. Objects that a deletion with
-// --cascade=orphan left behind are given to the garbage collector: p names all that can be in the way.
+// otherOwner finds the owner of the object for which a write was refused. Objects that a deletion with
+// --cascade=orphan left behind are given to the garbage collector: p has every object that can be in the way.
 func (r *Reconciler) otherOwner(ctx context.Context, c *hexactfv1.Challenge, p Plan, err error) (found otherOwner) {
 	var refused *ownership.RefusedError
 	if !errors.As(err, &refused) {

@@ -38,7 +38,7 @@ type Reconciler struct {
 	Workers int
 	// Publisher sends messages. Nil: there are none.
 	Publisher Publisher
-	// Reason turns an error of Publisher into the text of a condition.
+	// Reason returns the text of a condition for an error of Publisher.
 	Reason func(error) string
 
 	kind       *reconcile.Kind[*hexactfv1.Challenge, Outcome]
@@ -61,7 +61,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// newKind says what is particular to Challenges; kit/reconcile does the rest.
+// newKind returns the steps that are particular to Challenges; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 	return &reconcile.Kind[*hexactfv1.Challenge, Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -98,7 +98,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 	}
 }
 
-// apply starts a challenge that nothing keeps from it, writes its objects, and observes what became of them.
+// apply starts a challenge without a problem, writes its objects, and observes the result.
 func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Outcome, problems *outcome.Problems) error {
 	if !out.Inherited && len(*problems) == 0 {
 		if err := r.start(ctx, out); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Snapshot is what a challenge was started with. A later change of the definition or of the settings does not change the
-// challenge of a player.
+// Snapshot holds the inputs that a challenge was started with. A later change of the definition or of the settings does
+// not change the challenge of a player.
 type Snapshot struct {
 	Components []hexactfv1.Component `json:"components"`
 	// Isolated is HEXACTF_ISOLATION as it was at the start.
@@ -36,7 +36,7 @@ type Snapshot struct {
 // for the next one of the same name.
 const isolatedGraceSeconds = 2
 
-// newSnapshot returns what a challenge is started with.
+// newSnapshot returns the snapshot for a start.
 func newSnapshot(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
 	s := &Snapshot{
 		Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs,
@@ -56,7 +56,7 @@ func (s *Snapshot) raw() (*runtime.RawExtension, error) {
 	return &runtime.RawExtension{Raw: data}, nil
 }
 
-// decodeSnapshot returns what a challenge was started with, nil if it was not started.
+// decodeSnapshot returns the snapshot of a challenge, nil if it was not started.
 func decodeSnapshot(c *hexactfv1.Challenge) (*Snapshot, error) {
 	if c.Status.DefinitionSnapshot == nil {
 		return nil, nil

@@ -15,15 +15,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The actions of events: what the operator was doing.
+// The actions that events name: the operation in progress.
 const (
 	actionCreate  = "Create"
 	actionObserve = "Observe"
 	actionDelete  = "Delete"
 )
 
-// report records as events what changed between two statuses of a live challenge, besides problems. began is when the
-// reconciliation did.
+// report records the differences between two statuses of a live challenge as events, except problems. began is the
+// start of the reconciliation.
 func (r *Reconciler) report(_ context.Context, before, c *hexactfv1.Challenge, _ Outcome, _ outcome.Problems, began time.Time) {
 	r.reportDropped(before, c)
 	was, current := before.Status, c.Status

@@ -18,16 +18,16 @@ import (
 
 const (
 	// maxFinalizeDelay is how long the finalization of a challenge may be delayed by requests that delete expired
-	// challenges: a thousand of them take less. What the garbage collector does after a finalization costs the API
-	// server more than a deletion.
+	// challenges: a thousand of them take less. The garbage collection after a finalization costs the API server
+	// more than a deletion.
 	maxFinalizeDelay = 5 * time.Second
 	// finalizeRetry is when a delayed finalization is tried again.
 	finalizeRetry = 250 * time.Millisecond
 )
 
 // finalize records that a challenge is being deleted, and stops its pods. It is done when they are gone, and the broker
-// has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over; Kubernetes then deletes what the challenge owns. It
-// needs neither the definition nor any object of the challenge.
+// has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over; Kubernetes then deletes the objects that the challenge
+// owns. It needs neither the definition nor any object of the challenge.
 func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, retry time.Duration, err error) {
 	known := r.deliveries.get(c)
 	isRecorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
@@ -118,7 +118,7 @@ func (w *waits) since(c *hexactfv1.Challenge, now time.Time) time.Time {
 	return known.since
 }
 
-// lost records that the messages of a challenge were given up, and reports whether that is news.
+// lost records that the messages of a challenge were given up, and reports whether this is the first time.
 func (w *waits) lost(c *hexactfv1.Challenge) (fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 // oldest message is dropped. The platform must know the first state that it has no message about, and the last ones.
 const maxOutbox = 64
 
-// record adds the message about a new state of a challenge. Its timestamp is as precise as the API server stores it, so
-// that a repeat has the same bytes, and not before that of the message before, even if the clock was put back.
+// record adds the message about a new state of a challenge. Its timestamp has the precision of the API server, so that
+// a repeat has the same bytes. It is never before the timestamp of the previous message, even if the clock was put
+// back.
 func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) {
 	if s.ChallengeID == "" || s.User == "" {
 		return // the platform refuses a message without both
@@ -87,8 +88,8 @@ func messageState(state hexactfv1.State) (named hexactfv1.State, ok bool) {
 	return "", false
 }
 
-// payload is a message as consumers read it. All consumers need the first four fields; those that do not know the later
-// ones ignore them. uid and sequence together identify a message: a repeat has the same.
+// payload is a message as consumers read it. All consumers need the first four fields; a consumer that does not know
+// the later ones ignores them. uid and sequence together identify a message: a repeat has the same.
 type payload struct {
 	User      string          `json:"user"`
 	ProblemID string          `json:"problemId"`

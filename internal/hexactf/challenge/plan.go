@@ -38,7 +38,7 @@ type Plan struct {
 	Deployments     []*appsv1.Deployment
 }
 
-// egress is what the challenge may reach, and the address ranges that it never may.
+// egress returns the allowed egress of the challenge, and the address ranges that it may never reach.
 func (in Inputs) egress() (config.Egress, []netip.Prefix) {
 	if in.Snapshot.Egress == "" {
 		return in.Config.Egress, in.Config.PodCIDRs
@@ -80,8 +80,8 @@ func plan(in Inputs) Plan {
 	return p
 }
 
-// exposedComponent returns the index of the component at which players reach the challenge, -1 if there is none. Of
-// several components the last one counts, as with the previous operator.
+// exposedComponent returns the index of the component at which players reach the challenge, -1 if there is none. If
+// there are several, the last one counts, as with the previous operator.
 func exposedComponent(components []hexactfv1.Component) int {
 	exposed := -1
 	for i, component := range components {
@@ -92,7 +92,7 @@ func exposedComponent(components []hexactfv1.Component) int {
 	return exposed
 }
 
-// OwnershipLabels are those of all objects that belong to a challenge.
+// OwnershipLabels are the labels of every object that belongs to a challenge.
 var OwnershipLabels = ownership.Labels{
 	Domain: hexactfv1.GroupVersion.Group,
 	Owner:  "challenge",
@@ -104,14 +104,15 @@ func ownerFor(c *hexactfv1.Challenge) ownership.Owner { return OwnershipLabels.F
 const (
 	deploymentSuffix, serviceSuffix, ingressSuffix = "-deploy", "-svc", "-ingress"
 	policySuffix                                   = "-policy"
-	// maxPrefix leaves space for the longest suffix: the names of both objects are also label values.
+	// maxPrefix leaves space for the suffix with the most characters: the names of both objects are
+	// also label values.
 	maxPrefix = naming.MaxLabelValue - len(deploymentSuffix)
 	// maxName is the maximum length of the name of a NetworkPolicy.
 	maxName = 253
 )
 
-// prefix is the beginning of the names of a component's objects. One that is too long is cut and ends in a hash. That of
-// a component that is named apart always ends in a hash, which depends on where the name of the component ends: component
+// prefix returns the beginning of the names of a component's objects. If it is too long it is cut and ends in a hash. For
+// a component in Apart it always ends in a hash, which depends on where the name of the component ends: component
 // db-admin of user bob, and component db of user admin-bob, are different.
 func (in Inputs) prefix(component string) string {
 	name := "chall-" + in.Identity.ChallengeID + "-" + component + "-" + in.Identity.User
@@ -136,7 +137,7 @@ func namedApart(components []hexactfv1.Component) []string {
 // partOfLabel is the value of the label that all objects of a challenge have.
 func partOfLabel(challenge string) string { return naming.LabelValue(challenge) }
 
-// labels are those of a component's objects and of its pods.
+// labels returns the labels of a component's objects and of its pods.
 func (in Inputs) labels(component string) map[string]string {
 	prefix := in.prefix(component)
 	return map[string]string{

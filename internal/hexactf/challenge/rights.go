@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Rights are what the containers of a definition may have beyond an ordinary container.
+// Rights are the rights of a definition's containers beyond an ordinary container.
 type Rights struct {
 	// Trusted authors are as good as administrators of the nodes and of the namespace: every field of a container is
 	// allowed. See HEXACTF_TRUSTED_AUTHORS.
@@ -24,11 +24,12 @@ func newRights(cfg config.HexaCTF) Rights {
 	return Rights{Trusted: cfg.TrustedAuthors, Capabilities: cfg.AllowedCapabilities}
 }
 
-// adminOnly is what to do about a field that the operator refuses.
+// adminOnly is the remedy for a field that the operator refuses.
 const adminOnly = "only an administrator may: leave it out, or ask the administrator for HEXACTF_TRUSTED_AUTHORS=true"
 
-// validate returns the errors of the fields by which a container reaches its node, or what the author of its
-// definition may not read. The operator creates pods with its own rights, so it must not pass on what the author lacks.
+// validate returns errors for the fields with which a container reaches its node or reads objects that the author of
+// its definition may not read. The operator creates pods with its own rights, so it must not lend the author rights
+// that the author lacks.
 func (r Rights) validate(parent *field.Path, c corev1.Container) field.ErrorList {
 	if r.Trusted {
 		return nil
@@ -114,7 +115,7 @@ func (r Rights) validateSecurityContext(fieldPath *field.Path, s *corev1.Securit
 	return errs
 }
 
-// validateTarget refuses a host: the node sends these requests, from a place that no network policy confines.
+// validateTarget refuses a host: the node sends these requests, and no network policy confines the node.
 func validateTarget(parent *field.Path, http *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction) field.ErrorList {
 	var errs field.ErrorList
 	if http != nil && http.Host != "" {

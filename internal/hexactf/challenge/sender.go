@@ -115,8 +115,8 @@ func (s *sender) send(ctx context.Context, c *hexactfv1.Challenge, m hexactfv1.M
 	return s.Publisher.Publish(ctx, key, value)
 }
 
-// deliveries are what is known of the messages of challenges and is in no status yet. Each is forgotten when its
-// challenge is gone. The zero value is ready for use.
+// deliveries records the results of sending messages until the status of their challenge has them. A record is
+// dropped when its challenge is gone. The zero value is ready for use.
 type deliveries struct {
 	off bool
 	mu  sync.Mutex
@@ -137,7 +137,7 @@ func (d *deliveries) get(c *hexactfv1.Challenge) Delivery {
 	return Delivery{Off: d.off, Acknowledged: known.acknowledged, Problem: known.problem}
 }
 
-// known is called with the lock held. What is known of an earlier challenge of that name does not count.
+// known is called with the lock held. The record of an earlier challenge of that name does not count.
 func (d *deliveries) known(c *hexactfv1.Challenge) delivery {
 	known := d.all[client.ObjectKeyFromObject(c)]
 	if known.uid != c.UID {
@@ -166,7 +166,7 @@ func (d *deliveries) acknowledged(c *hexactfv1.Challenge, sequence int64) (recov
 	return recovered
 }
 
-// failed records why a message was not sent, and reports whether that is news.
+// failed records why a message was not sent, and reports whether the cause differs from the last one.
 func (d *deliveries) failed(c *hexactfv1.Challenge, cause string) (fresh bool) {
 	d.update(c, func(known *delivery) {
 		fresh = known.problem != cause

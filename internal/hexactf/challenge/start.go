@@ -8,7 +8,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// start persists what a challenge is built from, and that it is being built, before the first object exists.
+// start persists the snapshot of a challenge, and that it is being built, before the first object exists: a
+// reconciliation after a crash builds the same objects.
 func (r *Reconciler) start(ctx context.Context, out *Outcome) error {
 	if out.Started != nil {
 		return nil

@@ -19,18 +19,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one reconciliation observed and did, and all that a status is computed from.
+// Outcome holds the observations and results of one reconciliation: all inputs of a status.
 type Outcome struct {
 	Observed
-	// Problem is what stopped it; nil when every object is in place.
+	// Problem stopped the reconciliation; nil when every object exists.
 	Problem *outcome.Problem
 	// Endpoint is the node port of the exposed component, 0 where there is none, or it is not known.
 	Endpoint int32
-	// Delivery is what is known of the messages.
+	// Delivery is the state of the messages.
 	Delivery Delivery
 }
 
-// Delivery is what the sender knows of the messages of one challenge.
+// Delivery is the sender's state of the messages of one challenge.
 type Delivery struct {
 	// Off: there is no broker.
 	Off bool
@@ -40,7 +40,7 @@ type Delivery struct {
 	Problem string
 }
 
-// computeStatus writes into the status of a live challenge what an outcome means, all but what kit/reconcile writes.
+// computeStatus computes the status of a live challenge from an outcome, except the fields that kit/reconcile writes.
 func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) reconcile.Ready {
 	c := out.Challenge
 	if out.Inherited {
@@ -112,8 +112,8 @@ func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition,
 	}
 }
 
-// deliver removes the acknowledged messages and records what is new: another state, or another endpoint of a challenge
-// that runs.
+// deliver removes the acknowledged messages, and records a message about a new state, or about a new endpoint of a
+// running challenge.
 func deliver(s *hexactfv1.ChallengeStatus, d Delivery, was hexactfv1.State, moved bool, now time.Time) {
 	removeAcknowledged(s, d.Acknowledged)
 	state, sent := messageState(s.CurrentStatus.State)
@@ -288,7 +288,7 @@ func notifying(d Delivery) (condition string, _ metav1.ConditionStatus, reason, 
 }
 
 // checkAvailability reports whether players can reach the challenge: all Deployments are available, and the endpoint
-// is known if there is one. missing names what is not.
+// is known if there is one. missing names the part that is not.
 func checkAvailability(out Outcome) (ready bool, missing string) {
 	if out.Problem != nil || out.Started == nil {
 		return false, ""

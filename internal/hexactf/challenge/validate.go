@@ -20,7 +20,7 @@ const (
 	// maxSnapshot is the maximum size in bytes, as JSON, of the components of a challenge. They are stored in its status,
 	// and etcd stores no object above 1.5 MiB.
 	maxSnapshot = 512 << 10
-	// maxLife is that of the schema.
+	// maxDuration is the maximum of the schema.
 	maxDuration = 8760 * time.Hour
 )
 

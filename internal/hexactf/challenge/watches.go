@@ -32,8 +32,8 @@ const (
 	indexPartOf = "partOf"
 )
 
-// SetupWithManager opens the watches. Each triggers the reconciliation of one challenge, or of those of a definition.
-// The only timers are the expiry, the deadlines of a start, and the timeout for the broker.
+// SetupWithManager opens the watches. Each event enqueues one challenge, or all challenges of a definition. The only
+// timers are the expiry, the deadlines of a start, and the timeout for the broker.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	r.deliveries.off = r.Publisher == nil
@@ -131,8 +131,8 @@ func (r *Reconciler) withTimeout(ctx context.Context, _ client.Object) []ctrl.Re
 
 func isLive(o client.Object) bool { return o.GetDeletionTimestamp() == nil }
 
-// terminatingPriority is lower than that of live challenges, for which players wait, and higher than that of the
-// challenges that exist when the operator starts.
+// terminatingPriority is lower than the priority of live challenges, for which players wait, and higher than the
+// priority of challenges that exist when the operator starts.
 const terminatingPriority = handler.LowPriority / 2
 
 // terminating enqueues challenges that are being deleted.
@@ -164,8 +164,8 @@ var availabilityChanged = predicate.Funcs{
 	},
 }
 
-// troubleChanged passes what the status of a challenge says of a pod. It does not say that a pod is being scheduled,
-// or its image pulled.
+// troubleChanged accepts changes of a pod that change the status of a challenge. Scheduling a pod or pulling its
+// image does not.
 var troubleChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -174,7 +174,7 @@ var troubleChanged = predicate.Funcs{
 	DeleteFunc: func(e event.DeleteEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
 }
 
-// TrimDeployment drops what the status of a challenge does not depend on.
+// TrimDeployment drops fields that the status of a challenge does not depend on.
 func TrimDeployment(d *appsv1.Deployment) {
 	status := appsv1.DeploymentStatus{ObservedGeneration: d.Status.ObservedGeneration}
 	for _, c := range d.Status.Conditions {
@@ -190,8 +190,8 @@ func TrimDeployment(d *appsv1.Deployment) {
 	d.Status = status
 }
 
-// TrimPod keeps what the status of a challenge depends on. It keeps a pod's environment, which may hold a flag, out of
-// the cache.
+// TrimPod keeps only fields that the status of a challenge depends on. It keeps a pod's environment, which may hold a
+// flag, out of the cache.
 func TrimPod(p *corev1.Pod) {
 	p.Annotations, p.OwnerReferences, p.ManagedFields = nil, nil, nil
 	for name := range p.Labels {

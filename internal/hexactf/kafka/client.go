@@ -53,7 +53,7 @@ var (
 
 // An unansweredError is returned when the broker has not acknowledged in time.
 type unansweredError struct {
-	last error // of the last attempt to connect; nil if it succeeded
+	last error // error of the last attempt to connect; nil if it succeeded
 }
 
 func (e *unansweredError) Error() string {
@@ -77,7 +77,7 @@ type Client struct {
 	retired        map[*producer]struct{} // until their last message is answered
 	sends          map[string]*send       // in flight, by key
 	delivered      map[string][]byte      // acknowledged when no caller waited any more, by key
-	connectErr     error                  // of the last attempt to connect; nil once one succeeds
+	connectErr     error                  // error of the last attempt to connect; nil once one succeeds
 	replaced       time.Time              // when current replaced a broken one
 	replaceDelay   time.Duration          // before the next replacement
 	pinging        bool
@@ -154,8 +154,8 @@ func fnv32a(key []byte) uint32 {
 }
 
 // Publish sends value, one JSON object, under key and returns when the broker has acknowledged it. Otherwise it returns
-// why not, at the latest when ctx or KAFKA_SEND_TIMEOUT ends; the message may arrive nevertheless. Reason turns the error
-// into the text of a condition.
+// an error, at the latest when ctx or KAFKA_SEND_TIMEOUT ends; the message may arrive nevertheless. Reason turns the
+// error into the text of a condition.
 func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 	if err := check(key, value); err != nil {
 		return err
@@ -439,7 +439,8 @@ func (c *Client) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection tells a manager that each replica has a client: a wrong password is logged before the replica leads.
+// NeedLeaderElection returns false, so that each replica has a client: a wrong password is logged before the replica
+// leads.
 func (*Client) NeedLeaderElection() bool { return false }
 
 // Close waits for the sends in flight, no longer than ctx, and ends the client. A message that was not acknowledged until

@@ -9,8 +9,8 @@
 //     copy is only sent if it is unknown whether the first one arrived.
 //   - An error does not mean that the message will not arrive. Consumers sometimes see a message twice.
 //   - The memory is bounded: beyond the limit Publish refuses immediately.
-//   - A broker that does not answer is no reason to give up, nor to refuse to start. New reports what would fail
-//     permanently, such as an unreadable certificate.
+//   - A broker that does not answer is no reason to give up, nor to refuse to start. New reports permanent
+//     errors, such as an unreadable certificate.
 //
 // # Defects of clients that are handled here
 //

@@ -86,7 +86,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// advice is what to check when a broker refuses, by its error code.
+// advice is the remedy when a broker refuses, by its error code.
 var advice = map[int16]string{
 	kerr.SaslAuthenticationFailed.Code:   "see KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD_FILE",
 	kerr.UnsupportedSaslMechanism.Code:   "see KAFKA_SASL_MECHANISM",
@@ -132,7 +132,8 @@ func encryption(err error) string {
 	return ""
 }
 
-// network leaves out what differs between attempts, such as the local port.
+// network leaves out parts of an error that differ between attempts, such as the local port, so
+// that a status does not change with each of them.
 func network(err error) string {
 	var name *net.DNSError
 	var op *net.OpError
