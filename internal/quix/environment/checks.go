@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns the problems of an environment: of its namespace, then of the platform's role and of its binding.
+// check returns the problems of an environment: first of its namespace, then of the platform's role and binding.
 func check(env *quixv1.Environment, o Observed, cfg config.Quix) (problems outcome.Problems) {
 	problems.Add(checkNamespace(env, o, cfg.IDPattern))
 	problems.Add(checkRole(o.Role, cfg.ClusterRoleName))
@@ -81,7 +81,7 @@ func checkRole(role *rbacv1.ClusterRole, name string) *outcome.Problem {
 	return nil
 }
 
-// namespaceProblem is what a failed write of the namespace means; nil for none.
+// namespaceProblem returns the problem for a failed write of the namespace; nil for none.
 func namespaceProblem(o Observed, err error) *outcome.Problem {
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func namespaceProblem(o Observed, err error) *outcome.Problem {
 	return newProblem(quixv1.ConditionNamespaceReady, reason, err)
 }
 
-// roleBindingProblem is what a failed write of the binding means; nil for none.
+// roleBindingProblem returns the problem for a failed write of the binding; nil for none.
 func roleBindingProblem(o Observed, err error) *outcome.Problem {
 	if err == nil {
 		return nil
@@ -111,7 +111,7 @@ func roleBindingProblem(o Observed, err error) *outcome.Problem {
 	return newProblem(quixv1.ConditionRoleBindingReady, reason, err)
 }
 
-// newProblem is what a failed write means. Only a wait and a contest have reasons of their own.
+// newProblem returns the problem for a failed write. Only a wait and a contest have reasons of their own.
 func newProblem(condition, reason string, err error) *outcome.Problem {
 	p := outcome.NewProblem(condition, err)
 	if p.Reason != outcome.ReasonWaiting && p.Reason != outcome.ReasonContested {

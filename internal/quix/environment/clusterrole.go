@@ -9,8 +9,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// ErrSecurityViolation is wrapped by every error about a ClusterRole that would let the platform gain rights beyond those
-// that the role lists.
+// ErrSecurityViolation is wrapped by every error about a ClusterRole that would let the platform gain rights beyond the
+// listed ones.
 var ErrSecurityViolation = errors.New("security violation")
 
 // danger is a combination of rights with which their holder can gain more. A rule has it when it has any of the groups,
@@ -38,8 +38,9 @@ var dangers = []danger{
 	{"create tokens of service accounts", coreGroup, []string{"serviceaccounts/token"}, []string{"create"}},
 }
 
-// validateClusterRole returns nil for a role that grants what it lists and no way to more. Each rule is checked
-// separately, and its resourceNames do not count. The error wraps ErrSecurityViolation and names every refused rule.
+// validateClusterRole returns nil for a role that grants the rights it lists and no way to gain more. Each rule is
+// checked separately, and its resourceNames do not count. The error wraps ErrSecurityViolation and names every
+// refused rule.
 func validateClusterRole(role *rbacv1.ClusterRole) error {
 	var problems []string
 	for key := range role.Labels {

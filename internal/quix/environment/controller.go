@@ -24,7 +24,7 @@ import (
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
-	// Writer writes what belongs to an environment.
+	// Writer writes the objects of an environment.
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
@@ -51,7 +51,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// newKind says what is particular to Environments; kit/reconcile does the rest.
+// newKind returns the steps that are particular to Environments; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 	return &reconcile.Kind[*quixv1.Environment, State]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -75,7 +75,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 }
 
 // start persists the names before any object has them: the suffix may be another one after a restart. With them it
-// persists what will prove the namespace.
+// persists the digest of the namespace's token, so that only this environment's namespace can be recognised later.
 func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if namespaceName(env) != "" && roleBindingName(env) != "" {
 		return nil
@@ -112,8 +112,8 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 			s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
 		}
 	}
-	// Rights that are too wide are revoked even if the namespace could not be written, and so are those of a role that
-	// the operator no longer watches.
+	// Rights that are too wide are revoked even if the namespace could not be written, and so are rights through a
+	// role that the operator no longer watches.
 	if isViolation(role) && r.Config.RoleViolationPolicy == config.RoleViolationUnbind || role != nil && boundElsewhere(in) {
 		if err := r.unbind(ctx, env); err != nil {
 			problems.Add(retryProblem(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err))

@@ -12,13 +12,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The actions of events: what the operator was doing.
+// The actions that events name: the operation in progress.
 const (
 	actionCreate = "Create"
 	actionDelete = "Delete"
 )
 
-// report records what a reconciliation made of a live environment. began is when it did.
+// report records the results of a reconciliation of a live environment as events. began is its start.
 func (r *Reconciler) report(_ context.Context, before, env *quixv1.Environment, s State, _ outcome.Problems, began time.Time) {
 	if s.NamespaceCreated {
 		reconcile.Normal(r.Events, env, quixv1.ReasonNamespaceCreated, actionCreate, "Created namespace "+namespaceName(env))
@@ -34,7 +34,7 @@ func (r *Reconciler) report(_ context.Context, before, env *quixv1.Environment, 
 	}
 }
 
-// reportDeletion records, once, what blocks a deletion.
+// reportDeletion records, once, the reason that blocks a deletion.
 func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion) {
 	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
 		reconcile.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())

@@ -19,8 +19,8 @@ import (
 )
 
 // finalize carries out the deletion of an environment, from whichever state it is in: first it revokes the platform's
-// rights, then it deletes the namespace. It is done when the namespace is gone, or turns out to be another
-// environment's.
+// rights, then it deletes the namespace. It is done when the namespace is gone, or turns out to belong to another
+// environment.
 func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) (done bool, never time.Duration, err error) {
 	if namespaceName(env) == "" { // deleted before anything was made
 		return true, never, nil
@@ -65,7 +65,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	return true, never, nil
 }
 
-// Deletion is what one reconciliation observed and did of an environment that is being deleted.
+// Deletion holds the observations and results of one reconciliation of an environment that is being deleted.
 type Deletion struct {
 	// Namespace of the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace

@@ -16,9 +16,9 @@ import (
 )
 
 // handedOver reports whether an older operator, which wrote no UID annotation, created the namespace for the environment: its
-// labels are the environment's, and its controller is the environment. That can be copied, so it counts only for an
-// environment that such an operator started, whose status has a namespace and nothing that proves it, or where the status
-// names the UID of the namespace.
+// labels are the environment's, and its controller is the environment. Others can copy these labels, so they count only for
+// an environment that such an operator started, whose status has a namespace and neither its UID nor a token digest, or where
+// the status names the UID of the namespace.
 func handedOver(env *quixv1.Environment, ns *corev1.Namespace) bool {
 	s := &env.Status
 	if ns == nil || namespaceName(env) != ns.Name || ns.Annotations[quixv1.AnnotationUID] != "" {
@@ -28,8 +28,8 @@ func handedOver(env *quixv1.Environment, ns *corev1.Namespace) bool {
 	return (older || s.NamespaceUID == ns.UID) && hasIdentity(env, ns, quixv1.ManagedBy) && controls(env, ns)
 }
 
-// bindingHandedOver is handedOver for the RoleBinding, which has no controller. In a namespace of the environment it grants
-// what the operator grants there.
+// bindingHandedOver is handedOver for the RoleBinding, which has no controller. It accepts a binding in a namespace of the
+// environment that grants the same as the operator's.
 func bindingHandedOver(env *quixv1.Environment, in Inputs) bool {
 	return in.Bound != nil && in.Bound.Annotations[quixv1.AnnotationUID] == "" && !boundElsewhere(in) &&
 		hasIdentity(env, in.Bound, quixv1.RoleBindingManagedBy)
@@ -54,8 +54,8 @@ func controls(env *quixv1.Environment, ns *corev1.Namespace) bool {
 	return err == nil && gv.Group == quixv1.GroupVersion.Group
 }
 
-// takeOver writes what proves a namespace that was handed over: its UID into the status, then the environment's UID onto the
-// namespace. A process that ends in between leaves a namespace that the next one takes over.
+// takeOver records the ownership of a namespace that was handed over: its UID in the status, then the environment's UID on
+// the namespace. If the process ends in between, the next one takes the namespace over again.
 func (r *Reconciler) takeOver(ctx context.Context, env *quixv1.Environment, s *State) error {
 	if !handedOver(env, s.Namespace) {
 		return nil

@@ -25,10 +25,10 @@ type Observed struct {
 	Unfenced string
 }
 
-// State is what one reconciliation observed of an environment and did for it.
+// State holds the observations and results of one reconciliation of an environment.
 type State struct {
 	Observed
-	// NamespaceUID is that of the namespace; empty if it was not written.
+	// NamespaceUID is the UID of the namespace; empty if it was not written.
 	NamespaceUID       types.UID
 	NamespaceCreated   bool
 	RoleBindingCreated bool
@@ -42,7 +42,7 @@ func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o St
 		return o, err
 	}
 	if o.RoleBinding != nil && cache.Reduced(o.RoleBinding) {
-		// Its subjects decide what is written.
+		// The cached copy has no subjects, and the subjects decide the write.
 		if o.RoleBinding, err = apply.Found(ctx, r.Writer.Live, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
 			return o, err
 		}

@@ -66,11 +66,11 @@ func roleBindingKey(env *quixv1.Environment) types.NamespacedName {
 // newRoleBindingName is the name of a new environment's RoleBinding.
 func newRoleBindingName(id string) string { return id + "-quix-crb" }
 
-// ownershipLabels are those of all objects that belong to an environment. Its namespace is found by its name among all
-// namespaces, since one of that name that belongs to another owner must be found too.
+// ownershipLabels are the labels of every object that belongs to an environment. Its namespace is found by its name
+// among all namespaces, since the operator must see one of that name that belongs to another owner.
 var ownershipLabels = ownership.Labels{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
 
-// RoleBindingLabels are those of a RoleBinding.
+// RoleBindingLabels are the labels of the environment's RoleBinding.
 var RoleBindingLabels = ownership.Labels{
 	Domain: ownershipLabels.Domain, Owner: ownershipLabels.Owner,
 	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
@@ -81,9 +81,9 @@ func labelledOwner(env *quixv1.Environment) ownership.Owner {
 	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks
-// it. An environment that was not started owns none. One that an older version has started has no proof until the UID of
-// its namespace is known.
+// namespaceOwner requires an ownership token too, because others can create a namespace of that name first and copy its
+// labels. An environment that was not started owns none. An environment that an earlier operator has started has no
+// token until the UID of its namespace is known.
 func namespaceOwner(env *quixv1.Environment) ownership.Owner {
 	s, owner := &env.Status, labelledOwner(env)
 	switch {
@@ -127,7 +127,8 @@ var protected = map[string]bool{
 	quixv1.AnnotationNamespaceToken: true,
 }
 
-// guarded returns the keys that an Environment asks for and may set, and those that the operator sets.
+// guarded returns the labels or annotations of an object: the requested ones that an Environment may
+// set, and the enforced ones.
 func guarded(asked, enforced map[string]string) map[string]string {
 	out := make(map[string]string, len(asked)+len(enforced))
 	for key, value := range asked {

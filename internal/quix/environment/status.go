@@ -51,7 +51,7 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 	}
 }
 
-// computeStatus writes what was observed and done into the status of a live environment.
+// computeStatus computes the status of a live environment from observations and problems.
 func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
 	if state.NamespaceUID != "" {
