@@ -25,7 +25,7 @@ type dependencyBuilder struct {
 	restConfig *rest.Config
 	newClient  client.NewClientFunc
 	caches     *cache.Caches
-	// dependencies is what all have in common.
+	// dependencies are shared by all families.
 	dependencies family.Dependencies
 }
 
@@ -63,8 +63,7 @@ func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 type familyManager struct {
 	ctrl.Manager
 	own cluster.Cluster
-	// live knows which kinds are missing, as the client does. What goes past it has to be
-	// asked for by name.
+	// live knows which kinds are missing, as the client does. Requests that bypass it must check their kind by name.
 	live   client.Reader
 	events *reportingManager
 }

@@ -65,13 +65,13 @@ func (m *reportingManager) Start(ctx context.Context) error {
 	return err
 }
 
-// eventSink writes events one at a time. There are two events for each instance. In a burst
-// players wait for their instances, and concurrent writes of events would delay them: of 500
-// events that are recorded together, client-go alone sends 260 at a time (BenchmarkEvents).
+// eventSink writes events one at a time. There are two events for each instance. In a burst players
+// wait for their instances, and concurrent writes of events would delay them: when 500 events are
+// recorded together, client-go alone sends 260 at a time (BenchmarkEvents).
 type eventSink struct {
 	events.EventSink
-	// pending has an element for each event that waits or is written, writing for the one
-	// that is written.
+	// pending has an element for each event that waits or is being written, writing for the event that
+	// is being written.
 	pending, writing chan struct{}
 	dropped          rate.Sometimes
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/family"
 )
 
-// Installation finds out which families a cluster has, for an operator whose settings name none: those whose kinds
-// the API server serves, and whose resources the operator may watch. The CRDs alone do not count: they may be those of another operator, or
-// what a family left that was removed.
+// Installation finds out which families a cluster has, for an operator whose settings name none: a family counts if the API
+// server serves its kinds and the operator may watch its resources. The CRDs alone do not count: they may belong to another
+// operator, or be left over from a family that was removed.
 type Installation struct {
 	all       []family.Family
 	discovery discovery.DiscoveryInterface
@@ -36,7 +36,7 @@ type Installation struct {
 	log       logr.Logger
 }
 
-// NewInstallation returns an Installation that looks for all families.
+// NewInstallation returns an Installation that detects all families.
 func NewInstallation(restConfig *rest.Config, all []family.Family, log logr.Logger) (*Installation, error) {
 	discovered, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
@@ -145,7 +145,7 @@ func (i *Installation) mayWatch(ctx context.Context, resource schema.GroupVersio
 	return review.Status.Allowed, nil
 }
 
-// absentDelays are the delays between looks for a family while there is none.
+// absentDelays are the delays between checks for a family while there is none.
 var absentDelays = backoff.Exponential{First: time.Second, Max: 15 * time.Second}
 
 // Await returns the families that the cluster has, as soon as there is one, or with the error of ctx. Until then the probes
@@ -173,16 +173,16 @@ func (i *Installation) Await(ctx context.Context, probes string) ([]family.Famil
 	}
 }
 
-// completionDelays are the delays between looks after a CRD has changed: it is served after its last event, and the rights of
-// its family may be installed later. They grow so far that the CRD of another operator costs nothing that counts.
+// completionDelays are the delays between checks after a CRD has changed: it is served after its last event, and the rights
+// of its family may be installed later. They grow so far that the checks for a CRD of another operator cost next to nothing.
 var completionDelays = backoff.Exponential{First: 500 * time.Millisecond, Max: 5 * time.Minute}
 
-// completionChecks is how many looks follow a change: two minutes of them.
+// completionChecks is the number of checks that follow a change: two minutes of them.
 const completionChecks = 8
 
 // AwaitChange returns nil when the cluster no longer has exactly the families that run: one was installed or removed, and
-// the process has to start again. Otherwise it returns the error of ctx. It follows the CRDs of the cluster,
-// of which it keeps nothing; without the right to do so an administrator restarts the operator.
+// the process has to start again. Otherwise it returns the error of ctx. It follows the CRDs of the cluster, without
+// storing them; without the right to do so an administrator restarts the operator.
 func (i *Installation) AwaitChange(ctx context.Context, running []family.Family) error {
 	definitions := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 	if may, err := i.mayWatch(ctx, definitions); err != nil || !may {
@@ -201,7 +201,7 @@ func (i *Installation) AwaitChange(ctx context.Context, running []family.Family)
 	go reflector.RunWithContext(ctx)
 
 	checks := 0
-	var retry <-chan time.Time // nil: the next look is after a change
+	var retry <-chan time.Time // nil: the next check is after a change
 	for {
 		select {
 		case <-ctx.Done():
@@ -234,10 +234,10 @@ func apiNames(all []family.Family) []string {
 	return apis
 }
 
-// definitionStore is a store of CRDs that keeps none, and tells of changes to those of some API groups.
+// definitionStore is a store of CRDs that keeps none, and reports changes to CRDs of some API groups.
 type definitionStore struct {
 	groups []string
-	// happened has room for one change: true for an event, false for a list.
+	// happened has capacity for one change: true for an event, false for a list.
 	happened chan bool
 }
 
@@ -268,12 +268,12 @@ func (s definitionStore) send(isEvent bool) {
 	s.happened <- isEvent
 }
 
-// Add, Update and Delete tell of an event.
+// Add, Update and Delete report an event.
 func (s definitionStore) Add(object any) error    { return s.event(object) }
 func (s definitionStore) Update(object any) error { return s.event(object) }
 func (s definitionStore) Delete(object any) error { return s.event(object) }
 
-// Replace tells of a list, after the start and after a connection was lost. Each CRD in it that is not served yet has events
+// Replace reports a list, after the start and after a connection was lost. Each CRD in it that is not served yet has events
 // to come.
 func (s definitionStore) Replace([]any, string) error {
 	s.send(false)

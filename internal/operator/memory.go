@@ -68,10 +68,10 @@ func (k memoryReleaser) letGrow(ctx context.Context) {
 	}
 }
 
-// memory is what the heap has, in bytes.
+// memory is the state of the heap, in bytes.
 type memory struct {
-	// unused is the free part of the heap, and what was allocated since the last
-	// collection, most of which is garbage by now.
+	// unused is the free part of the heap, plus all allocations since the last collection, most of
+	// which are garbage by now.
 	unused int64
 	// live is the size after the last collection.
 	live int64
@@ -86,7 +86,7 @@ func (m memory) growth(least int) int {
 	return max(least, int((smallHeap-live)*100/live))
 }
 
-// idleSince reports whether memory should be returned. In a burst it should not: half of it
+// idleSince reports whether memory should be returned. In a burst it should not: half of the memory
 // would be used again before the next check.
 func (m memory) idleSince(before memory) bool {
 	return m.unused >= memoryThreshold && int64(m.allocated-before.allocated) < m.unused/2

@@ -47,16 +47,16 @@ type Options struct {
 	Clock clock.PassiveClock
 	// SkipNameValidation allows several managers in one process.
 	SkipNameValidation bool
-	// GCPercent is how much the heap may grow between two collections of garbage, in percent;
-	// a small one may grow more. Default: what the runtime is set to, at any size.
+	// GCPercent is how much the heap may grow between two collections of garbage, in percent; a small
+	// one may grow more. Default: the setting of the runtime, at any size.
 	GCPercent int
 	// Deposed is called when another replica leads; it must exit.
 	// Default: a panic.
 	Deposed func()
 }
 
-// Load reads the settings of the process and of all families, and returns the families that
-// are enabled: all, if ENABLED_APIS is empty. An Installation finds out which of them the cluster has. Its other results are those of settings.Load.
+// Load reads the settings of the process and of all families, and returns the families that are enabled: all, if ENABLED_APIS is
+// empty. An Installation finds out which of them the cluster has. The other results are the results of settings.Load.
 func Load(all []family.Family, args []string, getenv func(string) string, out io.Writer) (process config.Process, enabled []family.Family, effective []settings.Effective, err error) {
 	effective, err = settings.Load(about(all), Sections(&process, all), args, getenv, out)
 	enabled = slices.Clone(all)
@@ -71,7 +71,7 @@ func about(all []family.Family) string {
 	return "berg-operator is a Kubernetes operator for the resources of " + strings.Join(apiNames(all), ", ") + "."
 }
 
-// Sections returns every table of settings, those of the process last. A family may have none.
+// Sections returns every table of settings, the process's last. A family may have none.
 func Sections(process *config.Process, all []family.Family) []settings.Section {
 	var sections []settings.Section
 	for _, f := range all {
@@ -93,8 +93,8 @@ func NewScheme(families ...family.Family) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// New returns a manager with the controllers of the families, ready to start. It needs
-// the API server to look up kinds.
+// New returns a manager with the controllers of the families, ready to start. It needs the API
+// server to resolve kinds.
 func New(ctx context.Context, restConfig *rest.Config, process config.Process, families []family.Family, opts Options) (ctrl.Manager, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -158,8 +158,8 @@ func connection(restConfig *rest.Config) *rest.Config {
 	// The API server limits requests by priority and fairness; a limit of the client would
 	// only add delay. Zero means the client's default, so it must be negative.
 	restConfig.QPS = -1
-	// Warnings of admission may quote what was written, flags included, and the client
-	// would log them.
+	// Warnings of admission may quote the written object, flags included, and the client would log
+	// them.
 	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 	return restConfig
 }

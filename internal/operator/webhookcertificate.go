@@ -223,8 +223,8 @@ func published(c *admissionregistrationv1.ValidatingWebhookConfiguration) []byte
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
-// publish waits until the fence is in force. Until then the API server trusts what was published before: the certificate stays
-// one of these authorities.
+// publish waits until the fence is in force. Until then the API server trusts the previously published authorities: the
+// certificate stays one that they have signed.
 func (k *certificateRotator) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	updated := c.DeepCopy()
 	for i := range updated.Webhooks {

@@ -38,9 +38,9 @@ type servedFamily struct {
 	dependencies family.Dependencies
 }
 
-// serveWebhooks adds the webhooks of all families to the process. The server uses certificate
-// files if they exist, else a certificate that the leader issues and all replicas use. Without
-// either, nothing is served, and only the status of an object shows what is invalid.
+// serveWebhooks adds the webhooks of all families to the process. The server uses certificate files
+// if they exist, else a certificate that the leader issues and all replicas use. Without either, no
+// webhook is served, and only the status of an object reports violations.
 func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Process, families []servedFamily) error {
 	if process.WebhookBindAddress == "0" {
 		return nil

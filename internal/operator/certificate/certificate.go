@@ -1,6 +1,6 @@
-// Package certificate issues and renews the certificate of the webhook server: a small
-// certificate authority, and a certificate of it. It is pure: the current data, randomness and
-// time are arguments, and the desired data is the result.
+// Package certificate issues and renews the certificate of the webhook server: a small certificate
+// authority, and a certificate that it signs. It is pure: the current data, randomness and time are
+// arguments, and the desired data is the result.
 //
 // During a renewal the API server always trusts the certificate: first the new authority is
 // published together with the old one, and after that the new certificate is issued.
@@ -99,9 +99,9 @@ func Pair(data map[string][]byte) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// state is what a Secret holds.
+// state is the content of a Secret.
 type state struct {
-	// authorities, the newest first; key is that of the newest.
+	// authorities, the newest first; key is the key of the newest.
 	authorities []*x509.Certificate
 	key         *ecdsa.PrivateKey
 	leaf        *x509.Certificate

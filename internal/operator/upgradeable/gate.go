@@ -27,7 +27,7 @@ const (
 	// retryAfter is the delay after a failed write. The first write may fail: OLM creates
 	// the OperatorCondition and the right to write it while the operator starts.
 	retryAfter = 10 * time.Second
-	// stopTimeout is that of the last write. The lease is released after it.
+	// stopTimeout is the timeout of the last write. The lease is released after it.
 	stopTimeout = 5 * time.Second
 )
 
