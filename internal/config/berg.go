@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Berg is what an administrator can set about challenge instances.
+// Berg holds the settings for challenge instances.
 type Berg struct {
 	Challenge      Challenge
 	Gateway        Gateway
@@ -36,7 +36,7 @@ type Prepull struct {
 // Record configures the records of ended instances.
 type Record struct {
 	Retention time.Duration     // 0: none are written
-	Namespace string            // of the records
+	Namespace string            // Namespace of the records
 	Limit     int               // maximum number
 	Size      resource.Quantity // maximum of all together
 }
@@ -80,17 +80,17 @@ type Challenge struct {
 	NetworkPolicy                                           NetworkPolicy
 	CiliumNamespace                                         string
 	NodeCIDRs                                               []netip.Prefix // nil: not known
-	PodCIDRs                                                []netip.Prefix // of pods and Services; nil: private addresses
+	PodCIDRs                                                []netip.Prefix // ranges of pods and Services; nil: private addresses
 	OutboundPrivate                                         bool           // whether outbound traffic may go to private networks too
 	OrphanGracePeriod                                       time.Duration  // 0: namespaces without an instance are kept
 
-	// What a container may do to its node. Ephemeral storage is the disk that it writes
+	// Limits on the effect of a container on its node. Ephemeral storage is the disk that it writes
 	// to: its own file system and its log.
 	EphemeralStorageLimit   resource.Quantity         // 0: none
 	EphemeralStorageRequest resource.Quantity         // 0: nothing
 	SeccompProfile          corev1.SeccompProfileType // "": the node's default, for instances that an earlier version started
 	UserNamespaces          UserNamespaces
-	NestedSeccompProfile    string // of containers with sandbox: nested; "": there are none
+	NestedSeccompProfile    string // profile of containers with sandbox: nested; "": there are none
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
@@ -157,8 +157,7 @@ const (
 	IsolationCheckInterval IsolationCheck = "interval"
 )
 
-// WithdrawalPolicy is what happens to live instances whose Challenge is
-// deleted.
+// WithdrawalPolicy decides whether live instances whose Challenge is deleted keep running.
 type WithdrawalPolicy string
 
 // The withdrawal policies.
@@ -172,8 +171,8 @@ type RefPolicy string
 
 // The policies of references.
 const (
-	// RefTrustedNamespace trusts the platform: instances of CHALLENGE_NAMESPACE may use every Challenge, others those of
-	// their own namespace.
+	// RefTrustedNamespace trusts the platform: instances of CHALLENGE_NAMESPACE may use every Challenge, other instances
+	// only the Challenges of their own namespace.
 	RefTrustedNamespace    RefPolicy = "TrustedNamespace"
 	RefAny                 RefPolicy = "Any"
 	RefConfiguredNamespace RefPolicy = "ConfiguredNamespace"
@@ -194,8 +193,8 @@ func (c Challenge) MayUse(from, target string) bool {
 	}
 }
 
-// defaultCapabilities are those that authors may add by default: those of a container runtime,
-// and what network and debugging challenges need.
+// defaultCapabilities are the capabilities that authors may add by default: the default set of a
+// container runtime, and capabilities for network and debugging challenges.
 const defaultCapabilities = "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE"
 
 // AllCapabilities among the allowed ones allows every capability.
@@ -320,7 +319,7 @@ const (
 	UserNamespacesPlain UserNamespaces = "plain"
 )
 
-// On returns the setting for a cluster of which all nodes support user namespaces, or not all.
+// On returns the setting for a cluster, given whether all of its nodes support user namespaces.
 func (u UserNamespaces) On(supported bool) UserNamespaces {
 	switch {
 	case u != UserNamespacesAuto:
@@ -360,7 +359,7 @@ func (b *Berg) warnings() []string {
 	return nil
 }
 
-// domain leaves room for "<uuid>." in front: 253 - 37.
+// domain leaves space for "<uuid>." in front: 253 - 37.
 func domain(s string) []string {
 	if len(s) > 216 {
 		return []string{"must be no more than 216 characters"}
@@ -415,8 +414,7 @@ func connectTimeout(to *time.Duration) settings.Value {
 	})
 }
 
-// bandwidth accepts what the bandwidth plugin of the CNI accepts: 1k to 1P bits per
-// second.
+// bandwidth accepts the values of the CNI's bandwidth plugin: 1k to 1P bits per second.
 func bandwidth(to *string) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = text

@@ -16,14 +16,14 @@ type HexaCTF struct {
 	DefinitionTimeout time.Duration
 	MetricRetention   time.Duration
 	TrustedAuthors    bool
-	// AllowedCapabilities are those that containers may add, without CAP_. AllCapabilities
+	// AllowedCapabilities are the capabilities that containers may add, without CAP_. AllCapabilities
 	// among them allows every one.
 	AllowedCapabilities []string
 	Kafka               Kafka
 }
 
-// Egress is what an isolated challenge may reach in addition to its own components and the
-// cluster's name servers.
+// Egress decides which addresses an isolated challenge may reach in addition to its own components
+// and the cluster's name servers.
 type Egress string
 
 // The kinds of egress.

@@ -26,7 +26,7 @@ type KibaShip struct {
 	Builds          Builds
 }
 
-// TektonMode is what happens to a Project while Tekton is not installed.
+// TektonMode decides how a Project treats a cluster without Tekton.
 type TektonMode string
 
 // The Tekton modes.
@@ -54,7 +54,7 @@ type Builds struct {
 	ResultTime             time.Duration
 	Workspace              BuildWorkspace
 	StorageClass           string            // "": the cluster's default
-	StorageSize            resource.Quantity // of the volume, or of the emptyDir
+	StorageSize            resource.Quantity // size of the volume, or of the emptyDir
 	Limits                 corev1.ResourceList
 }
 
@@ -69,8 +69,8 @@ const (
 	WorkspaceVolume BuildWorkspace = "volume"
 )
 
-// defaultProviders are the git providers unless GIT_PROVIDER_URLS sets other URLs.
-// bitbucket.com is what the API calls Bitbucket; its repositories are at bitbucket.org.
+// defaultProviders are the git providers unless GIT_PROVIDER_URLS sets other URLs. The API
+// calls Bitbucket bitbucket.com; its repositories are at bitbucket.org.
 var defaultProviders = map[string]string{
 	"github.com":    "https://github.com",
 	"gitlab.com":    "https://gitlab.com",
@@ -185,7 +185,7 @@ func (b *Builds) setLimits(text string) error {
 	return nil
 }
 
-// registryAt reads a place for images.
+// registryAt parses the location of images in a registry.
 func registryAt(location *string) func(string) error {
 	return func(text string) error {
 		*location = strings.TrimRight(text, "/")

@@ -1,5 +1,5 @@
-// Package config holds the settings for administrators: those of the process in this file, and
-// those of each family in a file of its own.
+// Package config holds the settings for administrators: the settings of the process in this file,
+// and the settings of each family in a file of its own.
 package config
 
 import (
@@ -13,7 +13,7 @@ import (
 // Process configures the operator itself.
 type Process struct {
 	Namespace               string   // its own, with its lease and the objects that it reads for its families
-	EnabledAPIs             []string // groups of the families that are enabled; nil: those that are installed
+	EnabledAPIs             []string // API groups of the enabled families; nil: of the installed ones
 	MetricsBindAddress      string   // "0": not served
 	MetricsSecure           bool
 	HealthProbeBindAddress  string

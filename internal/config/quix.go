@@ -33,8 +33,8 @@ const (
 	PodSecurityRestricted PodSecurityLevel = "restricted"
 )
 
-// RoleViolationPolicy is what happens to the bindings of live environments
-// while their ClusterRole is dangerous.
+// RoleViolationPolicy decides whether live environments keep their bindings while their ClusterRole
+// is dangerous.
 type RoleViolationPolicy string
 
 // The role violation policies.
@@ -60,7 +60,7 @@ func (q *Quix) Section() settings.Section {
 	}
 }
 
-// maxSuffix leaves room for an ID of 44 characters in the 63 of a name.
+// maxSuffix leaves space for an ID of 44 characters in a name of 63.
 const maxSuffix = 19
 
 func namespaceSuffix(s string) []string {

@@ -21,7 +21,7 @@ type Tunnel struct {
 	HostNode              string // "": the node of the client proxy
 	Publish               TunnelPublish
 	HostPorts             PortRange // used if Publish is HostPort
-	ControlPort, DataPort int32     // of client proxies
+	ControlPort, DataPort int32     // ports of client proxies
 
 	Image                string // "": an image is built for Registry
 	Registry, Repository string
@@ -32,7 +32,7 @@ type Tunnel struct {
 	BaseImage            string
 	Binary               string
 
-	AllowedServers, DeniedServers   []netip.Prefix // what is in both is denied
+	AllowedServers, DeniedServers   []netip.Prefix // a server in both is denied
 	DeniedServerPorts               []PortRange
 	Tunnels, Streams, TunnelStreams int           // the first two of a pair of proxies, the last of one tunnel
 	IdleTimeout                     time.Duration // 0: no limit
@@ -106,7 +106,7 @@ func (t *Tunnel) Section() settings.Section {
 }
 
 const (
-	// minLifetime is that of certificates, whose times are in seconds.
+	// minLifetime is the minimum lifetime of certificates, whose times are in seconds.
 	minLifetime = 10 * time.Second
 	// kubeletDelay is about how long the kubelet takes to update a changed Secret in a pod.
 	kubeletDelay = 2 * time.Minute
