@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Fence is the policy of config/fence, which limits where the operator may bind roles, and what it may change of its webhook
-// configuration.
+// Fence is the policy of config/fence, which limits where the operator may bind roles, and which fields of its webhook
+// configuration it may change.
 const Fence = "berg-operator-fence"
 
 // Install is the command that installs the policies of all API groups.

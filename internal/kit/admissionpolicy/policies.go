@@ -22,8 +22,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Policies are those that the families of one process follow. It watches only these, each by its name, so that the operator needs
-// no right to other policies; and none if no family asks for one.
+// Policies are the policies that the families of one process follow. It watches only these, each by its name, so that the
+// operator needs no right to other policies; and none if no family asks for one.
 type Policies struct {
 	mgr    ctrl.Manager
 	scheme *runtime.Scheme
@@ -72,7 +72,7 @@ type Policy struct {
 	cache         cache.Cache
 }
 
-// Watch lets a controller do what handle makes of each change of the policies and their bindings.
+// Watch has a controller call handle for each change of the policies and their bindings.
 func Watch(controllers *builder.Builder, handle handler.EventHandler, policies ...*Policy) *builder.Builder {
 	for _, p := range policies {
 		for _, kind := range kinds() {

@@ -17,9 +17,9 @@ import (
 const (
 	// DefaultAllowed is the loopback of the host.
 	DefaultAllowed = "127.0.0.0/8,::1/128"
-	// DefaultDeniedPorts are those of etcd (2381: its metrics), the API server (6444: that of k3s, 8443: of minikube, 16443: of
-	// MicroK8s), the kubelet, kube-proxy, the controller manager, the cloud controller manager (10258) and the scheduler,
-	// which also listen at a node's loopback.
+	// DefaultDeniedPorts are the ports of etcd (2381: its metrics), the API server (6444: k3s, 8443: minikube, 16443:
+	// MicroK8s), the kubelet, kube-proxy, the controller manager, the cloud controller manager (10258) and the scheduler, which
+	// also listen at a node's loopback.
 	DefaultDeniedPorts = "2379-2381,6443,6444,8443,10248-10250,10255-10259,16443"
 )
 

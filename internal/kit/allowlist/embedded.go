@@ -33,7 +33,8 @@ func embedded(address netip.Addr) []netip.Addr {
 	case nat64.Contains(address), translated.Contains(address), compatible.Contains(address):
 		return []netip.Addr{join(12, 13, 14, 15)}
 	case localNAT64.Contains(address):
-		// Its operator chooses where in the address the IPv4 address is (RFC 6052, 2.2), so each place counts that is not empty.
+		// Its operator chooses the position of the IPv4 address in the address (RFC 6052, 2.2), so each position counts that is
+		// not empty.
 		var all []netip.Addr
 		for _, candidate := range []netip.Addr{join(6, 7, 9, 10), join(7, 9, 10, 11), join(9, 10, 11, 12), join(12, 13, 14, 15)} {
 			if !candidate.IsUnspecified() {

@@ -10,9 +10,9 @@ import (
 )
 
 // KindUnknown reports whether a 404 is about the kind of a request and not about an object: it
-// names no object, or it is not an answer of the API itself, which the client marks with a
-// cause. A proxy in front of the API server may answer so too. Such a 404 does not mean that
-// an object is gone.
+// names no object, or it is not an answer of the API itself, for which the client adds a cause. A
+// proxy in front of the API server may answer so too. Such a 404 does not mean that an object is
+// gone.
 func KindUnknown(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

@@ -1,6 +1,6 @@
-// Package apply brings objects into the state of a plan. It creates missing objects,
-// updates different ones, deletes those that are no longer wanted, and refuses objects
-// that the custom resource does not own. An object in place costs no request.
+// Package apply brings objects into the state of a plan. It creates missing objects, updates
+// different ones, deletes unwanted ones, and refuses objects that the custom resource does not own.
+// An object in place costs no request.
 package apply
 
 import (
@@ -33,9 +33,9 @@ type Writer struct {
 	Manager string
 	// DriftBackoff is shared by all Writers. Nil throttles nothing.
 	DriftBackoff *DriftBackoff
-	// Record names an annotation that records which labels and annotations were
-	// wanted, so that those no longer wanted are removed and those of others are
-	// kept. Empty: nothing is recorded, and nothing is removed.
+	// Record names an annotation that records the wanted labels and annotations, so that keys that are
+	// no longer wanted are removed and keys of others are kept. Empty: nothing is recorded, and
+	// nothing is removed.
 	Record string
 	// Replace allows deleting an object, with everything that it owns, and creating it again,
 	// if the API server rejects the update. Otherwise the object stays as it is, and the
@@ -53,8 +53,8 @@ func (e *TerminatingError) Error() string {
 	return fmt.Sprintf("%s %s is being deleted and will be created again", e.Kind, e.Name)
 }
 
-// Apply creates or updates one object and returns it as the API server has it. An object
-// in place costs no request.
+// Apply creates or updates one object and returns it as the API server has it. An object that is up
+// to date costs no request.
 //
 // It returns an *ownership.RefusedError for an object that is not owned, a
 // *TerminatingError for one that is being deleted, a *ContestedError for one that others
@@ -118,12 +118,12 @@ func writable(owner ownership.Owner, kind string, live client.Object) error {
 }
 
 // upToDate reports whether an object needs no write. All three questions are needed:
-//   - Unmodified finds what others have set, also in fields that the plan leaves out. It does not
-//     find what others have removed: then no entry of managedFields is left.
-//   - Contains finds what others have removed or changed, and another plan by its checksum. The
+//   - Unmodified finds fields that others have set, also fields that the plan leaves out. It does
+//     not find fields that others have removed: then no entry of managedFields is left.
+//   - Contains finds fields that others have removed or changed, and another plan by its checksum. The
 //     comparison cannot be left to equality.Semantic.DeepDerivative: that counts an unset number
 //     as zero, so that an allotted node port or a defaulted timeout would be a difference.
-//   - accepts finds what an admission webhook has changed in our own write. Without it such an
+//   - accepts finds changes of an admission webhook to our own write. Without it such an
 //     object would be written again in every reconciliation.
 func upToDate(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if !Unmodified(w.Manager, live) {
@@ -158,7 +158,7 @@ func isRollout(w Writer, owner ownership.Owner, to write, live client.Object) bo
 	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(owner.Annotation)] && Unmodified(w.Manager, live)
 }
 
-// create needs the secret of the owner's Proof, where one is required: without it the object would not be owned.
+// create needs the secret of the owner's Token, where one is required: without it the object would not be owned.
 func create[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired T) (T, error) {
 	var none T
 	if !owner.MayCreate() {
@@ -231,7 +231,7 @@ func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 	return out, nil
 }
 
-// successor is what replaces live: everything that is desired, and the metadata and status
+// successor returns the object that replaces live: all desired fields, and the metadata and status
 // of others.
 func successor[T client.Object](w Writer, owner ownership.Owner, desired, live T) (T, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())

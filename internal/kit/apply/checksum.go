@@ -21,16 +21,16 @@ type checksum [sha256.Size]byte
 // text is half of a checksum: 128 bits distinguish two plans.
 func (c checksum) text() string { return hex.EncodeToString(c[:sha256.Size/2]) }
 
-// ChecksumAnnotation is the annotation with the checksum of the plan that an object was
-// written from, in the domain of the owner annotation. The comparison of values finds
-// what a plan adds, but not what an earlier plan had and this one leaves out.
+// ChecksumAnnotation is the annotation with the checksum of the plan that an object was written
+// from, in the domain of the owner annotation. The comparison of values finds fields that a plan
+// adds, but no fields that an earlier plan had and this one leaves out.
 func ChecksumAnnotation(owner string) string {
 	domain, _, _ := strings.Cut(owner, "/")
 	return domain + "/plan-checksum"
 }
 
-// contentChecksum is the checksum of an object without its status and without what others may add to
-// its metadata: it includes only the labels and annotations of like.
+// contentChecksum returns the checksum of an object without its status and without metadata of
+// others: it includes only the labels and annotations of like.
 func contentChecksum(obj, like client.Object) (checksum, error) {
 	var bare any
 	if u, ok := obj.(runtime.Unstructured); ok {
@@ -71,8 +71,8 @@ func setChecksum(desired client.Object, annotation string) error {
 	return nil
 }
 
-// PlanChecksum returns what Apply would write into the ChecksumAnnotation of an object: an object that has it was last
-// written from this plan.
+// PlanChecksum returns the value that Apply would write into the ChecksumAnnotation of an object: an object that has
+// it was last written from this plan.
 func PlanChecksum(w Writer, owner ownership.Owner, desired client.Object) (string, error) {
 	plan, annotation := desired.DeepCopyObject().(client.Object), ChecksumAnnotation(owner.Annotation)
 	owner.SetOn(plan)

@@ -18,8 +18,8 @@ import (
 // other controllers. Lists must have the same length, and maps outside the metadata the
 // same keys, so that an addition by hand is a difference.
 //
-// In unstructured objects maps and structs look the same: a key that desired leaves out is
-// left to others, like a field. An addition is found by its owner in managedFields, which
+// In unstructured objects maps and structs cannot be distinguished: a key that desired leaves out
+// is left to others, like a field. An addition is found by its owner in managedFields, which
 // Unmodified checks.
 func Contains(desired, live client.Object) bool {
 	if !contains(live.GetLabels(), desired.GetLabels()) || !contains(live.GetAnnotations(), desired.GetAnnotations()) {

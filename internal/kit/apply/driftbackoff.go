@@ -26,13 +26,13 @@ const (
 	// maxRemembered limits the memory to two megabytes: the oldest write is forgotten
 	// first, and a contest is always recent.
 	maxRemembered = 4096
-	// maxAccepted is how many results of admission are remembered, each with some 200 bytes. What is forgotten costs a
-	// read of the object, and no write.
+	// maxAccepted is the maximum number of remembered results of admission, each with some 200 bytes. A forgotten
+	// result costs a read of the object, and no write.
 	maxAccepted = 1 << 15
 )
 
-// confining are the kinds that keep pods from what they must not reach. While such an object is missing, its pods
-// reach everything, so its repair is never delayed.
+// confining are the kinds that restrict pods. While such an object is missing, its pods reach everything, so its
+// repair is never delayed.
 var confining = map[schema.GroupKind]bool{
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
 	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}:   true,
@@ -55,7 +55,7 @@ type DriftBackoff struct {
 	mu    sync.Mutex
 	// writes holds a *history for each object written lately.
 	writes *lru.Cache
-	// accepted holds, by UID, the checksum of what the API server stored for a plan.
+	// accepted holds, by UID, the checksum of the object that the API server stored for a plan.
 	accepted *lru.Cache
 }
 
@@ -157,9 +157,8 @@ func (r *DriftBackoff) history(o object) *history {
 	return &history{}
 }
 
-// accept records what the API server stored if that differs from what was written: an
-// admission webhook changed it, and would change it again. It reports whether the result
-// differs from the last one.
+// accept records the stored object if it differs from the written one: an admission webhook changed
+// it, and would change it again. It reports whether the result differs from the last one.
 func (r *DriftBackoff) accept(desired, made client.Object) bool {
 	if r == nil {
 		return false
@@ -187,7 +186,7 @@ func (r *DriftBackoff) accepts(owner ownership.Owner, desired, live client.Objec
 	return err == nil && known.(checksum) == content
 }
 
-// knows reports whether it is known what the API server stored for the plan of an object.
+// knows reports whether the stored result for an object's plan is recorded.
 func (r *DriftBackoff) knows(live client.Object) bool {
 	if r == nil {
 		return false

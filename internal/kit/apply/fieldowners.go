@@ -32,8 +32,8 @@ func Unmodified(manager string, obj metav1.Object) bool {
 	return written
 }
 
-// Compact returns a transform for a cache. managedFields are a large part of an object;
-// it keeps only what Unmodified needs.
+// Compact returns a transform for a cache. managedFields are a large part of an object; it keeps
+// only the entries that Unmodified needs.
 func Compact(manager string) toolscache.TransformFunc {
 	unmodified := []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate}}
 	return func(o any) (any, error) {
@@ -50,9 +50,9 @@ func Compact(manager string) toolscache.TransformFunc {
 	}
 }
 
-// releaseOthers returns managedFields without the fields outside metadata and status that
-// other managers own. They would otherwise survive a repair that finds the value in place,
-// and be found again in every reconciliation.
+// releaseOthers returns managedFields without the fields outside metadata and status that other
+// managers own. They would otherwise survive a repair that finds the right value, and be found
+// again in every reconciliation.
 //
 // own is the entry that manager gets if it has none: the API server does not track changes
 // of an object without entries.
@@ -68,7 +68,7 @@ func releaseOthers(managed []metav1.ManagedFieldsEntry, own metav1.ManagedFields
 	return append(out, own)
 }
 
-// ownManagedFields is the smallest entry that the API server keeps: that of the owner annotation.
+// ownManagedFields returns the smallest entry that the API server keeps: it owns the owner annotation.
 func ownManagedFields(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager:    manager,
@@ -195,7 +195,7 @@ func hasKeys(keys, item map[string]any) bool {
 	return named
 }
 
-// isEmpty reports whether a value may be missing in what the API server stores.
+// isEmpty reports whether the API server may drop a value when it stores it.
 func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case nil:

@@ -9,10 +9,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// PrepareNamespace makes sure that a namespace can be created: that the owner's Proof has a secret. Where it has none, because the
-// namespace was deleted or the process that drew the secret has ended, the API server must confirm that there is no
-// namespace: it could be one of the former process. Then again persists the digest of another secret, and that no UID is
-// known. cached is the namespace as the cache shows it; Prove returns it as it is, nil if there is none.
+// PrepareNamespace makes sure that a namespace can be created: that the owner's Token has a secret. If it has none, because the
+// namespace was deleted or the process that drew the secret has ended, the API server must confirm that no namespace exists: the
+// former process may have created one that the cache does not show yet. Then reread persists the digest of another secret, and
+// that no UID is known. cached is the namespace in the cache, nil if there is none; it is returned unchanged.
 func PrepareNamespace(ctx context.Context, w Writer, owner ownership.Owner, cached *corev1.Namespace, name string, reread func() error) (*corev1.Namespace, error) {
 	if cached != nil || owner.Token != nil && owner.MayCreate() {
 		return cached, nil

@@ -13,9 +13,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// immutable reports whether no update leads to the desired object: it is marked immutable, it is a
-// binding of another role, or it is a Service that has a cluster IP and must be headless, or the
-// reverse. The API server silently keeps a Service headless.
+// immutable reports whether no update leads to the desired object: it has the field immutable, it
+// is a binding of another role, or it is a Service that has a cluster IP and must be headless, or
+// the reverse. The API server silently keeps a Service headless.
 func immutable(desired, live client.Object) bool {
 	switch live := live.(type) {
 	case *corev1.ConfigMap:

@@ -11,9 +11,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// ScaleToZero stops the pods of an owned Deployment. It reads the Deployment from the API server: the cache may have only a
-// part of it. Another owner's Deployment, and one that is absent or being deleted, is no error. The
-// next Apply starts the pods again.
+// ScaleToZero stops the pods of an owned Deployment. It reads the Deployment from the API server: the cache may hold only a
+// part of it. Another owner's Deployment, and one that is absent or being deleted, is no error. The next Apply starts the
+// pods again.
 func ScaleToZero(ctx context.Context, w Writer, owner ownership.Owner, key client.ObjectKey) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		d := &appsv1.Deployment{}
@@ -24,7 +24,7 @@ func ScaleToZero(ctx context.Context, w Writer, owner ownership.Owner, key clien
 			return nil
 		}
 		d.Spec.Replicas = ptr.To[int32](0)
-		// This is not what the plan wants: without the checksum, Apply writes the plan again.
+		// The plan wants other replicas: without the checksum, the next Apply writes the plan again.
 		delete(d.Annotations, ChecksumAnnotation(owner.Annotation))
 		return IgnoreAbsent(w.Client.Update(ctx, d, client.FieldOwner(w.Manager)))
 	})

@@ -80,7 +80,7 @@ type Failure struct {
 	Err       error
 }
 
-// Failures are in the order of the steps. Of each step there is at most one.
+// Failures are in the order of the steps, at most one for each step.
 type Failures []Failure
 
 // For returns the error of the first failed step of a condition; nil for none.
@@ -93,10 +93,10 @@ func (f Failures) For(condition string) error {
 	return nil
 }
 
-// Steps runs the steps in order until one fails; all steps of a parallel group run. After the
-// last step it deletes the objects that are no longer wanted, from the last step's kinds to the
-// first one's, so that users of an object are deleted before it. It looks in one namespace, ""
-// for all. An error of the deletions counts as one of the last step.
+// Steps runs the steps in order until one fails; all steps of a parallel group run. After the last
+// step it deletes the objects that are no longer wanted, from the last step's kinds to the first
+// one's, so that users of an object are deleted before it. It lists in one namespace, "" for all.
+// An error of the deletions counts as one of the last step.
 //
 // A panic of a step becomes a panic of the caller.
 func Steps(ctx context.Context, w Writer, owner ownership.Owner, namespace string, steps []Step) Failures {

@@ -12,7 +12,7 @@ import (
 // Exponential is a delay that doubles with every failure. Its user counts the failures, because the
 // count has to be reset together with other state.
 type Exponential struct {
-	// First is the delay after the first failure, Max the longest one.
+	// First is the delay after the first failure, Max the maximum.
 	First, Max time.Duration
 }
 

@@ -15,20 +15,20 @@ import (
 // Everyone who may write in one namespace can set the labels by which a family finds its objects, on as many and as large
 // objects as they like. So labels must not decide how much is kept in memory.
 const (
-	// MaxContent is how many bytes of an object are kept that was found by a label: encoded, or as JSON of a kind that has
-	// no encoding. Objects of our own are nearly always smaller. Of a larger one apply reads the content from the API server
-	// each time.
+	// MaxContent is the maximum size of the kept content of an object that was found by a label, in bytes: encoded, or as
+	// JSON of a kind that has no encoding. Objects of our own are nearly always smaller. For a larger one apply reads the
+	// content from the API server each time.
 	MaxContent = 8 << 10
 	// maxStatus is how many bytes of the status of a larger object are kept.
 	maxStatus = MaxContent
 	// maxKeys and maxValue bound the labels and annotations of a larger object, maxOwners its owner references.
 	maxKeys, maxValue, maxOwners = 32, 256, 4
-	// maxFinalizers bounds the finalizers of a larger object, and namedFinalizers those of which the text is kept: that many
-	// are named where a deletion is held back, and the rest are counted.
+	// maxFinalizers bounds the finalizers of a larger object, and namedFinalizers the number of them whose text is kept: a
+	// message about a deletion that is held back names these, and counts the rest.
 	maxFinalizers, namedFinalizers = 256, 8
 )
 
-// reducedAnnotation marks a cached object whose content was dropped. It is never written to the API server.
+// reducedAnnotation is on cached objects whose content was dropped. It is never written to the API server.
 const reducedAnnotation = "cache.kit/reduced"
 
 // Reduced reports whether the content of a cached object was dropped because it was too large. A reader of more than the
@@ -75,7 +75,7 @@ func reduce(o client.Object, domains []string) {
 	setStatus(o, status)
 }
 
-// boundFinalizers returns the finalizers of an object, those that are not named as empty texts.
+// boundFinalizers returns the finalizers of an object, the unnamed ones as empty texts.
 func boundFinalizers(o client.Object) []string {
 	all := o.GetFinalizers()
 	if len(all) == 0 {
@@ -139,7 +139,7 @@ func Bound(o client.Object, domains ...string) {
 	}
 }
 
-// jsonSize returns how many bytes an object takes as JSON, without what the API server notes of its fields.
+// jsonSize returns the size of an object as JSON, in bytes, without managedFields.
 func jsonSize(o client.Object) int {
 	var content any = o
 	if u, ok := o.(*unstructured.Unstructured); ok {

@@ -1,11 +1,11 @@
-// Package cache bounds what a family keeps in memory of the cluster, and makes it small.
+// Package cache bounds the memory that a family takes for objects of the cluster, and makes the objects small.
 //
 // Every family has a cache of its own, with its own selectors and its own idea of which parts
 // of an object it reads: two families that watch the same kind do not share an informer.
 // They share the slots for lists, so that a start takes no more memory with five families
 // than with one.
 //
-// What is kept is small by three means:
+// Kept objects are small by these means:
 //
 //	transform.go  a family trims from each object what it does not read
 //	encoded.go    Kubernetes' own kinds are kept encoded, and decoded for each reader

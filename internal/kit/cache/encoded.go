@@ -28,7 +28,7 @@ type encodable interface {
 	Unmarshal([]byte) error
 }
 
-// encode returns what is cached of an object: the object itself if it cannot be encoded.
+// encode returns the cached form of an object: the object itself if it cannot be encoded.
 func encode(object client.Object) (client.Object, error) {
 	o, ok := object.(encodable)
 	if !ok {

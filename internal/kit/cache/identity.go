@@ -19,7 +19,7 @@ func KeepIdentity(o client.Object) {
 	value := reflect.ValueOf(o).Elem()
 	value.SetZero()
 	if !gvk.Empty() {
-		o.GetObjectKind().SetGroupVersionKind(gvk) // an unstructured object has nothing else that tells it
+		o.GetObjectKind().SetGroupVersionKind(gvk) // an unstructured object has no other record of its kind
 	}
 	o.SetNamespace(kept.Namespace)
 	o.SetName(kept.Name)

@@ -51,7 +51,7 @@ func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
 	return coarse
 }
 
-// values are those that a function gives a cached object.
+// values returns the values that an index function computes for a cached object.
 func (i index) values(name string, object any) ([]string, error) {
 	if name != toolscache.NamespaceIndex {
 		object = decode(object)

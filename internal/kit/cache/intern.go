@@ -184,7 +184,7 @@ func mix(a, b uint64) uint64 {
 	return a ^ a>>32
 }
 
-// generations is a map that forgets what was not looked up for a while.
+// generations is a map that forgets entries that were not used for a while.
 type generations[K comparable, V any] struct {
 	recent, earlier map[K]V
 }

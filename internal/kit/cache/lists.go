@@ -21,8 +21,8 @@ const (
 	maxListWait = 30 * time.Second
 )
 
-// lists makes the objects of a list small before the next kind is listed. All kinds
-// together take several times as much memory as what is kept of them.
+// lists makes the objects of a list small before the next kind is listed. The lists of all kinds
+// together take several times as much memory as the kept objects.
 type lists struct {
 	from      toolscache.ListerWatcherWithContext
 	slots     chan struct{}
@@ -94,7 +94,7 @@ func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
 	return small.(runtime.Object), nil
 }
 
-// once transforms objects of a watch; those of a list are small already.
+// once transforms objects of a watch; objects of a list are small already.
 func (l *lists) once(object any) (any, error) {
 	l.mu.Lock()
 	_, done := l.small[object]

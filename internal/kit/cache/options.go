@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options limit what one family keeps in memory.
+// Options limit the memory of one family's cache.
 type Options struct {
 	// Selector selects the objects of every kind that ByObject does not name. Nil selects none
 	// of them, so that caching all objects of a kind is explicit.
@@ -14,12 +14,12 @@ type Options struct {
 	// ByObject replaces the Selector for a kind. The API server must serve the kind: kinds of
 	// an optional API can only have the Selector.
 	ByObject map[client.Object]cache.ByObject
-	// Trim drops from an object what the family does not read. It is called once for each
-	// object, before any other reader has it. Nil: everything is kept.
+	// Trim drops fields of an object that the family does not read. It is called once for each object,
+	// before any other reader has it. Nil: everything is kept.
 	Trim func(client.Object)
-	// Domains begin the keys of the family's own labels and annotations. Of an object in a namespace, and of a
-	// namespace, that is larger than MaxContent after Trim only these are kept, its identity and its status: see
-	// Reduced. None: objects of any size are kept.
+	// Domains are the prefixes of the family's own labels and annotations. If an object in a namespace, or a
+	// namespace, is larger than MaxContent after Trim, only these labels and annotations, its identity and its
+	// status are kept: see Reduced. None: objects of any size are kept.
 	Domains []string
 }
 

@@ -19,8 +19,9 @@ func OfReplica(mgr ctrl.Manager, options ctrlcache.Options) (ctrlcache.Cache, er
 	return own, mgr.Add(ofReplica{own})
 }
 
-// ofReplica is what a manager recognises as a cache. It takes one that selects objects for a part of the leader otherwise: a
-// controller that a standby runs waits for it in vain, and ends the process after two minutes.
+// ofReplica makes a manager recognise its cache as one that every replica starts. A manager treats a cache with other
+// selectors as a part of the leader: a controller of a standby would then wait for it in vain, and end the process after two
+// minutes.
 type ofReplica struct{ ctrlcache.Cache }
 
 // GetCache is how a manager recognises a cache.

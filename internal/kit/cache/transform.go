@@ -10,9 +10,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// transform returns a function that makes objects small before they are cached. It drops what
-// is not read, encodes what it can, and interns the rest, because most objects of a kind are
-// nearly the same.
+// transform returns a function that makes objects small before they are cached. It drops fields
+// that are not read, encodes objects of known kinds, and interns the rest, because most objects of
+// a kind are nearly the same.
 //
 // Readers get copies and cached objects are never changed, so that sharing parts is safe.
 func (c *Caches) transform(trim func(client.Object), domains []string) toolscache.TransformFunc {

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The maximum lengths of texts, in bytes. Texts quote what users wrote and what admission
-// webhooks answer, and the API server rejects a status or an event as a whole if one of its
-// texts is too long.
+// The maximum lengths of texts, in bytes. Texts quote users and admission webhooks, and the API
+// server rejects a status or an event as a whole if one of its texts is too long.
 const (
 	// MaxMessage is the maximum in a status: much less than the 32,768 characters that the
 	// schema of a condition allows, and more than a person in a hurry reads.
@@ -48,8 +47,8 @@ func fit(text string, maxBytes int) string {
 }
 
 // Shorten returns a text of at most maxBytes bytes, without cutting characters. It removes the
-// middle: a text begins with the problem and ends with what to do about it. Callers remove
-// secrets before, since half a secret would not be found.
+// middle: a text begins with the problem and ends with the remedy. Callers remove secrets before,
+// since half a secret would not be found.
 func Shorten(text string, maxBytes int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= maxBytes {

@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Upsert writes conditions into those of a resource, which has the given
-// metadata.generation. The time of a condition is now if its status is new, else
-// the old time; it never goes back, even if the clock does. Messages are shortened, so
-// callers must remove secrets before.
+// Upsert writes conditions into the conditions of a resource, which has the given
+// metadata.generation. The time of a condition is now if its status is new, else the old time; it
+// never goes back, even if the clock does. Messages are shortened, so callers must remove secrets
+// before.
 func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...metav1.Condition) {
 	for _, c := range wanted {
 		c.ObservedGeneration = generation

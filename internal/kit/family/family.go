@@ -31,11 +31,11 @@ type Family struct {
 	Settings settings.Section
 	// AddToScheme registers every kind that the family reads or writes.
 	AddToScheme runtime.SchemeBuilder
-	// Cache limits what is kept in memory for this family only.
+	// Cache limits the memory of this family's cache.
 	Cache func() cache.Options
 	// Setup adds the controllers of the family, and its webhooks, to its manager.
 	Setup func(context.Context, Dependencies) error
-	// Webhooks are the admission webhooks of the family. Those of a disabled family admit
+	// Webhooks are the admission webhooks of the family. The webhooks of a disabled family admit
 	// everything.
 	Webhooks []Webhook
 	// Busy is the work that an upgrade of the operator should wait for. The zero value: none.
@@ -79,7 +79,7 @@ type Dependencies struct {
 	Clock clock.PassiveClock
 	// Workers is how many resources of a kind are worked on at the same time.
 	Workers int
-	// Namespace is that of the operator.
+	// Namespace is the operator's namespace.
 	Namespace string
 	// Probes and Metrics are the addresses at which the process serves them; Metrics is "0"
 	// if it does not.

@@ -74,9 +74,9 @@ func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object
 // Forget must be called when the cache no longer shows an object of that name.
 func (r *Remover) Forget(key types.NamespacedName) { r.done.Delete(key) }
 
-// HeldBack returns what blocks the deletion of a namespace: the conditions that its
-// controller has set, or the finalizers of others after that controller has finished; ""
-// if nothing does.
+// HeldBack describes the cause that blocks the deletion of a namespace: the conditions that its
+// controller has set, or the finalizers of others after that controller has finished; "" if nothing
+// does.
 func HeldBack(ns *corev1.Namespace) string {
 	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
 		return "it has the finalizers " + conditions.Enumerate(ns.Finalizers)

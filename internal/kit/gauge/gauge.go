@@ -43,9 +43,9 @@ type view struct {
 	elected <-chan struct{}
 }
 
-// NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which
-// have a series for each of phases, also with 0, and none before Watch. see lists the
-// resources; what is their plural, with a capital.
+// NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which have a series for
+// each of phases, also with 0, and none before Watch. see lists the resources; help is their
+// plural, with a capital.
 func NewPhases[P ~string](prefix, help string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
 	g := &Phases{
 		list: see,
@@ -61,7 +61,7 @@ func NewPhases[P ~string](prefix, help string, phases []P, see func(context.Cont
 	return g
 }
 
-// Each returns a see function of NewPhases that lists the resources of one Kind, of which of says what it observes.
+// Each returns a see function of NewPhases that lists the resources of one Kind and calls observe for each.
 func Each[T client.Object](list func() client.ObjectList, observe func(T) Observation) func(context.Context, client.Reader) ([]Observation, error) {
 	return func(ctx context.Context, reader client.Reader) ([]Observation, error) {
 		all := list()

@@ -26,8 +26,8 @@ func Within(s string, maxBytes int) string {
 	return withHash(s, s, maxBytes)
 }
 
-// Hashed returns s, or its beginning, followed by a dash and a hash of s and of what distinguishes it from the same s
-// elsewhere. maxBytes must be at least 12.
+// Hashed returns s, or its beginning, followed by a dash and a hash of s and of distinction, so that the
+// same s has another name elsewhere. maxBytes must be at least 12.
 func Hashed(s, distinction string, maxBytes int) string {
 	return withHash(s, s+"/"+distinction, maxBytes)
 }

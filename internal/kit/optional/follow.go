@@ -88,8 +88,8 @@ type enqueuer struct {
 const fromStart types.UID = "from the start"
 
 // New returns a Follower of kinds, by the names of their CRDs, and asks the API server which of
-// them it serves. Kinds are unstructured or in the scheme of mgr. presence is that of the
-// clients and readers that use the kinds; direct reads from the API server past it.
+// them it serves. Kinds are unstructured or in the scheme of mgr. presence is the Presence of the
+// clients and readers that use the kinds; direct reads from the API server without it.
 func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[string]client.Object) (*Follower, error) {
 	f := &Follower{
 		mgr: mgr, kinds: kinds, presence: presence, direct: direct,

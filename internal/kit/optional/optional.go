@@ -1,6 +1,6 @@
-// Package optional is for kinds of APIs that a cluster may lack. It avoids requests that must
-// fail, and workers that wait for a watch without an API: for an unknown kind, a client looks
-// up the served APIs each time, and a cached client does so under the lock of all caches.
+// Package optional is for kinds of APIs that a cluster may lack. It avoids requests that must fail,
+// and workers that wait for a watch without an API: for an unknown kind, a client requests the
+// served APIs each time, and a cached client does so under the lock of all caches.
 //
 // A Presence knows which kinds are missing and fails requests for them. A Follower updates it
 // while APIs are installed and removed, and enqueues the resources that waited.

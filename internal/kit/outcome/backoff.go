@@ -23,8 +23,8 @@ const (
 	maxDelay = time.Minute
 )
 
-// ErrConflict says that another client wrote at the same time, so that what was observed is out of date. It is no
-// failure: the next reconciliation observes again.
+// ErrConflict says that another client wrote at the same time, so that the observed state is out of date. It is
+// no failure: the next reconciliation observes again.
 var ErrConflict = errors.New("another write came first")
 
 // ErrGone says that the custom resource itself no longer exists: its event has come, or will. An object that belongs
@@ -42,7 +42,7 @@ func WrapNotFound(err error) error {
 // Backoff decides when a custom resource is reconciled again.
 type Backoff struct {
 	delays workqueue.TypedRateLimiter[reconcile.Request]
-	// uids are those of the custom resources that have the names of requests.
+	// uids are the UIDs of the custom resources that have the names of requests.
 	uids sync.Map // reconcile.Request to types.UID
 }
 
@@ -64,10 +64,10 @@ func (b *Backoff) forget(req ctrl.Request) {
 	b.uids.Delete(req)
 }
 
-// Result turns the end of a reconciliation into what the queue gets. requeueAfter is after how long time alone
-// changes the outcome, zero for never. The queue never learns of errors: after one it alone would choose the delay,
-// and requeueAfter would be ignored. failed is the error that counts as a failure, already logged; nil for an
-// ErrGone, a conflict with another write, and a shutdown.
+// Result returns the queue's result for the end of a reconciliation. requeueAfter is the time after which the clock
+// alone changes the outcome, zero for never. The queue never learns of errors: after one it alone would choose the
+// delay, and requeueAfter would be ignored. failed is the error that counts as a failure, already logged; nil for
+// an ErrGone, a conflict with another write, and a shutdown.
 func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter time.Duration, err error) (_ ctrl.Result, failed error) {
 	switch {
 	case err == nil, errors.Is(err, ErrGone):

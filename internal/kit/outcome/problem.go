@@ -1,4 +1,5 @@
-// Package outcome says what stopped a reconciliation, what that means, and when to try again.
+// Package outcome classifies the problems that stop a reconciliation: who resolves each, and when
+// the operator tries again.
 package outcome
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Class says what a problem means and who resolves it.
+// Class classifies a problem by the party that resolves it.
 type Class int
 
 const (
@@ -20,12 +21,13 @@ const (
 	Waiting Class = iota
 	// InProgress: there is no error, the step is about to be taken.
 	InProgress
-	// Stale: another client wrote at the same time. The next reconciliation decides by what that client wrote, so
-	// there is nothing to report yet.
+	// Stale: another client wrote at the same time. The next reconciliation decides by the newer state, so there
+	// is nothing to report yet.
 	Stale
 	// Blocked: a person must fix an object that the operator watches; its event triggers the next reconciliation.
 	Blocked
-	// External: a person must fix what the operator does not watch; it tries again with exponential backoff.
+	// External: a person must change an object that the operator does not watch; it tries again with
+	// exponential backoff.
 	External
 	// Retry: the API server refused the request or failed; the operator tries again with exponential backoff.
 	Retry
@@ -34,13 +36,13 @@ const (
 // NeedsAction reports whether a problem of this class stays until a person fixes its cause.
 func (c Class) NeedsAction() bool { return c == Blocked || c == External }
 
-// Problem is what keeps a custom resource from its goal, and on which condition it shows.
+// Problem keeps a custom resource from its goal, and is reported on a condition.
 type Problem struct {
 	Condition string
 	Reason    string
 	Message   string
 	Class     Class
-	// Err is what the API server said, for External and Retry.
+	// Err is the API server's error, for External and Retry.
 	Err error
 }
 
@@ -54,7 +56,7 @@ const (
 	ReasonWriteFailed       = "WriteFailed"
 )
 
-// NewProblem returns what a failed write means, with the usual class and reason of its cause; nil for no error.
+// NewProblem returns the problem for a failed write, with the usual class and reason of its cause; nil for no error.
 func NewProblem(condition string, err error) *Problem {
 	if err == nil {
 		return nil
@@ -97,7 +99,7 @@ const (
 	// NotInstalled: there is no such kind.
 	NotInstalled
 	// NotServed: there is such a kind, and this API server does not serve it: it is being removed, or the API server
-	// does not know of it yet.
+	// does not know it yet.
 	NotServed
 	// Conflict: another client wrote at the same time.
 	Conflict

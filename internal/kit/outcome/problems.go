@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Problems are what keeps a custom resource from its goal, in the order of the steps that they stopped. Each
-// condition has one at most: the first.
+// Problems keep a custom resource from its goal, in the order of the steps that they stopped. Each condition
+// has one at most: the first.
 type Problems []*Problem
 
 // Add appends a problem; nil is none.
@@ -16,7 +16,7 @@ func (all *Problems) Add(p *Problem) {
 	}
 }
 
-// Replace puts a problem in the place of the one of its condition, or appends it.
+// Replace replaces the problem of the same condition, or appends p.
 func (all *Problems) Replace(p *Problem) {
 	if index := slices.IndexFunc(*all, func(other *Problem) bool { return other.Condition == p.Condition }); index >= 0 {
 		(*all)[index] = p
@@ -41,7 +41,7 @@ func (all Problems) First() *Problem {
 	return all[0]
 }
 
-// Stale reports whether what was observed is out of date, so that nothing can be said of it.
+// Stale reports whether the observed state is out of date, so that nothing can be reported about it.
 func (all Problems) Stale() bool {
 	return slices.ContainsFunc(all, func(p *Problem) bool { return p.Class == Stale })
 }

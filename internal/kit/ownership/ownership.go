@@ -1,10 +1,10 @@
 // Package ownership records which custom resource owns an object.
 //
-// A namespaced custom resource can own neither a namespace nor an object in
-// another namespace: the garbage collector deletes children with such owner
-// references. So labels serve to find objects, and an annotation with the UID
-// of the custom resource proves ownership: a UID is never used twice, names are. Who may write
-// in a namespace can copy both. An object that others could create first needs a Proof.
+// A namespaced custom resource can own neither a namespace nor an object in another namespace: the
+// garbage collector deletes children with such owner references. So labels serve to find objects,
+// and an annotation with the UID of the custom resource identifies the owner: a UID is never used
+// twice, names are. A user who may write in a namespace can copy both. An object that others could
+// create first needs a Token.
 package ownership
 
 import (
@@ -25,8 +25,8 @@ type Labels struct {
 	// Owner is the Kind of the custom resource in a word, as in instance: its UID is in the
 	// annotation <Domain>/<Owner>-uid.
 	Owner string
-	// Found are labels of every object, by which caches and lists find it. They are restored
-	// when they are removed, and prove nothing.
+	// Found are labels of every object, by which caches and lists find it. They are restored when they
+	// are removed, and do not decide ownership.
 	Found map[string]string
 }
 
@@ -36,8 +36,8 @@ func (m Labels) Annotation() string { return m.Domain + "/" + m.Owner + "-uid" }
 // Selector finds the objects of all custom resources of the Kind.
 func (m Labels) Selector() labels.Selector { return labels.SelectorFromSet(m.Found) }
 
-// For is the Owner for one custom resource. agreeing are labels that an object must have in
-// addition to the UID: a change of one of them ends the ownership. Nil: the UID alone proves
+// For returns the Owner for one custom resource. agreeing are labels that an object must have in
+// addition to the UID: a change of one of them ends the ownership. Nil: the UID alone decides
 // ownership.
 func (m Labels) For(uid types.UID, agreeing map[string]string) Owner {
 	return Owner{Annotation: m.Annotation(), UID: uid, Found: m.Found, Labels: agreeing}
@@ -49,10 +49,10 @@ type Owner struct {
 	Annotation string
 	// UID of the custom resource. An empty one owns nothing.
 	UID types.UID
-	// Found are labels that are written too, and that do not prove ownership.
+	// Found are labels that are written too, and that do not decide ownership.
 	Found map[string]string
-	// Labels that an object must have in addition to the UID. A change of one of them ends the
-	// ownership. Nil: the UID alone proves ownership.
+	// Labels are labels that an object must have in addition to the UID. A change of one of them ends
+	// the ownership. Nil: the UID alone decides ownership.
 	Labels map[string]string
 	// Token is required of an object that others could have created first. Nil: none is required.
 	Token *Token
@@ -78,7 +78,7 @@ func (p Owner) SetOn(obj client.Object) {
 	}
 }
 
-// Owns reports whether an object has the owner UID, the Labels and the Proof.
+// Owns reports whether an object has the owner UID, the Labels and the Token.
 func (p Owner) Owns(obj client.Object) bool {
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false

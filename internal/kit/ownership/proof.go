@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Token is what proves, in addition to an Owner's UID, that a cluster-scoped object was created for its custom
-// resource. Everybody who may read the resource can copy the UID, and everybody who may create namespaces can
-// create one of that name first.
+// Token identifies, in addition to an Owner's UID, a cluster-scoped object that was created for its custom
+// resource. Every user who may read the resource can copy the UID, and every user who may create namespaces
+// can create one of that name first.
 //
 // So the status gets the SHA-256 of a random secret before the object is created, and the object carries the
 // secret: only the process that drew the secret can create an object that agrees with the status. When the
 // object exists, the secret is no secret any more, and the status gets the UID of the object instead.
 type Token struct {
-	// UID is that of the object, from the status. Once it is known, no other object is owned.
+	// UID is the UID of the object, from the status. Once it is known, no other object is owned.
 	UID types.UID
 	// Digest is the SHA-256 of the secret, from the status.
 	Digest string
@@ -69,11 +69,12 @@ func sha256Hex(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxSecrets is more than the number of objects that are about to be created. What is forgotten costs another
-// write of the status.
+// maxSecrets is more than the number of objects that are about to be created. A forgotten secret costs
+// another write of the status.
 const maxSecrets = 1 << 13
 
-// Secrets holds those that this process has drawn last. The zero value is ready for use.
+// Secrets holds the most recent secrets that this process has drawn. They are never persisted: a
+// process that did not draw a secret cannot create its object. The zero value is ready for use.
 type Secrets struct {
 	once     sync.Once
 	byDigest *lru.Cache
@@ -92,7 +93,7 @@ func (s *Secrets) Draw() (digest string) {
 	return digest
 }
 
-// Token returns what the fields of a status prove.
+// Token returns the token for the fields of a status.
 func (s *Secrets) Token(uid types.UID, digest string) *Token {
 	p := &Token{UID: uid, Digest: digest}
 	if secret, known := s.known().Get(digest); known && uid == "" {

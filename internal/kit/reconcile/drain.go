@@ -12,10 +12,10 @@ import (
 // DrainTime is how long a reconciliation may continue once the operator is asked to stop.
 const DrainTime = 15 * time.Second
 
-// Drain returns a reconciler that completes what next has begun when the operator is
-// asked to stop: an operator that is killed may stop anywhere, this one need not. It
-// counts a panic as an error of metrics, and does not recover from it. New includes
-// it.
+// Drain returns a reconciler that completes a started reconciliation of next when the operator is
+// asked to stop: an operator that is killed may stop at any line, a drained one between
+// reconciliations. It counts a panic as an error of metrics, and does not recover from it. New
+// includes it.
 func Drain(metrics *Metrics, next reconcile.Reconciler) reconcile.Reconciler {
 	return drained{next, metrics}
 }
@@ -29,7 +29,7 @@ type drained struct {
 // cancelled. A deadline of ctx holds as it is.
 func (d drained) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if ctx.Err() != nil {
-		return ctrl.Result{}, nil // nothing new is begun
+		return ctrl.Result{}, nil // the process is ending: no new reconciliation is started
 	}
 	defer func() {
 		if panicked := recover(); panicked != nil {

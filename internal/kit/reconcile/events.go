@@ -8,13 +8,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Normal says what has happened, once: it is for its caller to know that it is news.
-// The text is cut to what an event holds; secrets are removed before.
+// Normal records that something has happened. Its caller calls it once for each change. The text is
+// cut to the maximum of an event; secrets are removed before.
 func Normal(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s", conditions.Note(text))
 }
 
-// Warning tells a problem, like Normal. conditions.Turned says whether it is news.
+// Warning records a problem, like Normal. conditions.Turned reports whether the problem is new.
 func Warning(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, "%s", conditions.Note(text))
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// The actions of the events that the frame records: what the operator was doing.
+// The actions of the events that the frame records: the operation in progress.
 const (
 	actionReconcile = "Reconcile"
 	actionDelete    = "Delete"
 )
 
-// Fields are those of a resource's status that the frame reads and writes.
+// Fields are the fields of a resource's status that the frame reads and writes.
 type Fields struct {
 	// Status is a pointer to the whole.
 	Status any
@@ -37,12 +37,12 @@ type Fields struct {
 	ObservedGeneration *int64
 }
 
-// Kind reconciles the resources T of one Kind. S is what one reconciliation observes of a resource and does for it.
+// Kind reconciles the resources T of one Kind. S holds the observations and results of one reconciliation.
 //
 // A reconciliation reads the resource, puts the finalizer on it, and calls Start, Observe, Check, Apply and Status in this
-// order; then it writes the status, in one patch and only if the status has changed, and records what is new as
-// events. A second reconciliation of an unchanged resource writes nothing if Apply writes nothing. A resource that is
-// being deleted goes to Finalize instead. Fields without "optional" are required.
+// order; then it writes the status, in one patch and only if the status has changed, and records the changes as events. A
+// second reconciliation of an unchanged resource writes nothing if Apply writes nothing. A resource that is being deleted
+// goes to Finalize instead. Fields without "optional" are required.
 type Kind[T client.Object, S any] struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client  client.Client
@@ -67,19 +67,19 @@ type Kind[T client.Object, S any] struct {
 
 	// Skip reports whether this reconciliation leaves a live resource to another controller. Optional.
 	Skip func(obj T, now time.Time) bool
-	// Start persists, by PatchStatus, what must be known before anything is made, such as names. Optional.
+	// Start persists, by PatchStatus, values that must be known before any object is made, such as names. Optional.
 	Start func(ctx context.Context, obj T, now time.Time) error
-	// Observe reads all that decides what happens to a live resource.
+	// Observe reads all inputs of a live resource's reconciliation.
 	Observe func(ctx context.Context, obj T) (S, error)
-	// Check returns what stands in the way, in the order of the steps. It is pure. Optional.
+	// Check returns the problems, in the order of the steps that they stop. It is pure. Optional.
 	Check func(obj T, s *S) outcome.Problems
 	// Apply takes the steps that no problem stops, and adds the problems that it meets. It returns an error only where
 	// no status can be computed.
 	Apply func(ctx context.Context, obj T, s *S, problems *outcome.Problems) error
 	// Status computes the status, all but Ready, Stalled and observedGeneration, and returns Ready. It is pure.
 	Status func(obj T, s S, problems outcome.Problems, now time.Time) Ready
-	// Report records what the status has become besides problems: before is the resource as it was. It is called after
-	// the status was written. Optional.
+	// Report records changes of the status as events, except problems: before is the resource as it was. It is called
+	// after the status was written. Optional.
 	Report func(ctx context.Context, before, obj T, s S, problems outcome.Problems, began time.Time)
 	// End asks for the deletion of a resource that can never reach its goal. It is called once the status says why, or
 	// the API server refuses the status. Optional.
@@ -90,10 +90,10 @@ type Kind[T client.Object, S any] struct {
 	// Finalize brings the deletion of a resource that has the finalizer a step further. done: nothing is left that
 	// belongs to it, and the frame takes the finalizer off. Optional if there is no finalizer.
 	Finalize func(ctx context.Context, obj T, now time.Time) (done bool, requeueAfter time.Duration, err error)
-	// Forget drops what is remembered of a resource that no longer exists. Optional.
+	// Forget drops the state in memory of a resource that no longer exists. Optional.
 	Forget func(ctx context.Context, key types.NamespacedName) error
 
-	// Bound cuts what a status says outside its conditions to what the API server accepts. Optional.
+	// Bound cuts texts of a status outside its conditions to lengths that the API server accepts. Optional.
 	Bound func(T)
 	// Touch writes the time of a status that has changed. Optional.
 	Touch func(obj T, now time.Time)

@@ -18,7 +18,7 @@ const (
 	ConditionStalled = "Stalled"
 )
 
-// Ready says whether a resource is what its spec asks for.
+// Ready reports whether a resource has reached the state that its spec asks for.
 type Ready struct {
 	Status          metav1.ConditionStatus
 	Reason, Message string

@@ -20,8 +20,8 @@ const Timeout = time.Minute
 // comes again. Such a reconciliation is not counted, and the backoff of the resource stays as it is.
 var ErrDeferred = errors.New("the request comes again by itself")
 
-// Func makes one reconciliation. It returns after how long time alone will change something, zero
-// for never, and what it failed at, which outcome.Backoff understands.
+// Func makes one reconciliation. It returns the time after which the clock alone will change
+// something, zero for never, and an error of a kind that outcome.Backoff distinguishes.
 type Func func(context.Context, ctrl.Request) (requeueAfter time.Duration, err error)
 
 // New returns the reconciler of a controller: it measures and counts the reconciliations of do,

@@ -11,25 +11,25 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Status is how the status of a kind is written: in one place, once in a reconciliation.
+// Status writes the status of a kind: in one function, once in a reconciliation.
 type Status[T client.Object] struct {
 	// Client writes it.
 	Client client.Client
 	// Pointer returns a pointer to the status of a resource.
 	Pointer func(T) any
-	// Bound cuts what the status says outside its conditions to what the API server
-	// takes, before anything is compared. Nil: there is nothing to cut.
+	// Bound cuts texts of the status outside its conditions to lengths that the API server accepts,
+	// before anything is compared. Nil: there is nothing to cut.
 	Bound func(T)
 	// Touch writes the time of a status that has changed. Nil: nothing does.
 	Touch func(T)
-	// Rejected is called when the API server refuses the status, which it will do again:
-	// what the status cannot say, an event can. Nil: it is only an error.
+	// Rejected is called when the API server refuses the status, which it will do again: an event can
+	// then report the problem that the status cannot. Nil: it is only an error.
 	Rejected func(T, error)
 }
 
-// Patch writes the status of a resource, of which before is a copy that was made when it
-// was read. One that is unchanged costs nothing. If another client has written the resource, the
-// error is a conflict, and if it is gone an outcome.ErrGone.
+// Patch writes the status of a resource. before is a copy that was made when the resource was read.
+// An unchanged status costs no request. If another client has written the resource, the error is a
+// conflict, and if it is gone an outcome.ErrGone.
 func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	if s.Bound != nil {
 		s.Bound(resource)
@@ -48,8 +48,9 @@ func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	return err
 }
 
-// Join joins what a reconciliation failed at with the error of its status. A conflict of the status
-// alone would make the failure look like none, and another reconciliation comes anyway.
+// Join joins the error of a reconciliation with the error of its status. A conflict of the status
+// alone would make the failure appear as none, and another reconciliation follows a conflict
+// anyway.
 func Join(failed, status error) error {
 	if failed != nil && apierrors.IsConflict(status) {
 		status = nil

@@ -19,16 +19,16 @@ var Replaced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 }
 
-// Requests returns requests for the resources that a cache lists into list and which
-// passes; nil passes all. They may be those of a moment ago: the list does not wait for
-// the operator's own writes, and which must not change what it is given.
+// Requests returns requests for the listed resources that which accepts; nil accepts all. The list
+// may be slightly out of date, because it does not wait for the operator's own writes. which must
+// not change its argument: it is the object in the cache.
 func Requests(ctx context.Context, from client.Reader, list client.ObjectList, which func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
 	err := from.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
 	if err != nil {
 		return nil // only a cache that is shutting down fails
 	}
 	requests := make([]reconcile.Request, 0, meta.LenList(list))
-	_ = meta.EachListItem(list, func(item runtime.Object) error { // no error comes of it
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never returns an error
 		if o := item.(client.Object); which == nil || which(o) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}

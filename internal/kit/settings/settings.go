@@ -14,7 +14,7 @@ import (
 
 // Section is a table of settings that belong together.
 type Section struct {
-	// Title is what the section is called in help and documentation.
+	// Title is the title of the section in help and documentation.
 	Title string
 	// Settings in the order of the documentation.
 	Settings []Setting
@@ -48,14 +48,14 @@ func (s Setting) Flag() string {
 	return strings.ToLower(strings.ReplaceAll(s.Name, "_", "-"))
 }
 
-// Value parses a text into its variable, or returns an error that says what the text must be.
+// Value parses a text into its variable, or returns an error that describes valid texts.
 type Value struct {
 	set  func(text string) error
 	form Form
 }
 
-// Form is what the texts of a value look like, for schemas. It never excludes a text that the
-// value accepts; the value itself may be stricter.
+// Form describes the texts of a value, for schemas. It never excludes a text that the value
+// accepts; the value itself may be stricter.
 type Form struct {
 	// Type is the type of the value in JSON, if it is not a string.
 	Type Type
@@ -84,7 +84,7 @@ const (
 	List
 )
 
-// Form returns what the texts of the value look like.
+// Form returns the description of the value's texts.
 func (v Value) Form() Form { return v.form }
 
 // In returns the value with another form.
@@ -149,7 +149,7 @@ func Load(about string, sections []Section, args []string, getenv func(string) s
 	return effective, errors.Join(errs...)
 }
 
-// Warnings returns those of some sections.
+// Warnings returns the warnings of some sections.
 func Warnings(sections []Section) []string {
 	var all []string
 	for _, section := range sections {

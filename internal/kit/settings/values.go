@@ -36,7 +36,7 @@ func Name(to *string, check func(string) []string) Value {
 	})
 }
 
-// Optional accepts what a value accepts, and an empty text, which leaves its variable as it is.
+// Optional accepts the texts of a value, and an empty text, which leaves its variable as it is.
 func Optional(v Value) Value {
 	form := v.form
 	if form.Enum != nil {
@@ -211,7 +211,7 @@ func Bytes(to *resource.Quantity) Value {
 	})
 }
 
-// prefixesPattern is what prefixes look like; whether the numbers are right is not a matter of a pattern.
+// prefixesPattern matches the form of prefixes; whether the numbers are right is not a matter of a pattern.
 const prefixesPattern = `^[ ,]*([0-9A-Fa-f.:]+/[0-9]+[ ,]*)*$`
 
 // Prefixes are address ranges, separated by commas, each written with the host bits zero, as
