@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// terminationLogSize is how much of the file the kubelet reports, in bytes. Of a
-// longer file it takes the end, and would drop the first and most useful lines.
-// Source: MaxContainerTerminationMessageLength of the kubelet.
+// terminationLogSize is how much of the file the kubelet reports, in bytes. It reports only the end
+// of a longer file, and would drop the first and most useful lines. Source:
+// MaxContainerTerminationMessageLength of the kubelet.
 const terminationLogSize = 4096
 
 // writeTerminationLog writes the reason to the file that the kubelet reads. Outside
@@ -21,7 +21,7 @@ func writeTerminationLog(path string, reason error) {
 	_, _ = file.WriteString(shorten(reason.Error()+"\n", terminationLogSize))
 }
 
-// shorten cuts a text after the last line that fits, and marks the cut.
+// shorten cuts a text after the last line that fits, and appends a note.
 func shorten(text string, size int) string {
 	const more = "... (the log has the rest)\n"
 	if len(text) <= size {

@@ -58,7 +58,7 @@ func Code(err error) int {
 	}
 }
 
-// program is what all commands share.
+// program holds the streams and functions that all commands share.
 type program struct {
 	version string
 	out     io.Writer
@@ -101,7 +101,7 @@ func strict(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				if c.HasParent() && cobra.NoArgs(c, args) == nil { // cobra counts arguments; it does not name the one that is missing
+				if c.HasParent() && cobra.NoArgs(c, args) == nil { // cobra counts arguments; it does not name the missing one
 					_, missing, _ := strings.Cut(strings.TrimSuffix(c.UseLine(), " [flags]"), c.CommandPath()+" ")
 					return usage("%s is missing: want %s, see %s --help", missing, c.UseLine(), c.CommandPath())
 				}
