@@ -34,14 +34,13 @@ type Challenge struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What players read about the challenge, and which containers run for each
-	// of them. A Challenge alone runs nothing: a ChallengeInstance that names it
-	// does.
+	// The description of the challenge for players, and the containers that run for each of them. A
+	// Challenge alone runs nothing: a ChallengeInstance that names it does.
 	//
 	// +optional
 	Spec ChallengeSpec `json:"spec,omitempty"`
 
-	// What the operator has done for the challenge ahead of players.
+	// State that the operator observed ahead of players.
 	//
 	// +optional
 	Status ChallengeStatus `json:"status,omitzero"`
@@ -56,9 +55,8 @@ type ChallengeList struct {
 	Items           []Challenge `json:"items"`
 }
 
-// ChallengeSpec is what an author writes. Only the containers and
-// allowOutboundTraffic matter to the operator; the rest is for the platform
-// that shows the challenge to players.
+// ChallengeSpec is written by an author. Only the containers and allowOutboundTraffic matter to the
+// operator; the rest is for the platform that shows the challenge to players.
 type ChallengeSpec struct {
 	// Title that players see. Default: the name of the Challenge.
 	// +optional
@@ -139,17 +137,17 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Allow Outbound Traffic",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
 	AllowOutboundTraffic bool `json:"allowOutboundTraffic,omitempty"`
 
-	// How many instances of the Challenge may exist at the same time, at least 1. Beyond
-	// that an instance waits in Pending until another one is gone, and those that were
-	// created before it have started. Instances that run are not ended when the number is
-	// lowered. Default: no bound but the operator's CHALLENGE_MAX_INSTANCES.
+	// How many instances of the Challenge may exist at the same time, at least 1. Beyond that an
+	// instance waits in Pending until another one is gone, and all instances that were created before
+	// it have started. Instances that run are not ended when the number is lowered. Default: no bound
+	// but the operator's CHALLENGE_MAX_INSTANCES.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=1
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max Instances",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	MaxInstances int32 `json:"maxInstances,omitempty"`
 
-	// What one instance takes of the budget of its source, the operator's SOURCE_BUDGET. 0:
+	// Share of the budget of its source, the operator's SOURCE_BUDGET, that one instance takes. 0:
 	// nothing. Default: 1.
 	// +optional
 	// +nullable
@@ -191,7 +189,7 @@ type ChallengeSpec struct {
 	Prepull bool `json:"prepull,omitempty"`
 }
 
-// ChallengeStatus is what the operator found out about a Challenge.
+// ChallengeStatus is the observed state of a Challenge.
 type ChallengeStatus struct {
 	// Whether instances of the Challenge can run (Accepted, Ready), and whether the images
 	// are on every node that may run them (ImagesReady).
@@ -201,7 +199,7 @@ type ChallengeStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// metadata.generation to which Accepted and Ready refer. If it is lower than that of the
+	// metadata.generation to which Accepted and Ready refer. If it is lower than the generation of the
 	// resource, the operator has not seen the latest change yet.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
@@ -221,8 +219,8 @@ const (
 // ChallengeConditionImagesReady: the images of a Challenge are on every node that may run them.
 const ChallengeConditionImagesReady = "ImagesReady"
 
-// The reasons of the condition ImagesReady, in addition to ReasonNothingToRun. Those of what has ended
-// are also the reasons of events.
+// The reasons of the condition ImagesReady, in addition to ReasonNothingToRun. The reasons for a pull
+// that has ended are also the reasons of events.
 const (
 	ImagesScheduled  = "Scheduled"
 	ImagesPulling    = "Pulling"
@@ -232,12 +230,13 @@ const (
 	ImagesTimeIsOver = "TimeIsOver"
 )
 
-// The labels and annotations of the objects that pull the images of a Challenge, in addition to those of every object.
+// The labels and annotations of the objects that pull the images of a Challenge, in addition to the labels and
+// annotations of every object.
 const (
 	// PrepullLabel on a pod is the name of the Deployment that it is of.
 	PrepullLabel = "berg.norelect.ch/pull"
-	// PrepullAnnotationImage, PrepullAnnotationNode and PrepullAnnotationRuntimeClass on a
-	// Deployment are what it pulls, where, and for pods of which RuntimeClass.
+	// PrepullAnnotationImage, PrepullAnnotationNode and PrepullAnnotationRuntimeClass on a Deployment
+	// are the image that it pulls, the node, and the RuntimeClass of the pods that need it.
 	PrepullAnnotationImage        = "berg.norelect.ch/pull-image"
 	PrepullAnnotationNode         = "berg.norelect.ch/pull-node"
 	PrepullAnnotationRuntimeClass = "berg.norelect.ch/pull-runtime-class"
@@ -246,8 +245,8 @@ const (
 	// spec.prepull does. Its value is the Challenge's name, or the beginning of a longer one and a hash.
 	LabelPrepullChallenge = "berg.norelect.ch/prepull-challenge"
 
-	// ComponentPrepull is the value of LabelComponent on the namespace in which images are
-	// pulled, and on what is in it.
+	// ComponentPrepull is the value of LabelComponent on the namespace in which images are pulled, and
+	// on the objects in it.
 	ComponentPrepull = "challenge-prepull"
 )
 
@@ -289,7 +288,7 @@ type Attachment struct {
 	DownloadImageInsecure bool `json:"downloadImageInsecure,omitempty"`
 }
 
-// Container says what runs, how players reach it, and how it gets the flag.
+// Container says which image runs, how players reach it, and how it gets the flag.
 type Container struct {
 	// Name of the container and its host name for the other containers of the
 	// instance: lower-case letters, digits and dashes, a letter first, at most
@@ -387,9 +386,8 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
-	// Size of /dev/shm, for example "1Gi" for a browser or a database. What is
-	// written there counts to the memory limit, which it must not exceed. Default:
-	// half of the memory limit, at least 64Mi.
+	// Size of /dev/shm, for example "1Gi" for a browser or a database. Its content counts to the
+	// memory limit, which it must not exceed. Default: half of the memory limit, at least 64Mi.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Shared Memory",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
@@ -413,11 +411,10 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dynamic Flag"
 	DynamicFlag *DynamicFlag `json:"dynamicFlag,omitempty"`
 
-	// Linux capabilities beyond those of the container runtime, for example
-	// NET_ADMIN, with or without the prefix CAP_. The operator's
-	// CHALLENGE_ALLOWED_CAPABILITIES lists those that it may be. One that the Pod
-	// Security Standard "baseline" forbids makes the instance's namespace
-	// "privileged".
+	// Linux capabilities in addition to the container runtime's default, for example NET_ADMIN, with
+	// or without the prefix CAP_. The operator's CHALLENGE_ALLOWED_CAPABILITIES lists the allowed
+	// ones. A capability that the Pod Security Standard "baseline" forbids makes the instance's
+	// namespace "privileged".
 	// +optional
 	// +nullable
 	// +listType=atomic
@@ -594,9 +591,8 @@ type Port struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Protocol",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:tcp","urn:alm:descriptor:com.tectonic.ui:select:udp"}
 	Protocol Protocol `json:"protocol,omitempty"`
 
-	// What is spoken on the port, for example http or ssh. It is passed on in
-	// status.services for clients that choose how to connect; http and https there
-	// make an address for browsers.
+	// Application protocol of the port, for example http or ssh. It is passed on in status.services
+	// for clients that choose how to connect; http and https there make an address for browsers.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63
@@ -633,7 +629,7 @@ type ImagePullPolicy string
 // +kubebuilder:validation:XValidation:rule="self in ['nested']",message="must be nested"
 type Sandbox string
 
-// SandboxNested is one within that of the container.
+// SandboxNested is a sandbox within the sandbox of the container.
 const SandboxNested Sandbox = "nested"
 
 // Protocol is the transport protocol of a port.

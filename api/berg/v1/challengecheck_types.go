@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ChallengeCheck lets a program of the author solve a Challenge repeatedly: the
-// operator starts an instance with a secret flag, runs the solver outside of it,
-// compares what the solver reports with the flag, and ends the instance. Only an operator with
-// CHECK_CONCURRENCY above 0 reconciles ChallengeChecks.
+// ChallengeCheck lets a program of the author solve a Challenge repeatedly: the operator starts an
+// instance with a secret flag, runs the solver outside the instance, compares the solver's report
+// with the flag, and ends the instance. Only an operator with CHECK_CONCURRENCY above 0 reconciles
+// ChallengeChecks.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -34,7 +34,7 @@ type ChallengeCheck struct {
 	// +required
 	Spec ChallengeCheckSpec `json:"spec"`
 
-	// What the checks found, and what is being done. Written by the operator alone.
+	// Results of the checks, and progress of the current one. Written by the operator alone.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -81,7 +81,7 @@ type ChallengeCheckSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
 	Timeout string `json:"timeout,omitempty"`
 
-	// Whether no further check is begun. One that has begun is completed. Default: false.
+	// Whether no further check is started. A check that has started is completed. Default: false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
 	Suspend bool `json:"suspend,omitempty"`
@@ -101,26 +101,26 @@ type ChallengeCheckSpec struct {
 // may surround it. It exits with 0 when it has got a flag, with 69 when it cannot reach
 // the instance, and with anything else when it failed.
 type Solver struct {
-	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private
-	// one is pulled with the operator's PULL_SECRET_NAME, as those of challenges are.
+	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private one is
+	// pulled with the operator's PULL_SECRET_NAME, like the images of challenges.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
 	Image string `json:"image"`
 
-	// Command and its arguments, for example [sh, -c, "python3 solve.py > $FLAG_FILE"].
-	// Default: what the image runs.
+	// Command and its arguments, for example [sh, -c, "python3 solve.py > $FLAG_FILE"]. Default: the
+	// command of the image.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Command"
 	Command []string `json:"command,omitempty"`
 
-	// Further environment variables. For each port that is not internal there are
-	// <NAME>_ENDPOINT (HOST:PORT), <NAME>_HOST, <NAME>_PORT and <NAME>_URL, which replace
-	// those of the same name here: <NAME> is the port's name in status.services of the
-	// instance, in upper case, with _ for all but A-Z and 0-9.
+	// Further environment variables. For each port that is not internal there are <NAME>_ENDPOINT
+	// (HOST:PORT), <NAME>_HOST, <NAME>_PORT and <NAME>_URL, which replace variables of the same name
+	// here: <NAME> is the port's name in status.services of the instance, in upper case, with _ for
+	// all but A-Z and 0-9.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -134,7 +134,7 @@ type Solver struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests"
 	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
 
-	// What the solver may use. Default: the operator's CHALLENGE_CPU_LIMIT and
+	// Maximum resources of the solver. Default: the operator's CHALLENGE_CPU_LIMIT and
 	// CHALLENGE_MEMORY_LIMIT.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits"
@@ -165,8 +165,8 @@ type SolverVariable struct {
 
 // CheckSchedule says when a Challenge is checked although nothing was changed.
 type CheckSchedule struct {
-	// Time from the beginning of one check to that of the next, for example 30m or 6h, from
-	// 1m to 9999h. Default: empty, no check is made because time passes.
+	// Time between the starts of two checks, for example 30m or 6h, from 1m to 9999h. Default: empty,
+	// no check is made because time passes.
 	// +optional
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=16
@@ -186,7 +186,7 @@ type CheckSchedule struct {
 	BeforeHideUntil string `json:"beforeHideUntil,omitempty"`
 }
 
-// ChallengeCheckStatus is what the checks of a Challenge found.
+// ChallengeCheckStatus holds the results of the checks of a Challenge.
 type ChallengeCheckStatus struct {
 	// Whether the Challenge can be solved (Solvable), and whether a check is being made and
 	// if not, why (Running).
@@ -209,27 +209,27 @@ type ChallengeCheckStatus struct {
 	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// annotation. It identifies the namespace until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
 
-	// What the last completed check found.
+	// The result of the last completed check.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Result"
 	LastResult *CheckResult `json:"lastResult,omitempty"`
 
-	// What the last ten checks found, or as many as spec.historyLimit says, the last one
-	// first, without what their solvers wrote.
+	// The results of the last ten checks, or as many as spec.historyLimit says, the last one first,
+	// without the output of their solvers.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="History"
 	History []CheckResult `json:"history,omitempty"`
 
-	// When the next check is due. It may have to wait: the condition Running says what
-	// for. Empty: none is due because time passes.
+	// When the next check is due. It may have to wait: the condition Running says why. Empty: none is
+	// due because time passes.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Next Run At"
 	NextRunAt *metav1.Time `json:"nextRunAt,omitempty"`
@@ -239,7 +239,7 @@ type ChallengeCheckStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Retry At"
 	RetryAt *metav1.Time `json:"retryAt,omitempty"`
 
-	// metadata.generation that this status describes. If it is lower than that of the
+	// metadata.generation that this status describes. If it is lower than the generation of the
 	// resource, the operator has not seen the latest change yet.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
@@ -248,43 +248,41 @@ type ChallengeCheckStatus struct {
 
 // CheckRun is a check that is being made.
 type CheckRun struct {
-	// When the operator began to make the check, before anything of it was created.
+	// When the operator started the check, before it created any object.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
 	StartedAt metav1.Time `json:"startedAt"`
 
-	// When its result was known, or it was interrupted: from then on what belongs to it is
-	// deleted.
+	// When its result was known, or it was interrupted: from then on its objects are deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Finished At"
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 
-	// metadata.generation of the ChallengeCheck that it was begun with.
+	// metadata.generation of the ChallengeCheck when the check started.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Generation"
 	Generation int64 `json:"generation,omitempty"`
 
-	// metadata.generation of the Challenge that it was begun with.
+	// metadata.generation of the Challenge when the check started.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Generation"
 	ChallengeGeneration int64 `json:"challengeGeneration,omitempty"`
 
-	// metadata.uid of the Challenge that it was begun with.
+	// metadata.uid of the Challenge when the check started.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge UID"
 	ChallengeUID string `json:"challengeUID,omitempty"`
 }
 
-// CheckResult is what one check found.
+// CheckResult is the result of one check.
 type CheckResult struct {
 	// The run that it is the result of.
 	CheckRun `json:",inline"`
 
-	// Solved, or what failed. NeverStarted: the instance did not become Running;
-	// SolverNotStarted: the solver's pod did not run; Unreachable: the solver says that it
-	// cannot reach the instance; WrongFlag: it ended well without the flag; SolverCrashed:
-	// it failed; TooSlow: it did not end within the timeout; Refused: the API server
-	// refused what the check consists of.
+	// Solved, or the failure. NeverStarted: the instance did not become Running; SolverNotStarted: the
+	// solver's pod did not run; Unreachable: the solver says that it cannot reach the instance;
+	// WrongFlag: it ended well without the flag; SolverCrashed: it failed; TooSlow: it did not end
+	// within the timeout; Refused: the API server refused an object of the check.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Result"
 	Result CheckResultType `json:"result"`
@@ -310,7 +308,7 @@ type CheckResult struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Exit Code"
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
-	// The end of what the solver wrote, without flags, when it was not Solved.
+	// The end of the solver's output, without flags, when it was not Solved.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Output"
@@ -369,7 +367,7 @@ const (
 // it is gone.
 const CheckFinalizer = "challengecheck.berg.norelect.ch/finalizer"
 
-// The labels and annotations of the objects of a check, in addition to those of every object.
+// The labels and annotations of the objects of a check, in addition to the labels and annotations of every object.
 const (
 	// LabelCheck on an instance: the name of the ChallengeCheck that it was made for.
 	LabelCheck = "berg.norelect.ch/check"
@@ -378,7 +376,7 @@ const (
 	// CheckAnnotationInstance on a Job is the UID of the instance that it was made for.
 	CheckAnnotationInstance = "berg.norelect.ch/checked-instance"
 
-	// ComponentCheck is the value of LabelComponent on the namespace of a solver and what is in it.
+	// ComponentCheck is the value of LabelComponent on the namespace of a solver and the objects in it.
 	ComponentCheck = "challenge-check"
 	// ComponentSolver is the value of LabelComponent on a solver's pod.
 	ComponentSolver = "challenge-solver"

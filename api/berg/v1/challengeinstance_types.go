@@ -37,8 +37,8 @@ type ChallengeInstance struct {
 	// +required
 	Spec ChallengeInstanceSpec `json:"spec"`
 
-	// What the operator observed: how far the instance is, where players reach it,
-	// and its problems. Written by the operator alone.
+	// State that the operator observed: the progress of the instance, its addresses for players, and
+	// its problems. Written by the operator alone.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -59,9 +59,8 @@ type ChallengeInstanceList struct {
 // The rules are here and not at the fields, because an error of a field's
 // own rule repeats the field's value, and a flag must not be repeated.
 //
-// The maximum timeout is what can be counted in nanoseconds. Its rule adds up seconds,
-// because the function duration fails for what is longer, with a message that does not
-// help.
+// The maximum timeout is the maximum number of nanoseconds in 64 bits. Its rule adds up seconds,
+// because the function duration fails for longer ones, with a message that does not help.
 //
 // +kubebuilder:validation:XValidation:rule="self.challengeRef == oldSelf.challengeRef",message="challengeRef cannot be changed: delete this instance and create another one",fieldPath=".challengeRef"
 // +kubebuilder:validation:XValidation:rule="self.ownerId == oldSelf.ownerId",message="ownerId cannot be changed: delete this instance and create another one",fieldPath=".ownerId"
@@ -138,7 +137,7 @@ const (
 	TerminationAdmin       TerminationReason = "AdminTermination"
 )
 
-// ChallengeInstanceStatus is what the operator observed of an instance.
+// ChallengeInstanceStatus is the observed state of an instance.
 type ChallengeInstanceStatus struct {
 	// UUID (version 7) of this instance, set once before anything is created. It
 	// orders instances by the time of their start.
@@ -157,17 +156,15 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase Phase `json:"phase,omitempty"`
 
-	// Why the instance does not run yet, or not any more, in one word out of a short
-	// closed list that a platform can put into a sentence for a player. The first of
-	// several problems counts. NotReadyYet: no problem is known, the start takes time;
-	// also while a readiness probe fails. Queued: a limit on instances is reached.
-	// OwnerBusy: it waits for an earlier instance of its owner. Frozen: its Challenge
-	// is frozen. NoCapacity: no node has enough free resources. ImageUnavailable: an image
-	// cannot be pulled. Crashing: a container ends by itself, also between two
-	// attempts. Refused: the cluster refuses something of it. AddressPending: a node
-	// port or a route is not there. Invalid: the Challenge, or the flag, must be
-	// corrected. Empty in the phase Running, and while it is being deleted. The
-	// conditions have the details, for organisers.
+	// Why the instance does not run yet, or not any more, in one word out of a short closed list that
+	// a platform can put into a sentence for a player. The first of several problems counts.
+	// NotReadyYet: no problem is known, the start takes time; also while a readiness probe fails.
+	// Queued: a limit on instances is reached. OwnerBusy: it waits for an earlier instance of its
+	// owner. Frozen: its Challenge is frozen. NoCapacity: no node has enough free resources.
+	// ImageUnavailable: an image cannot be pulled. Crashing: a container ends by itself, also between
+	// two attempts. Refused: the cluster refuses one of its objects. AddressPending: a node port or a
+	// route is not there. Invalid: the Challenge, or the flag, must be corrected. Empty in the phase
+	// Running, and while it is being deleted. The conditions have the details, for organisers.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Cause"
 	Cause Cause `json:"cause,omitempty"`
@@ -191,9 +188,8 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace UID",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 
-	// SHA-256 of a random value that only the operator knows until it creates the namespace,
-	// which has that value as an annotation. It proves whose the namespace is until
-	// namespaceUID is known.
+	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has
+	// that value as an annotation. It identifies the namespace until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
@@ -237,19 +233,18 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// What is done, what is missing and why, in the order in which an instance is
-	// built: ChallengeFound, FlagValidation, NamespaceCreated, NetworkPolicyCreated,
-	// ServicesCreated, RoutesCreated, DeploymentsCreated, PodsReady, Healthy,
-	// UpToDate; and NamespaceDeleted at the end. The first that is False says where
-	// it stopped.
+	// The steps that are done, and the steps that are missing and why, in the order in which an
+	// instance is built: ChallengeFound, FlagValidation, NamespaceCreated, NetworkPolicyCreated,
+	// ServicesCreated, RoutesCreated, DeploymentsCreated, PodsReady, Healthy, UpToDate; and
+	// NamespaceDeleted at the end. The first that is False says where it stopped.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// metadata.generation that this status describes. If it is lower than that of
-	// the resource, the operator has not seen the latest change yet.
+	// metadata.generation that this status describes. If it is lower than the generation of the
+	// resource, the operator has not seen the latest change yet.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -321,7 +316,7 @@ const (
 	CauseRefused Cause = "Refused"
 	// CauseAddressPending: a node port or a route is not there yet.
 	CauseAddressPending Cause = "AddressPending"
-	// CauseInvalid: what was asked for cannot be run as it is.
+	// CauseInvalid: the Challenge or the flag cannot be run as it is.
 	CauseInvalid Cause = "Invalid"
 )
 
@@ -331,10 +326,10 @@ var Causes = []Cause{
 	CauseImageUnavailable, CauseCrashing, CauseRefused, CauseAddressPending, CauseInvalid,
 }
 
-// StartTimes are when the stages of an instance's start were over, in their order. The
-// first two are measured by the operator; the others are what the nodes say of the pods,
-// in whole seconds, of the pod that was the last. None lies before the one above it, and
-// what no node says is left out: its time counts to the stage below.
+// StartTimes are when the stages of an instance's start were over, in their order. The first two
+// are measured by the operator; the nodes report the others for each pod, in whole seconds, and the
+// last pod counts. None lies before the one above it, and a stage that no node reports is left out:
+// its time counts to the stage below.
 type StartTimes struct {
 	// When its namespace was there.
 	// +optional
@@ -351,8 +346,7 @@ type StartTimes struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Scheduled At"
 	ScheduledAt *metav1.MicroTime `json:"scheduledAt,omitempty"`
 
-	// When all its pods had their network: from then on their nodes pull what images they
-	// do not have.
+	// When all its pods had their network: from then on their nodes pull missing images.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Sandboxes Created At"
 	SandboxesCreatedAt *metav1.MicroTime `json:"sandboxesCreatedAt,omitempty"`
@@ -388,7 +382,7 @@ type ServiceEndpoint struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Hostname"
 	Hostname string `json:"hostname"`
 
-	// Port to connect to: the node port, or that of the Gateway's listener.
+	// Port to connect to: the node port, or the port of the Gateway's listener.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -401,7 +395,7 @@ type ServiceEndpoint struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Protocol"
 	Protocol string `json:"protocol,omitempty"`
 
-	// What is spoken on the port, as the Challenge says, for example http or ssh.
+	// Application protocol of the port, from the Challenge, for example http or ssh.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Application Protocol"
 	AppProtocol string `json:"appProtocol,omitempty"`
@@ -412,9 +406,9 @@ type ServiceEndpoint struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="TLS"
 	TLS bool `json:"tls,omitempty"`
 
-	// All of it in one, to give to a player: https:// or http:// for a browser, else
-	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the
-	// scheme's own is left out.
+	// The whole address in one text, to give to a player: https:// or http:// for a browser, else
+	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the scheme's own
+	// is left out.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="URL",xDescriptors={"urn:alm:descriptor:org.w3:link"}
 	URL string `json:"url,omitempty"`
@@ -445,7 +439,7 @@ const (
 	ConditionHealthy = "Healthy"
 	// ConditionNamespaceDeleted: the namespace is gone.
 	ConditionNamespaceDeleted = "NamespaceDeleted"
-	// ConditionUpToDate: the instance runs what the Challenge says today.
+	// ConditionUpToDate: the instance runs the current version of the Challenge.
 	ConditionUpToDate = "UpToDate"
 	// ConditionReady: the instance is Running and Healthy. Tools that wait, such as kubectl wait, go by it.
 	ConditionReady = "Ready"
@@ -528,10 +522,10 @@ const (
 	LabelContainer          = "berg.norelect.ch/container"
 	LabelHostname           = "berg.norelect.ch/hostname"
 	// LabelSource on a ChallengeInstance is the user or team of a platform that it is for. Its
-	// namespace, pods and record get it too, and its events tell it.
+	// namespace, pods and record get it too, and its events name it.
 	LabelSource = "berg.norelect.ch/source"
 
-	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.
+	// AnnotationInstanceUID identifies the ChallengeInstance to which an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
 	// AnnotationNamespaceToken on the namespace of an instance is the value whose SHA-256 is in status.namespaceProof.
 	AnnotationNamespaceToken = "berg.norelect.ch/namespace-proof"
@@ -543,8 +537,8 @@ const (
 	// AnnotationRollout on a ChallengeInstance: a new value makes the instance
 	// adopt its Challenge as it is now.
 	AnnotationRollout = "berg.norelect.ch/rollout"
-	// AnnotationFrozen on a Challenge: no new instance of it starts. On a ChallengeInstance: it
-	// does not expire. Its value is when the freeze began, in RFC 3339; any other one counts too.
+	// AnnotationFrozen on a Challenge: none of its new instances starts. On a ChallengeInstance: it
+	// does not expire. Its value is when the freeze began, in RFC 3339; any other value counts too.
 	AnnotationFrozen = "berg.norelect.ch/frozen"
 	// AnnotationRetriedAt on a Deployment is when Kubernetes' controllers were last made
 	// to try again pods that they were refused, in RFC 3339.
@@ -558,7 +552,7 @@ const (
 
 	// ManagedBy is the value of LabelManagedBy on every object of an instance.
 	ManagedBy = "berg"
-	// ManagedByAPI is the value of LabelManagedBy on what the platform API creates.
+	// ManagedByAPI is the value of LabelManagedBy on objects of the platform API.
 	ManagedByAPI = "berg-api"
 	// ComponentNamespace is the value of LabelComponent on the namespace.
 	ComponentNamespace = "challenge"

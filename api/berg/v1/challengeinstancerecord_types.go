@@ -4,10 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ChallengeInstanceRecord is what is left of a ChallengeInstance that has ended: why it ended,
-// what happened when, how its containers ended and what they wrote last. Only an operator with
-// RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. No
-// flag is in it, but what players typed may be.
+// ChallengeInstanceRecord is the record of a ChallengeInstance that has ended: why it ended, its
+// timeline, how its containers ended and the end of their logs. Only an operator with
+// RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. It
+// contains no flag, but perhaps input of players.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -29,7 +29,7 @@ type ChallengeInstanceRecord struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is known of the instance. Written once, and never changed by the operator.
+	// Data of the instance. Written once, and never changed by the operator.
 	//
 	// +required
 	Spec ChallengeInstanceRecordSpec `json:"spec"`
@@ -44,7 +44,7 @@ type ChallengeInstanceRecordList struct {
 	Items           []ChallengeInstanceRecord `json:"items"`
 }
 
-// ChallengeInstanceRecordSpec is what is known of an instance that has ended.
+// ChallengeInstanceRecordSpec describes an instance that has ended.
 type ChallengeInstanceRecordSpec struct {
 	// Which instance it was.
 	// +required
@@ -86,13 +86,13 @@ type ChallengeInstanceRecordSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase Phase `json:"phase,omitempty"`
 
-	// What was wrong with it at the end: the first of its conditions that was False, or, if none
+	// The problem of the instance at its end: the first of its conditions that was False, or, if none
 	// was, the first that was Unknown. Absent if all were True.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Problem"
 	Problem *RecordedProblem `json:"problem,omitempty"`
 
-	// What happened when, earliest first.
+	// Timeline of the instance, earliest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -143,7 +143,7 @@ type RecordedInstance struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="UID"
 	UID string `json:"uid"`
 
-	// status.instanceId, empty if it never was begun.
+	// status.instanceId, empty if the instance never started.
 	// +optional
 	// +kubebuilder:validation:MaxLength=36
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Instance ID"
@@ -155,7 +155,7 @@ type RecordedInstance struct {
 // +kubebuilder:validation:Enum=UserRequest;Timeout;AdminTermination;ChallengeDeleted
 type EndReason string
 
-// EndChallengeDeleted: the Challenge was deleted. The other reasons are those of
+// EndChallengeDeleted: the Challenge was deleted. The other reasons are the values of
 // TerminationReason.
 const EndChallengeDeleted EndReason = "ChallengeDeleted"
 
@@ -187,7 +187,7 @@ type RecordedProblem struct {
 
 // RecordedMoment is a step in the life of an instance.
 type RecordedMoment struct {
-	// What happened: Created, NamespaceCreated, Started, Running, Expired or Ended.
+	// The moment: Created, NamespaceCreated, Started, Running, Expired or Ended.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Moment"
@@ -225,7 +225,7 @@ type RecordedContainer struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Node"
 	Node string `json:"node,omitempty"`
 
-	// Running, Waiting or Terminated, and what the pod was if it had no containers yet, for
+	// Running, Waiting or Terminated, and the phase of the pod if it had no containers yet, for
 	// example Pending.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
@@ -259,9 +259,9 @@ type RecordedContainer struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Exit"
 	Exit *RecordedExit `json:"exit,omitempty"`
 
-	// The end of what it wrote, at most 64 KiB, less where many containers wrote a lot. Flags
-	// are <flag>, and what a terminal would take for a command is �. After a restart it begins
-	// with the end of the run before.
+	// The end of its log, at most 64 KiB, less where many containers wrote a lot. Flags are replaced
+	// by <flag>, and control characters by �. After a restart it begins with the end of the previous
+	// run's log.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Log"

@@ -34,8 +34,8 @@ type Challenge struct {
 	// +required
 	Spec ChallengeSpec `json:"spec"`
 
-	// What the operator observed. A Challenge that it has not reconciled yet has no status: clients
-	// must read it again.
+	// State that the operator observed. A Challenge that it has not reconciled yet has no status:
+	// clients must read it again.
 	//
 	// +optional
 	Status ChallengeStatus `json:"status,omitempty"`
@@ -69,7 +69,7 @@ type ChallengeSpec struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// ChallengeStatus is what the operator observed of a Challenge.
+// ChallengeStatus is the observed state of a Challenge.
 type ChallengeStatus struct {
 	// When the operator first reconciled this Challenge. It is written once; the duration of
 	// the Challenge counts from here.
@@ -88,9 +88,9 @@ type ChallengeStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Is One"
 	IsOne bool `json:"isOne,omitempty"`
 
-	// Node port at which players reach the Challenge: the first port of its Service of type
-	// NodePort. Of several such Services the last one counts. It is here as soon as the Service
-	// has its port; players reach it there in state Running. Absent without such a Service.
+	// Node port at which players reach the Challenge: the first port of its Service of type NodePort.
+	// If there are several such Services, the last one counts. It is here as soon as the Service has
+	// its port; players reach it there in state Running. Absent without such a Service.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Endpoint"
 	Endpoint int32 `json:"endpoint,omitempty"`
@@ -127,8 +127,8 @@ type ChallengeStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Messages"
 	Messages *Messages `json:"messages,omitempty"`
 
-	// What the Challenge was started with, and its objects are repaired from: the components
-	// of the definition, and the settings of their isolation.
+	// Inputs that the Challenge was started with, and from which its objects are repaired: the
+	// components of the definition, and the settings of their isolation.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -152,7 +152,7 @@ type CurrentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	State State `json:"state,omitempty"`
 
-	// The problem, and what to do about it; empty if there is none.
+	// The problem and its remedy; empty if there is none.
 	// +required
 	// +kubebuilder:default=""
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
@@ -285,9 +285,10 @@ const (
 	LabelDeployment = "apps.hexactf.io/deployment"
 	LabelService    = "apps.hexactf.io/service"
 
-	// AnnotationUID proves to which Challenge an object belongs.
+	// AnnotationUID identifies the Challenge to which an object belongs.
 	AnnotationUID = "apps.hexactf.io/challenge-uid"
-	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
+	// AnnotationChecksum is the checksum of the object as the operator wrote it, so that it detects that it would write
+	// another one.
 	AnnotationChecksum = "apps.hexactf.io/plan-checksum"
 
 	// ManagedBy is the value of LabelManagedBy.

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ChallengeDefinition says what a Challenge consists of. The operator reads it when a
-// Challenge starts and never changes it; a running Challenge stays as it was started.
+// ChallengeDefinition defines the components of a Challenge. The operator reads it when a Challenge
+// starts and never changes it; a running Challenge stays as it was started.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -22,7 +22,7 @@ type ChallengeDefinition struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What runs, and for how long.
+	// The components that run, and for how long.
 	//
 	// +required
 	Spec ChallengeDefinitionSpec `json:"spec"`
@@ -45,7 +45,7 @@ type ChallengeDefinitionList struct {
 // ChallengeDefinitionStatus is empty.
 type ChallengeDefinitionStatus struct{}
 
-// ChallengeDefinitionSpec says what runs, and for how long.
+// ChallengeDefinitionSpec defines the components that run, and for how long.
 type ChallengeDefinitionSpec struct {
 	// Whether a Challenge is shared by all players and does not expire. Default: false.
 	// +optional

@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Application says what runs in a Project. It is in the Project's namespace and is called
-// project-<project>-app-<app>-kibaship-com. The operator checks it and makes no workload of it;
-// a Deployment builds it.
+// Application describes a workload or database of a Project. It is in the Project's namespace and
+// is called project-<project>-app-<app>-kibaship-com. The operator checks it and creates no
+// workload for it; a Deployment builds it.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -27,12 +27,12 @@ type Application struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What runs: the type, where it comes from, and its size.
+	// The workload: its type, its source, and its size.
 	//
 	// +required
 	Spec ApplicationSpec `json:"spec"`
 
-	// What the operator observed.
+	// State that the operator observed.
 	//
 	// +optional
 	Status ApplicationStatus `json:"status,omitempty"`
@@ -47,7 +47,7 @@ type ApplicationList struct {
 	Items           []Application `json:"items"`
 }
 
-// ApplicationSpec says what runs. Only the block of its type is needed and used.
+// ApplicationSpec describes a workload or database. Only the block of its type is needed and used.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'GitRepository' || has(self.gitRepository)",message="spec.gitRepository is required where spec.type is GitRepository"
 // +kubebuilder:validation:XValidation:rule="self.type != 'DockerImage' || has(self.dockerImage)",message="spec.dockerImage is required where spec.type is DockerImage"
@@ -63,12 +63,12 @@ type ApplicationSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Project Ref"
 	ProjectRef LocalReference `json:"projectRef"`
 
-	// What kind of Application it is. The Project must allow it.
+	// Type of the Application. The Project must allow it.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:MySQL","urn:alm:descriptor:com.tectonic.ui:select:MySQLCluster","urn:alm:descriptor:com.tectonic.ui:select:Postgres","urn:alm:descriptor:com.tectonic.ui:select:PostgresCluster","urn:alm:descriptor:com.tectonic.ui:select:DockerImage","urn:alm:descriptor:com.tectonic.ui:select:GitRepository"}
 	Type ApplicationType `json:"type"`
 
-	// The size of the Application. It must be within the resourceBounds of the Project; what
+	// The size of the Application. It must be within the resourceBounds of the Project; an amount that
 	// is left out comes from the Project's defaultLimits.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Limits"
@@ -266,7 +266,7 @@ type DockerImage struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image Pull Secret Ref"
 	ImagePullSecretRef *LocalReference `json:"imagePullSecretRef,omitempty"`
 
-	// Tag that takes the place of the one in image.
+	// Tag that replaces the tag in image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$')`,message="tag must be the tag of an image, at most 128 characters, for example 1.27"
@@ -306,11 +306,10 @@ type DatabaseCluster struct {
 	Replicas int32 `json:"replicas,omitempty"`
 }
 
-// ApplicationStatus is what the operator observed of an Application.
+// ApplicationStatus is the observed state of an Application.
 type ApplicationStatus struct {
-	// Pending: something that passes by itself is missing; Ready: it can be deployed; Failed:
-	// something must be fixed, the message says what; Deleting: its Deployments are being
-	// deleted.
+	// Pending: something that passes by itself is missing; Ready: it can be deployed; Failed: the
+	// problem in the message must be fixed; Deleting: its Deployments are being deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase string `json:"phase,omitempty"`
@@ -325,12 +324,12 @@ type ApplicationStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The size that holds: that of the spec, completed from the Project's defaultLimits.
+	// The size in force: the spec's, completed from the Project's defaultLimits.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Limits"
 	Limits Limits `json:"limits,omitempty"`
 
-	// What is done, what is missing and why.
+	// The steps that are done, and the steps that are missing and why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -353,7 +352,7 @@ var ApplicationPhases = []string{ApplicationPending, ApplicationReady, Applicati
 const (
 	// ConditionProjectFound: the Project exists, and the Application is in its namespace.
 	ConditionProjectFound = "ProjectFound"
-	// ConditionSpecAccepted: name and spec are good, and within what the Project allows.
+	// ConditionSpecAccepted: name and spec are valid, and the Project allows them.
 	ConditionSpecAccepted = "SpecAccepted"
 	// ConditionSecretFound: every Secret that the Application names exists.
 	ConditionSecretFound = "SecretFound"

@@ -28,12 +28,12 @@ type Deployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is built: an Application, and which commit of it.
+	// The build: an Application, and its commit.
 	//
 	// +required
 	Spec DeploymentSpec `json:"spec"`
 
-	// What the operator observed.
+	// State that the operator observed.
 	//
 	// +optional
 	Status DeploymentStatus `json:"status,omitempty"`
@@ -48,7 +48,7 @@ type DeploymentList struct {
 	Items           []Deployment `json:"items"`
 }
 
-// DeploymentSpec says what is built. A change starts a new run.
+// DeploymentSpec describes a build. A change starts a new run.
 type DeploymentSpec struct {
 	// The Application, in the namespace of this Deployment.
 	// +required
@@ -67,15 +67,15 @@ type DeploymentSpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.commitSHA) || has(self.branch) || has(self.tag)",message="spec.gitRepository needs commitSHA, branch or tag; leave spec.gitRepository out to build the newest commit of the Application's branch"
 // +kubebuilder:validation:XValidation:rule="!has(self.tag) || !has(self.commitSHA) && !has(self.branch)",message="spec.gitRepository.tag cannot be used together with commitSHA or branch: a tag names a commit"
 type DeploymentSource struct {
-	// SHA of the commit, in full. Default: the newest commit of branch, or that of tag, when the run starts.
+	// SHA of the commit, in full. Default: the newest commit of branch, or the commit of tag, when the run starts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([0-9a-f]{40}|[0-9a-f]{64})$')`,message="commitSHA must be the full SHA of a commit: 40 or 64 hexadecimal digits in lower case"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Commit SHA"
 	CommitSHA string `json:"commitSHA,omitempty"`
 
-	// Branch whose newest commit is built. Default: that of the Application. Together with commitSHA it is a note for people: the
-	// commit is built, whichever branch has it.
+	// Branch whose newest commit is built. Default: the branch of the Application. Together with commitSHA it is a note for
+	// people: the commit is built, whichever branch has it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="branch must be the name of a branch, for example main or feature/login"
@@ -90,11 +90,11 @@ type DeploymentSource struct {
 	Tag string `json:"tag,omitempty"`
 }
 
-// DeploymentStatus is what the operator observed of a Deployment.
+// DeploymentStatus is the observed state of a Deployment.
 type DeploymentStatus struct {
-	// Initializing: nothing runs yet, the conditions say what is missing; Running: an image is
-	// being built; Succeeded, Failed: what came of it; Waiting: there is nothing to do until
-	// the spec changes, or something that the message names is there.
+	// Initializing: nothing runs yet, the conditions say why; Running: an image is being built;
+	// Succeeded, Failed: the result of the last run; Waiting: there is nothing to do until the spec
+	// changes, or until a condition in the message is met.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase DeploymentPhase `json:"phase,omitempty"`
@@ -125,7 +125,7 @@ type DeploymentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Successful Run"
 	LastSuccessfulRun *PipelineRunStatus `json:"lastSuccessfulRun,omitempty"`
 
-	// The image of the last successful run, or the one that a DockerImage means.
+	// The image of the last successful run, or the image that a DockerImage refers to.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Built Image"
 	BuiltImage *BuiltImage `json:"builtImage,omitempty"`
@@ -137,7 +137,7 @@ type DeploymentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Run History"
 	RunHistory []PipelineRunStatus `json:"runHistory,omitempty"`
 
-	// What is done, what is missing and why.
+	// The steps that are done, and the steps that are missing and why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -145,7 +145,7 @@ type DeploymentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PipelineRunStatus is what the operator observed of one run.
+// PipelineRunStatus is the observed state of one run.
 type PipelineRunStatus struct {
 	// Name of the PipelineRun.
 	// +required
@@ -162,7 +162,8 @@ type PipelineRunStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
 	Phase DeploymentPhase `json:"phase,omitempty"`
 
-	// Stands for what the run was started to build: the repository with its branch, tag or commit, and how it is built.
+	// Identifies the source that the run was started to build: the repository with its branch, tag or commit, and how
+	// it is built.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Source"
 	Source string `json:"source,omitempty"`
@@ -187,7 +188,7 @@ type PipelineRunStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Image"
 	Image string `json:"image,omitempty"`
 
-	// Why the run failed, or what it waits for.
+	// Why the run failed, or why it waits.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
 	Message string `json:"message,omitempty"`
@@ -210,7 +211,7 @@ type BuiltImage struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tag"
 	Tag string `json:"tag,omitempty"`
 
-	// When the image was built, or looked up.
+	// When the image was built, or resolved.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Built At"
 	BuiltAt *metav1.Time `json:"builtAt,omitempty"`
@@ -220,7 +221,7 @@ type BuiltImage struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Commit SHA"
 	CommitSHA string `json:"commitSha,omitempty"`
 
-	// For what the image was looked up: the generation of the Deployment, and a hash of its
+	// The request that the image was resolved for: the generation of the Deployment, and a hash of its
 	// annotation run-again. Empty where it was built.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Request"
@@ -244,8 +245,8 @@ const (
 // DeploymentPhases lists every phase, in the order of a life.
 var DeploymentPhases = []DeploymentPhase{DeploymentInitializing, DeploymentRunning, DeploymentSucceeded, DeploymentFailed, DeploymentWaiting}
 
-// AnnotationRunAgain on a Deployment asks for another run of the same, or for another look at
-// what a tag means: any value that it did not have before. To take it off asks for nothing.
+// AnnotationRunAgain on a Deployment asks for another run of the same build, or for resolving a tag
+// again: any value that it did not have before. Removing it asks for nothing.
 const AnnotationRunAgain = "platform.operator.kibaship.com/run-again"
 
 // HistoryLimit is how many runs are remembered and kept.
@@ -257,7 +258,7 @@ const (
 	ConditionApplicationReady = "ApplicationReady"
 	// ConditionPipelineAvailable: Tekton is installed, and the settings say where images go.
 	ConditionPipelineAvailable = "PipelineAvailable"
-	// ConditionSucceeded: the last run built what the spec asks for.
+	// ConditionSucceeded: the last run built the image that the spec asks for.
 	ConditionSucceeded = "Succeeded"
 )
 

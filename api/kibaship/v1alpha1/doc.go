@@ -1,8 +1,8 @@
-// Package v1alpha1 holds the API of KibaShip: who may work where, what they run, and how it is
-// built.
+// Package v1alpha1 holds the API of KibaShip: the namespaces of tenants, their workloads, and the
+// builds of these.
 //
-// A Project is a namespace of its own for a tenant, an Application says what runs there, and
-// a Deployment builds an Application and remembers what came of it.
+// A Project is a namespace of its own for a tenant, an Application describes a workload or database
+// in it, and a Deployment builds an Application and records the results.
 //
 // +kubebuilder:object:generate=true
 // +groupName=platform.operator.kibaship.com

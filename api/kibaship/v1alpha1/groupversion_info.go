@@ -53,16 +53,17 @@ const (
 	// LabelApplication says on a Deployment to which Application it belongs. Names longer
 	// than the 63 characters of a label are cut, and end in a hash.
 	LabelApplication = "platform.operator.kibaship.com/application"
-	// LabelDeployment says on what a build consists of to which Deployment it belongs, cut
-	// like LabelApplication.
+	// LabelDeployment on an object of a build is the Deployment to which it belongs, cut like
+	// LabelApplication.
 	LabelDeployment = "platform.operator.kibaship.com/deployment"
 
 	AnnotationCreatedBy = "platform.kibaship.com/created-by"
 	AnnotationProject   = "platform.kibaship.com/project"
 	AnnotationPurpose   = "platform.kibaship.com/purpose"
-	// AnnotationProjectUID proves to which Project an object belongs.
+	// AnnotationProjectUID identifies the Project to which an object belongs.
 	AnnotationProjectUID = "platform.kibaship.com/project-uid"
-	// LabelAggregate with the value "true" adds the rules of a ClusterRole to those of the accounts of bounded Projects.
+	// LabelAggregate with the value "true" adds the rules of a ClusterRole to the rights of accounts of bounded
+	// Projects.
 	LabelAggregate = "platform.operator.kibaship.com/aggregate-to-bounded-projects"
 	// LabelConfined with the value "true" is on a namespace that has a network policy of its Project: an admission policy lets
 	// no pod leave the API there before its processes have ended.
@@ -70,13 +71,13 @@ const (
 	// LabelAllowed is on a network policy by which an administrator lets more through than the network policy of a Project. No
 	// account of a Project may set it.
 	LabelAllowed = "platform.kibaship.com/allowed-by-administrator"
-	// AnnotationSource of a PipelineRun identifies what it was started to build.
+	// AnnotationSource of a PipelineRun identifies the source that it was started to build.
 	AnnotationSource = "platform.kibaship.com/source"
-	// AnnotationApplied notes which labels and annotations the operator set on a namespace, so
-	// that those that are no longer wanted are removed.
+	// AnnotationApplied records which labels and annotations the operator set on a namespace, so that
+	// it removes them when they are no longer wanted.
 	AnnotationApplied = "platform.kibaship.com/applied-metadata"
-	// AnnotationChecksum identifies what the operator wrote, so that it finds out when that is no
-	// longer what it would write.
+	// AnnotationChecksum is the checksum of the object as the operator wrote it, so that it detects
+	// that it would write another one.
 	AnnotationChecksum = "platform.kibaship.com/plan-checksum"
 
 	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy.
@@ -89,8 +90,8 @@ const (
 	ProjectFinalizer = "platform.kibaship.com/project-finalizer"
 	// ApplicationFinalizer keeps an Application until its Deployments are deleted.
 	ApplicationFinalizer = "platform.operator.kibaship.com/application-finalizer"
-	// DeploymentFinalizer is that of the system before. Nothing needs it any more: what a
-	// Deployment consists of is owned by it, and is in its namespace. It is removed.
+	// DeploymentFinalizer is a finalizer of the previous system. It is removed, because nothing needs
+	// it any more: a Deployment owns its objects, in its own namespace.
 	DeploymentFinalizer = "platform.operator.kibaship.com/deployment-finalizer"
 )
 

@@ -29,12 +29,12 @@ type Project struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the tenant may run, and within which limits.
+	// The workloads that the tenant may run, and their limits.
 	//
 	// +optional
 	Spec ProjectSpec `json:"spec,omitempty"`
 
-	// What the operator observed.
+	// State that the operator observed.
 	//
 	// +optional
 	Status ProjectStatus `json:"status,omitempty"`
@@ -49,7 +49,7 @@ type ProjectList struct {
 	Items           []Project `json:"items"`
 }
 
-// ProjectSpec says what a tenant may run, and within which limits.
+// ProjectSpec limits the workloads of a tenant.
 type ProjectSpec struct {
 	// Which types of Applications the Project may have, and how large each may be. Default:
 	// every type but the two clusters, of any size.
@@ -57,28 +57,28 @@ type ProjectSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Application Types"
 	ApplicationTypes ApplicationTypes `json:"applicationTypes,omitempty"`
 
-	// What holds of volumes.
+	// Limits of volumes.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Volumes"
 	Volumes Volumes `json:"volumes,omitempty"`
 
-	// Pod Security Standard that the namespace enforces. Builds of Git repositories need
-	// baseline or less. With this, quota, containerLimits or networkPolicy the Project's
-	// ServiceAccount loses the rights with which it could take them off: it may use what
-	// applications are made of, and change neither its namespace nor its limits.
-	// Default: none is enforced, as the cluster is set up.
+	// Pod Security Standard that the namespace enforces. Builds of Git repositories need baseline or
+	// less. With this, quota, containerLimits or networkPolicy the Project's ServiceAccount loses the
+	// rights with which it could remove them: it may manage the objects that applications consist of,
+	// and change neither its namespace nor its limits. Default: none is enforced, as the cluster is
+	// set up.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod Security",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:privileged","urn:alm:descriptor:com.tectonic.ui:select:baseline","urn:alm:descriptor:com.tectonic.ui:select:restricted"}
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
-	// What all pods and volumes of the Project may use together, as in spec.hard of a
-	// ResourceQuota, for example requests.cpu, limits.memory, pods. Default: no quota.
+	// Maximum of all pods and volumes of the Project together, as in spec.hard of a ResourceQuota, for
+	// example requests.cpu, limits.memory, pods. Default: no quota.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Quota"
 	Quota corev1.ResourceList `json:"quota,omitempty"`
 
-	// What a container gets that does not say what it needs, and what it may ask for at most.
-	// A quota of CPU or memory refuses pods that do not say: so set both. Default: no limits.
+	// Resources of a container that requests none, and the maximum that a container may request. A
+	// quota of CPU or memory refuses pods that request none: so set both. Default: no limits.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Container Limits"
 	ContainerLimits *ContainerLimits `json:"containerLimits,omitempty"`
@@ -122,7 +122,7 @@ type ContainerLimits struct {
 // NetworkPolicy cuts a Project off from other namespaces: its pods reach each other and the
 // cluster's name servers, and no other pod reaches them.
 type NetworkPolicy struct {
-	// Namespaces whose pods may reach those of the Project, for example that of an ingress
+	// Namespaces whose pods may reach the pods of the Project, for example the namespace of an ingress
 	// controller. Default: none.
 	// +optional
 	// +listType=set
@@ -133,15 +133,15 @@ type NetworkPolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress From"
 	IngressFrom []string `json:"ingressFrom,omitempty"`
 
-	// What pods may reach in addition to each other and the cluster's name servers: None; Internet,
-	// without private networks; All. Builds need to reach the git server and the registry.
+	// Addresses that pods may reach in addition to each other and the cluster's name servers: None;
+	// Internet, without private networks; All. Builds need to reach the git server and the registry.
 	// +optional
 	// +kubebuilder:default=None
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:None","urn:alm:descriptor:com.tectonic.ui:select:Internet","urn:alm:descriptor:com.tectonic.ui:select:All"}
 	Egress Egress `json:"egress,omitempty"`
 }
 
-// Egress is what pods may reach beyond their own namespace.
+// Egress decides which addresses pods may reach beyond their own namespace.
 //
 // +kubebuilder:validation:Enum=None;Internet;All
 type Egress string
@@ -200,7 +200,7 @@ type TypePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default Limits"
 	DefaultLimits Limits `json:"defaultLimits,omitempty"`
 
-	// What an Application may ask for. Default: anything.
+	// Sizes that an Application may ask for. Default: any.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Bounds"
 	ResourceBounds Bounds `json:"resourceBounds,omitempty"`
@@ -219,7 +219,7 @@ type ClusterTypePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default Limits"
 	DefaultLimits ClusterLimits `json:"defaultLimits,omitempty"`
 
-	// What an Application may ask for. Default: anything.
+	// Sizes that an Application may ask for. Default: any.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Bounds"
 	ResourceBounds ClusterBounds `json:"resourceBounds,omitempty"`
@@ -278,7 +278,7 @@ type Limits struct {
 	Storage string `json:"storage,omitempty"`
 }
 
-// ClusterLimits are those of a type that has nodes.
+// ClusterLimits are the limits of a type that has nodes.
 type ClusterLimits struct {
 	Limits `json:",inline"`
 
@@ -289,7 +289,7 @@ type ClusterLimits struct {
 	Nodes int32 `json:"nodes,omitempty"`
 }
 
-// Volumes says what holds of volumes.
+// Volumes limits the size of volumes.
 type Volumes struct {
 	// Maximum storage that an Application, or a volume in the namespace, may ask for, for
 	// example 100Gi. Default: any size.
@@ -300,11 +300,11 @@ type Volumes struct {
 	MaxStorageSize string `json:"maxStorageSize,omitempty"`
 }
 
-// ProjectStatus is what the operator observed of a Project.
+// ProjectStatus is the observed state of a Project.
 type ProjectStatus struct {
-	// Pending: it is being made or deleted, or waits for something that passes by itself;
-	// Ready: namespace and rights are in place; Failed: something must be fixed, the message
-	// says what, and it continues by itself once that is done.
+	// Pending: it is being made or deleted, or waits for something that passes by itself; Ready:
+	// namespace and rights are in place; Failed: the problem in the message must be fixed, and then it
+	// continues by itself.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase ProjectPhase `json:"phase,omitempty"`
@@ -321,7 +321,7 @@ type ProjectStatus struct {
 	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// annotation. It identifies the namespace until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
@@ -343,12 +343,12 @@ type ProjectStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// What the Project has and uses.
+	// Contents and usage of the Project.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Usage"
 	Usage ProjectUsage `json:"usage,omitempty"`
 
-	// What is done, what is missing and why.
+	// The steps that are done, and the steps that are missing and why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -356,7 +356,7 @@ type ProjectStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ProjectUsage is what a Project has and uses.
+// ProjectUsage counts the contents and the usage of a Project.
 type ProjectUsage struct {
 	// Number of Applications in the namespace.
 	// +optional
@@ -368,7 +368,7 @@ type ProjectUsage struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Deployments"
 	Deployments int32 `json:"deployments,omitempty"`
 
-	// What is used of the quota, as the cluster counts it. Absent without a quota.
+	// Used amounts of the quota, as the cluster counts them. Absent without a quota.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Quota"
 	Quota corev1.ResourceList `json:"quota,omitempty"`
@@ -402,7 +402,7 @@ const (
 	ConditionLimitsReady = "LimitsReady"
 	// ConditionTektonIntegrated: the ServiceAccount may read the Tasks in tekton-pipelines.
 	ConditionTektonIntegrated = "TektonIntegrated"
-	// ConditionReady: all of it is in place.
+	// ConditionReady: all objects are in place.
 	ConditionReady = "Ready"
 	// ConditionStalled exists, and is True, only while a person must act. A Failed Project, Application or Deployment has it.
 	ConditionStalled = "Stalled"

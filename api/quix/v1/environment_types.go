@@ -29,7 +29,7 @@ type Environment struct {
 	// +required
 	Spec EnvironmentSpec `json:"spec"`
 
-	// What the operator observed.
+	// State that the operator observed.
 	//
 	// +optional
 	Status EnvironmentStatus `json:"status,omitempty"`
@@ -57,18 +57,18 @@ type EnvironmentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="ID"
 	ID string `json:"id"`
 
-	// Labels of the namespace, in addition to those that the operator sets. Each key
-	// starts with quix.io/. A label that is removed here is removed from the
-	// namespace; labels that other clients set stay. Default: none.
+	// Labels of the namespace, in addition to the labels that the operator sets. Each key starts with
+	// quix.io/. A label that is removed here is removed from the namespace; labels that other clients
+	// set stay. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/managed-by', 'quix.io/environment-id', 'quix.io/environment-name'])",message="quix.io/managed-by, quix.io/environment-id and quix.io/environment-name are set only by the operator"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Labels"
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Annotations of the namespace, in addition to those that the operator sets.
-	// Each key starts with quix.io/. An annotation that is removed here is removed
-	// from the namespace; annotations that other clients set stay. Default: none.
+	// Annotations of the namespace, in addition to the annotations that the operator sets. Each key
+	// starts with quix.io/. An annotation that is removed here is removed from the namespace;
+	// annotations that other clients set stay. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum', 'quix.io/namespace-proof'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata, quix.io/plan-checksum and quix.io/namespace-proof are set only by the operator"
@@ -76,7 +76,7 @@ type EnvironmentSpec struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// EnvironmentStatus is what the operator observed of an environment.
+// EnvironmentStatus is the observed state of an environment.
 type EnvironmentStatus struct {
 	// The phase of the environment. InProgress: it is being created, or waits for
 	// an operation that ends by itself; Ready: namespace and binding are in place;
@@ -114,7 +114,7 @@ type EnvironmentStatus struct {
 	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// annotation. It identifies the namespace until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
@@ -133,7 +133,7 @@ type EnvironmentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ResourceStatus is what the operator observed of one object of an environment.
+// ResourceStatus is the observed state of one object of an environment.
 type ResourceStatus struct {
 	// Creating: it is being created; Active: it is as it should be; Failed: it is
 	// not, the message says why; Deleting: it is being deleted.
@@ -239,12 +239,13 @@ const (
 
 	AnnotationCreatedBy    = "quix.io/created-by"
 	AnnotationResourceName = "quix.io/environment-resource-name"
-	// AnnotationUID proves to which Environment an object belongs.
+	// AnnotationUID identifies the Environment to which an object belongs.
 	AnnotationUID = "quix.io/environment-uid"
 	// AnnotationApplied records which labels and annotations the operator set, so that those removed from an Environment are
 	// removed from its namespace.
 	AnnotationApplied = "quix.io/applied-metadata"
-	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
+	// AnnotationChecksum is the checksum of the object as the operator wrote it, so that it detects that it would write
+	// another one.
 	AnnotationChecksum = "quix.io/plan-checksum"
 
 	// AnnotationNamespaceToken on the namespace is the value whose SHA-256 is in status.namespaceProof.

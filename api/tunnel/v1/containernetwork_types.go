@@ -29,7 +29,7 @@ type ContainerNetwork struct {
 	// +kubebuilder:default={}
 	Spec ContainerNetworkSpec `json:"spec,omitempty"`
 
-	// What the operator observed. Absent until the first reconciliation.
+	// State that the operator observed. Absent until the first reconciliation.
 	//
 	// +optional
 	Status ContainerNetworkStatus `json:"status,omitempty"`
@@ -58,7 +58,8 @@ type ContainerNetworkSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Network Name"
 	NetworkName string `json:"networkName,omitempty"`
 
-	// Whether the network should have IPv6 addresses. The status repeats it; the addresses of pods are those of the cluster.
+	// Whether the network should have IPv6 addresses. The status repeats it; pods have the addresses of the cluster's
+	// network.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="IPv6"
 	IPv6 bool `json:"ipv6,omitempty"`
@@ -106,7 +107,7 @@ func (s ContainerNetworkSpec) EffectiveMode() ContainerNetworkMode {
 	}
 }
 
-// ContainerNetworkStatus is what the operator observed of a network.
+// ContainerNetworkStatus is the observed state of a network.
 type ContainerNetworkStatus struct {
 	// Pending: the namespace is being made, or is not ready yet; Running: containers can run in it; FailedToStart: it cannot
 	// be used; Removed: it existed and was deleted; NotFound: it must exist and does not. message says why.
@@ -114,7 +115,7 @@ type ContainerNetworkStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	State ContainerNetworkState `json:"state,omitempty"`
 
-	// Why the state is what it is, and what to do about it.
+	// Reason for the state, and the remedy.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
 	Message string `json:"message,omitempty"`
@@ -125,7 +126,7 @@ type ContainerNetworkStatus struct {
 	ID string `json:"id,omitempty"`
 
 	// SHA-256 of a random value that only the operator knows until it makes the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until id is known.
+	// annotation. It identifies the namespace until id is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
@@ -136,7 +137,7 @@ type ContainerNetworkStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Network Name"
 	NetworkName string `json:"networkName,omitempty"`
 
-	// What provides the network: kubernetes.
+	// Provider of the network: kubernetes.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Driver"
 	Driver string `json:"driver,omitempty"`
@@ -203,7 +204,7 @@ var NetworkStates = []ContainerNetworkState{NetworkPending, NetworkRunning, Netw
 // NetworkFinalizer holds a network back from deletion until its namespace is deleted, or left, as its mode says.
 const NetworkFinalizer = "usvc-dev.developer.microsoft.com/network-reconciler"
 
-// Driver is what provides every network.
+// Driver is the provider of every network.
 const Driver = "kubernetes"
 
 // The conditions of a ContainerNetwork.

@@ -35,7 +35,7 @@ type ContainerNetworkTunnelProxy struct {
 	// +required
 	Spec ContainerNetworkTunnelProxySpec `json:"spec"`
 
-	// What the operator observed.
+	// State that the operator observed.
 	//
 	// +optional
 	// +kubebuilder:default={state:"Pending"}
@@ -65,8 +65,8 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Container Network Name"
 	ContainerNetworkName string `json:"containerNetworkName"`
 
-	// The tunnels, at most 256. They may be added, changed and removed at any time: a tunnel that is changed is prepared
-	// again, and the others are not touched.
+	// The tunnels, at most 256. They may be added, changed and removed at any time: a changed tunnel is prepared again,
+	// and the others are not touched.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -84,8 +84,8 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Base Image"
 	BaseImage string `json:"baseImage,omitempty"`
 
-	// More names at which clients in the network find the client proxy, in addition to that of this object: each is a
-	// Service; at most 16. Cannot be changed.
+	// More names at which clients in the network find the client proxy, in addition to the name of this object: each
+	// is a Service; at most 16. Cannot be changed.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -135,9 +135,9 @@ type TunnelConfiguration struct {
 	ClientProxyPort int32 `json:"clientProxyPort,omitempty"`
 }
 
-// ContainerNetworkTunnelProxyStatus is what the operator observed of a pair of proxies.
+// ContainerNetworkTunnelProxyStatus is the observed state of a pair of proxies.
 type ContainerNetworkTunnelProxyStatus struct {
-	// Pending: the network, or another prerequisite, is missing; BuildingImage: the image of the proxies is looked up, and
+	// Pending: the network, or another prerequisite, is missing; BuildingImage: the image of the proxies is resolved, and
 	// built if necessary; Starting: the proxies are being started; Running: tunnels are prepared as the spec says; Failed:
 	// the proxies have ended and are not restarted, and message says why. Failed is final.
 	// +optional
@@ -145,7 +145,7 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	State ContainerNetworkTunnelProxyState `json:"state,omitempty"`
 
-	// Why the state is what it is, and what to do about it.
+	// Reason for the state, and the remedy.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
 	Message string `json:"message,omitempty"`
@@ -192,7 +192,8 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Publish"
 	ClientProxyPublish string `json:"clientProxyPublish,omitempty"`
 
-	// Process ID of the server proxy in its own PID namespace, in a pod that of the container. Absent unless it runs.
+	// Process ID of the server proxy in its own PID namespace, which in a pod is the container's. Absent unless it
+	// runs.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Process ID"
 	ServerProxyProcessID *int64 `json:"serverProxyProcessId,omitempty"`
@@ -243,7 +244,7 @@ type ContainerNetworkTunnelProxyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// TunnelStatus is what the operator observed of one tunnel.
+// TunnelStatus is the observed state of one tunnel.
 type TunnelStatus struct {
 	// Name of the tunnel.
 	// +required
@@ -261,12 +262,12 @@ type TunnelStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State"
 	State TunnelState `json:"state"`
 
-	// What is wrong, and what to do about it.
+	// The problem, and its remedy.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message"
 	ErrorMessage string `json:"errorMessage,omitempty"`
 
-	// What differs from the spec although the tunnel is Ready: that clientProxyPort was in use, and which port it has instead.
+	// A difference from the spec although the tunnel is Ready: clientProxyPort was in use, and the tunnel has another port.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
 	Message string `json:"message,omitempty"`
@@ -299,7 +300,7 @@ const (
 	StateEmpty ContainerNetworkTunnelProxyState = ""
 	// StatePending: a prerequisite is missing, such as the network.
 	StatePending ContainerNetworkTunnelProxyState = "Pending"
-	// StateBuildingImage: the image is looked up, and built if necessary.
+	// StateBuildingImage: the image is resolved, and built if necessary.
 	StateBuildingImage ContainerNetworkTunnelProxyState = "BuildingImage"
 	// StateStarting: the proxies are being started.
 	StateStarting ContainerNetworkTunnelProxyState = "Starting"
@@ -332,7 +333,7 @@ const Finalizer = "usvc-dev.developer.microsoft.com/tunnel-proxy-reconciler"
 // default is TUNNEL_HOST_NODE, or else the node of the client proxy.
 const AnnotationHostNode = "usvc-dev.developer.microsoft.com/host-node"
 
-// Labels and annotations of what the operator makes.
+// Labels and annotations of the operator's objects.
 const (
 	// LabelManagedBy is on everything, with the value ManagedBy.
 	LabelManagedBy = "usvc-dev.developer.microsoft.com/managed-by"
@@ -340,7 +341,7 @@ const (
 	ManagedBy = "berg-operator"
 	// LabelProxy holds the UID of the pair of proxies that an object belongs to.
 	LabelProxy = "usvc-dev.developer.microsoft.com/tunnel-proxy-uid"
-	// LabelRole says what a pod is: RoleClient or RoleServer.
+	// LabelRole is the role of a pod: RoleClient or RoleServer.
 	LabelRole = "usvc-dev.developer.microsoft.com/role"
 	// RoleClient is the proxy in the network.
 	RoleClient = "client-proxy"
@@ -380,7 +381,7 @@ const (
 	ReasonHostRightsMissing = "HostRightsMissing"
 	// ReasonImageReady: the image exists.
 	ReasonImageReady = "ImageReady"
-	// ReasonImageBuilding: the image is looked up, and built if necessary.
+	// ReasonImageBuilding: the image is resolved, and built if necessary.
 	ReasonImageBuilding = "ImageBuilding"
 	// ReasonImageFailed: it could not be built.
 	ReasonImageFailed = "ImageFailed"
