@@ -35,13 +35,15 @@ func (r *root) importFiles() *cobra.Command {
 searched for them: each compose file in it becomes a Challenge, Dockerfiles alone become the containers of one.
 Handouts, solutions and health checks are left out.
 
-The Challenge goes to standard output. Standard error says what could not be carried over, in the words of the
-file, what was chosen where the file is silent, and which images to build and push.
+The Challenge goes to standard output. Standard error first asks where the flag is, if that is not certain: commands of
+a Dockerfile are not interpreted. Then it says what could not be carried over, in the words of the file, what was
+chosen where the file is silent, and which images to build and push.
 
 Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing to import was found,
-4: lint finds an error in the Challenge (with --strict, or something could not be carried over).`,
+4: lint finds an error in the Challenge (with --strict, or something could not be carried over, or it asks where the flag is).`,
 		Example: `  kubectl berg import compose.yaml > challenge.yaml
   kubectl berg import challenges/guestbook/ --registry ghcr.io/example --tag 2
+  kubectl berg import challenges/kernel/ --flag-file '/root/flag-{entropy}.txt' > challenge.yaml
   kubectl berg import compose.yaml --env FLAG='flag{test}' -n berg | kubectl apply -f -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return r.runImport(args[0], o) },
@@ -49,6 +51,7 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
 	f := c.Flags()
 	f.StringVar(&o.Name, "name", "", "name of the Challenge (default: that of the compose project, or of the folder)")
 	f.StringVar(&o.Registry, "registry", importer.DefaultRegistry, "registry, with a path, for the images that are built")
+	f.StringVar(&o.FlagFile, "flag-file", "", "path of the file with the flag in the image, or CONTAINER=PATH if there are several containers")
 	f.StringVar(&o.Tag, "tag", "1", "tag of the images that are built")
 	f.StringArrayVar(&o.variables, "env", nil, "value of a variable in the compose file, as in FLAG=flag{test}; goes before the file .env")
 	f.StringSliceVar(&o.Profiles, "profile", nil, "profiles of the compose file to include")
@@ -89,9 +92,10 @@ func (r *root) runImport(path string, o importOptions) error {
 		if err := r.WriteJSON(result); err != nil {
 			return err
 		}
-		return problemError(wrong || o.strict && len(result.Lost) > 0)
+		return problemError(wrong || o.strict && len(result.Lost)+len(result.Questions) > 0)
 	}
 	r.Printf("%s", text)
+	r.notes("Where is the flag? Without an answer, all players share the flag of the image. Answer with --flag-file PATH, or write dynamicFlag:", result.Questions)
 	r.notes("Could not be carried over:", result.Lost)
 	r.notes("Chosen, since the files do not say it:", result.Chosen)
 	r.builds(result.Builds)
@@ -100,7 +104,7 @@ func (r *root) runImport(path string, o importOptions) error {
 			r.Notef("%s: %s: %s", r.PaintErr(console.Red, "error"), f.Field, console.OneLine(f.Message))
 		}
 	}
-	return problemError(wrong || o.strict && len(result.Lost) > 0)
+	return problemError(wrong || o.strict && len(result.Lost)+len(result.Questions) > 0)
 }
 
 func (r *root) imported(path string, o importer.Options) (importer.Result, error) {

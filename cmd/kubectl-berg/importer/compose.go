@@ -35,7 +35,10 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	if err != nil {
 		return fmt.Errorf("%s: must be YAML: %s", file, lint.MessageOfYAML(err))
 	}
-	if root == nil || root.Kind != yamlv3.MappingNode {
+	if root == nil {
+		return fmt.Errorf("%s: is empty", file)
+	}
+	if root.Kind != yamlv3.MappingNode {
 		return fmt.Errorf("%s: must be a compose file: it is no YAML mapping", file)
 	}
 	if yamlnode.Child(root, "services") == nil {
@@ -79,8 +82,7 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env") +
 			". If the dollar belongs to the text, write $$, or in a file of variables single quotes around the value"})
 	}
-	d.finish()
-	return nil
+	return d.finish()
 }
 
 // firstFormat reports whether a file has the format of the first version of compose: services without a key above them.

@@ -5,14 +5,13 @@
 //	result.go      what comes of it
 //	compose.go     compose files, which compose-go reads as docker compose does
 //	service.go     what the keys of a service become
-//	dockerfile.go  what a Dockerfile says of ports and flags
-//	run.go         what a RUN instruction does to files with flags
-//	shell.go       variables, commands and words of a shell
+//	dockerfile.go  instructions of a Dockerfile, as BuildKit parses them: ports, programs, copied files
 //	klodd.go       challenges of klodd
 //	kctf.go        challenges of kCTF
 //	rcds.go        challenges of rCTF
 //	draft.go       what all have in common: names, images, kinds of ports
 //	flag.go        where the flag is
+//	flagpath.go    whether its path is certain
 //	probe.go       health checks
 //	node.go        places and words in YAML
 //	write.go       the YAML

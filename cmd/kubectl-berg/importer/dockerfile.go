@@ -1,8 +1,9 @@
 package importer
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path"
@@ -11,61 +12,75 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/frontend/dockerfile/shell"
 
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
-// image is what a Dockerfile says of the image that it builds.
+// image is the content of a Dockerfile, as far as its instructions say it. Commands of RUN are not interpreted.
 type image struct {
-	// file is its name, "" if there is none to read.
+	// file is the name of the Dockerfile, "" if there is none to read.
 	file    string
 	context string
 	// bases are the images on which it builds, the stage itself first.
 	bases   []string
 	exposed []port
 	env     map[string]string
-	copies  []copied
 	workdir string
-	// folders are those that the Dockerfile makes.
+	// folders are paths of the image that WORKDIR names.
 	folders []string
-	// texts are files that the Dockerfile writes itself, by their path.
+	copies  []copied
+	// texts are files whose content stands in the Dockerfile, by their path.
 	texts map[string]string
-	// groups are the numbers of those that the Dockerfile makes.
-	groups map[string]string
-	// check is its health check.
 	check check
+
+	entrypoint, command []string
 	// lines are the instructions of the last stage, with their programs.
 	lines []string
+	// runs are the commands of RUN that have not been searched for flags.
+	runs []line
+	// unclear are instructions after which the path of a flag is not certain.
+	unclear []line
+	// restricted are instructions after which not all users can read the flag.
+	restricted []line
+	// refused are lines that docker build refuses, with its words.
+	refused []line
 }
 
-// copied is a file or folder that a Dockerfile copies from its context, and its path in the image.
+// line is an instruction of a Dockerfile.
+type line struct {
+	number int
+	text   string
+}
+
+// copied is a file or folder of the context, and its path in the image.
 type copied struct {
 	from, to string
 	folder   bool
-	// text is the content of a file that the Dockerfile writes itself. Its from is "".
+	// name is its name within a folder.
+	name string
+	// text is the content of a file that stands in the Dockerfile. Its from is "".
 	text string
-	owned
+	// unclear is an instruction whose destination may be a file or a folder.
+	unclear line
 }
 
-// isFlag reports whether a file has the flag, by its names or its text.
-func (c copied) isFlag() bool {
-	return !c.folder && (c.from == "" || isFlagFile(c.from) || isFlagFile(c.to))
-}
+// isFlag reports whether a file has the flag, by its names.
+func (c copied) isFlag() bool { return !c.folder && (isFlagFile(c.from) || isFlagFile(c.to)) }
 
 type stage struct {
-	name, base string
+	name string
 	image
 }
 
-var (
-	heredoc    = regexp.MustCompile(`(?:^|\s)\d*<<-?["']?([A-Za-z_][\w.]*)["']?`)
-	documented = regexp.MustCompile(`(?i)^(?:run|copy|add)\s`)
-	listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
-		`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
-	// listenCall is how programs say on which port they listen.
-	listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
-)
+var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
+	`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
+
+// listenCall is how programs say on which port they listen.
+var listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
 
 // readDockerfile reads a Dockerfile, without building it. Values of arguments are their defaults or given.
 func readDockerfile(file, context, target string, args map[string]string) image {
@@ -76,232 +91,222 @@ func readDockerfile(file, context, target string, args map[string]string) image 
 	return parseDockerfile(string(content), file, context, target, args)
 }
 
+// dockerfile collects the stages of a Dockerfile.
+type dockerfile struct {
+	context string
+	lex     *shell.Lex
+	// given are arguments of the build, arguments their values and defaults.
+	given, arguments map[string]string
+	stages           []stage
+	refused          []line
+}
+
 func parseDockerfile(content, file, context, target string, args map[string]string) image {
-	values := map[string]string{}
-	var stages []stage
-	for _, i := range instructions(content) {
-		line := i.line
-		name, rest := firstWord(line)
-		scope := maps.Clone(values) // arguments, and the variables of this stage
-		if len(stages) > 0 && name != "FROM" {
-			maps.Copy(scope, stages[len(stages)-1].env)
+	parsed, err := parser.Parse(strings.NewReader(content))
+	if err != nil {
+		return image{file: file, context: context, refused: []line{{1, oneLine(err.Error())}}}
+	}
+	d := dockerfile{context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
+	for _, node := range parsed.AST.Children {
+		instruction, err := instructions.ParseInstruction(node)
+		if err == nil {
+			err = d.add(instruction, line{node.StartLine, oneLine(node.Original)})
 		}
-		expanded := func(text string) string { return expand(text, scope, false) }
-		if name == "ARG" {
-			for _, arg := range shellWords(rest, false) {
-				key, value, _ := strings.Cut(arg, "=")
-				if given, ok := args[key]; ok {
-					value = given
-				}
-				if value != "" || values[key] == "" {
-					values[key] = unquote(expanded(value))
-				}
-			}
-			continue
-		}
-		if name == "FROM" {
-			words := slices.DeleteFunc(strings.Fields(expanded(rest)), func(w string) bool { return strings.HasPrefix(w, "--") })
-			s := stage{image: image{context: context, env: map[string]string{}, texts: map[string]string{}, groups: map[string]string{}, workdir: "/"}}
-			if len(words) > 0 {
-				s.base = words[0]
-			}
-			if len(words) > 2 {
-				s.name = words[2]
-			}
-			for _, earlier := range stages {
-				if strings.EqualFold(earlier.name, s.base) {
-					s.image = earlier.image
-					s.exposed, s.copies, s.env = slices.Clone(earlier.exposed), slices.Clone(earlier.copies), maps.Clone(earlier.env)
-					s.texts, s.groups = maps.Clone(earlier.texts), maps.Clone(earlier.groups)
-					s.lines, s.folders = slices.Clone(earlier.lines), slices.Clone(earlier.folders)
-				}
-			}
-			s.bases = append([]string{s.base}, s.bases...)
-			stages = append(stages, s)
-			continue
-		}
-		if len(stages) == 0 {
-			continue
-		}
-		s := &stages[len(stages)-1]
-		s.lines = append(s.lines, line)
-		switch name {
-		case "EXPOSE":
-			for _, word := range strings.Fields(expanded(rest)) {
-				s.exposed = append(s.exposed, exposedPorts(word)...)
-			}
-		case "WORKDIR":
-			s.workdir = path.Join("/", absolute(s.workdir, unquote(expanded(rest))))
-			s.folders = append(s.folders, s.workdir)
-		case "HEALTHCHECK":
-			s.check = healthcheck(rest)
-		case "ENV":
-			setEnv(s.env, expanded(rest))
-		case "COPY", "ADD":
-			s.copy(expanded(rest), i.documents, stages)
-		case "RUN":
-			s.run(rest, scope)
-			s.runDocuments(rest, i.documents, scope)
+		if err != nil {
+			d.refused = append(d.refused, line{node.StartLine, oneLine(err.Error())})
 		}
 	}
-	if len(stages) == 0 {
-		return image{context: context}
-	}
-	out := stages[len(stages)-1].image
-	for _, s := range stages {
-		if target != "" && strings.EqualFold(s.name, target) {
+	out := image{}
+	for n := range d.stages {
+		d.stages[n].settle()
+		if s := d.stages[n]; n == len(d.stages)-1 && out.bases == nil || target != "" && strings.EqualFold(s.name, target) {
 			out = s.image
 		}
 	}
-	out.file, out.context = file, context
+	out.file, out.context, out.refused = file, context, d.refused
 	return out
 }
 
-// firstWord splits an instruction from its arguments.
-func firstWord(line string) (name, rest string) {
-	at := strings.IndexFunc(line, unicode.IsSpace)
-	if at < 0 {
-		return strings.ToUpper(line), ""
-	}
-	return strings.ToUpper(line[:at]), strings.TrimSpace(line[at:])
-}
+// errNoStage means that an instruction stands before the first FROM.
+var errNoStage = errors.New("no build stage in current context")
 
-// looksLikeDockerfile reports whether a text without a name begins as a Dockerfile does.
-func looksLikeDockerfile(content []byte) bool {
-	for _, i := range instructions(string(content)) {
-		switch name, rest := firstWord(i.line); {
-		case name == "FROM":
-			return rest != ""
-		case name != "ARG":
-			return false
+// add reads an instruction.
+func (d *dockerfile) add(instruction any, source line) error {
+	if a, ok := instruction.(*instructions.ArgCommand); ok {
+		return d.argument(a)
+	}
+	if from, ok := instruction.(*instructions.Stage); ok {
+		return d.from(from)
+	}
+	if len(d.stages) == 0 {
+		return errNoStage
+	}
+	s := &d.stages[len(d.stages)-1]
+	s.lines = append(s.lines, source.text)
+	if e, ok := instruction.(instructions.SupportsSingleWordExpansion); ok {
+		if err := e.Expand(d.expand); err != nil {
+			return err
 		}
 	}
-	return false
-}
-
-// instruction is one of a Dockerfile, with the here-documents that follow it.
-type instruction struct {
-	line      string
-	documents []document
-}
-
-// document is a here-document: a text with the name that ends it.
-type document struct{ end, text string }
-
-// instructions joins continued lines, and drops comments.
-func instructions(content string) (out []instruction) {
-	current := ""
-	var open []string // the here-documents that have not ended
-	for line := range strings.Lines(strings.TrimPrefix(content, "\ufeff")) {
-		text := strings.TrimSpace(line)
-		if len(open) > 0 {
-			last := &out[len(out)-1]
-			document := &last.documents[len(last.documents)-len(open)]
-			if text == document.end {
-				open = open[1:]
-			} else {
-				document.text += strings.TrimRight(line, "\r\n") + "\n"
+	switch i := instruction.(type) {
+	case *instructions.EnvCommand:
+		for _, e := range i.Env {
+			s.env[e.Key] = e.Value
+		}
+	case *instructions.WorkdirCommand:
+		s.workdir = path.Join("/", absolute(s.workdir, i.Path))
+		s.folders = append(s.folders, s.workdir)
+	case *instructions.ExposeCommand:
+		for _, word := range strings.Fields(source.text)[1:] { // BuildKit sorts them
+			expanded, err := d.expand(word)
+			if err != nil {
+				return err
 			}
-			continue
+			s.exposed = append(s.exposed, exposedPorts(expanded)...)
 		}
-		if text == "" || strings.HasPrefix(text, "#") {
-			continue // also within a continued line
+	case *instructions.HealthCheckCommand:
+		s.check = check{test: i.Health.Test, interval: i.Health.Interval, timeout: i.Health.Timeout, retries: i.Health.Retries}
+	case *instructions.EntrypointCommand:
+		s.entrypoint = commandLine(i.ShellDependantCmdLine)
+	case *instructions.CmdCommand:
+		s.command = commandLine(i.ShellDependantCmdLine)
+	case *instructions.RunCommand:
+		run := line{source.number, strings.Join(i.CmdLine, " ")}
+		for _, file := range i.Files {
+			run.text += "\n" + file.Data
 		}
-		if before, more := strings.CutSuffix(text, `\`); more {
-			current += before + " "
-			continue
-		}
-		i := instruction{line: current + text}
-		if documented.MatchString(i.line) {
-			for _, found := range heredoc.FindAllStringSubmatch(i.line, -1) {
-				open = append(open, found[1])
-				i.documents = append(i.documents, document{end: found[1]})
-			}
-		}
-		out, current = append(out, i), ""
+		s.runs = append(s.runs, run)
+	case *instructions.AddCommand:
+		s.copyFiles(i.SourcesAndDest, nil, source)
+	case *instructions.CopyCommand:
+		d.copy(s, i, source)
 	}
-	if current != "" {
-		out = append(out, instruction{line: current})
-	}
-	return out
+	return nil
 }
 
-func unquote(text string) string { return strings.Trim(text, `"'`) }
-
-func absolute(workdir, at string) string {
-	if path.IsAbs(at) {
-		return at
+// commandLine returns the words of a command line, which a shell splits unless it is a list.
+func commandLine(c instructions.ShellDependantCmdLine) []string {
+	if c.PrependShell {
+		return strings.Fields(strings.Join(c.CmdLine, " "))
 	}
-	return path.Join(workdir, at)
+	return c.CmdLine
 }
 
-func setEnv(env map[string]string, text string) {
-	key, value, old := strings.Cut(text, " ")
-	if old && !strings.Contains(key, "=") {
-		env[key] = unquote(strings.TrimSpace(value))
+// expand replaces the variables of a word by arguments, and by variables of the current stage.
+func (d *dockerfile) expand(word string) (string, error) {
+	values := maps.Clone(d.arguments)
+	if len(d.stages) > 0 {
+		maps.Copy(values, d.stages[len(d.stages)-1].env)
+	}
+	out, _, err := d.lex.ProcessWord(word, variables(values))
+	return out, err
+}
+
+// variables are values by their names, as BuildKit asks for them.
+type variables map[string]string
+
+// Get returns the value of a variable.
+func (v variables) Get(name string) (string, bool) {
+	value, ok := v[name]
+	return value, ok
+}
+
+// Keys returns the names of the variables.
+func (v variables) Keys() []string { return slices.Collect(maps.Keys(v)) }
+
+func (d *dockerfile) argument(a *instructions.ArgCommand) error {
+	if err := a.Expand(d.expand); err != nil {
+		return err
+	}
+	for _, pair := range a.Args {
+		if given, ok := d.given[pair.Key]; ok {
+			d.arguments[pair.Key] = given
+		} else if pair.Value != nil {
+			d.arguments[pair.Key] = *pair.Value
+		}
+	}
+	return nil
+}
+
+// from begins a stage, with the content of an earlier stage if it extends that.
+func (d *dockerfile) from(f *instructions.Stage) error {
+	values := variables(d.arguments)
+	base, _, err := d.lex.ProcessWord(f.BaseName, values)
+	if err != nil {
+		return err
+	}
+	s := stage{name: f.Name, image: image{context: d.context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
+	if earlier := d.stage(base); earlier != nil {
+		s.image = earlier.image
+		s.env, s.texts = maps.Clone(s.env), maps.Clone(s.texts)
+		s.exposed, s.copies, s.lines, s.folders = slices.Clone(s.exposed), slices.Clone(s.copies), slices.Clone(s.lines), slices.Clone(s.folders)
+		s.unclear, s.restricted = slices.Clone(s.unclear), slices.Clone(s.restricted)
+	}
+	s.bases = append([]string{base}, s.bases...)
+	d.stages = append(d.stages, s)
+	return nil
+}
+
+// stage returns an earlier stage by its name or number, nil for another image.
+func (d *dockerfile) stage(name string) *stage {
+	for n := range d.stages {
+		if strings.EqualFold(d.stages[n].name, name) || strconv.Itoa(n) == name {
+			d.stages[n].settle()
+			return &d.stages[n]
+		}
+	}
+	return nil
+}
+
+// copy follows a COPY instruction: files of the context, and flags of earlier stages.
+func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source line) {
+	before := len(s.copies)
+	if c.From == "" {
+		s.copyFiles(c.SourcesAndDest, nil, source)
+	} else if earlier := d.stage(c.From); earlier != nil && earlier != s {
+		s.unclear, s.restricted = append(s.unclear, earlier.unclear...), append(s.restricted, earlier.restricted...)
+		s.copyFiles(c.SourcesAndDest, earlier, source)
+	}
+	if !slices.ContainsFunc(s.copies[before:], copied.isFlag) {
 		return
 	}
-	for _, word := range shellWords(text, false) {
-		if key, value, ok := strings.Cut(word, "="); ok {
-			env[key] = value
+	if c.Parents || len(c.ExcludePatterns) > 0 {
+		s.unclear = append(s.unclear, source)
+	}
+	if c.Chmod != "" && !readableMode.MatchString(c.Chmod) {
+		s.restricted = append(s.restricted, source)
+	}
+}
+
+// copyFiles adds the files of a COPY or ADD instruction, from the context or from an earlier stage.
+func (s *stage) copyFiles(files instructions.SourcesAndDest, earlier *stage, source line) {
+	to := path.Clean(absolute(s.workdir, files.DestPath))
+	folder := strings.HasSuffix(files.DestPath, "/") || path.Base(files.DestPath) == "." || len(files.SourcePaths)+len(files.SourceContents) > 1 ||
+		to == "/" || slices.Contains(s.folders, to) || rules.UsuallyFolder(to)
+	add := func(c copied) {
+		c.to = to
+		if folder {
+			c.to = path.Join(to, c.name)
+		} else if c.isFlag() && !isFlagFile(to) && path.Base(to) != c.name {
+			c.unclear = source
+		}
+		s.copies = append(s.copies, c)
+	}
+	for _, content := range files.SourceContents {
+		add(copied{name: content.Path, text: content.Data})
+		s.texts[s.copies[len(s.copies)-1].to] = content.Data
+	}
+	for _, from := range files.SourcePaths {
+		if earlier != nil {
+			s.copyStage(earlier, absolute("/", from), to, add)
+		} else {
+			s.copyContext(path.Join(".", from), to, add)
 		}
 	}
 }
 
-// copy follows a COPY instruction: files of the context, texts of here-documents, and flags of earlier stages.
-func (s *stage) copy(text string, documents []document, stages []stage) {
-	var words []string
-	var source *stage
-	var by owned
-	for _, word := range strings.Fields(text) {
-		option, value, _ := strings.Cut(word, "=")
-		switch {
-		case option == "--from":
-			if source = stageOf(stages, value); source == nil {
-				return // another image
-			}
-		case option == "--chmod":
-			by.mode = changedMode(0, value)
-		case option == "--chown":
-			by.chown(value)
-		case !strings.HasPrefix(word, "--"):
-			words = append(words, word)
-		}
-	}
-	if rest := strings.Join(words, " "); strings.HasPrefix(rest, "[") {
-		words = nil
-		if json.Unmarshal([]byte(rest), &words) != nil {
-			return
-		}
-	}
-	if len(words) < 2 {
-		return
-	}
-	to := words[len(words)-1]
-	into := path.Clean(absolute(s.workdir, to))
-	folder := strings.HasSuffix(to, "/") || len(words) > 2 || s.isFolder(into)
-	for _, from := range words[:len(words)-1] {
-		if source != nil {
-			s.copyOf(source, absolute("/", from), into, folder, by)
-			continue
-		}
-		if found := heredoc.FindStringSubmatch(from); found != nil {
-			at := into
-			if folder {
-				at = path.Join(into, found[1])
-			}
-			if n := slices.IndexFunc(documents, func(d document) bool { return d.end == found[1] }); n >= 0 {
-				s.write(at, documents[n].text, by)
-			}
-			continue
-		}
-		s.copyFrom(path.Join(".", from), into, folder || strings.ContainsAny(from, "*?["), by)
-	}
-}
-
-// copyFrom copies a file of the context, what is in a folder of it, or what a pattern matches there. With folder, a file
-// keeps its name.
-func (s *stage) copyFrom(from, into string, folder bool, by owned) {
+// copyContext adds a file of the context, the content of a folder of it, or the files that match a pattern.
+func (s *stage) copyContext(from, to string, add func(copied)) {
 	names := []string{from}
 	if matches, err := filepath.Glob(filepath.Join(s.context, filepath.FromSlash(from))); err == nil && strings.ContainsAny(from, "*?[") {
 		names = nil
@@ -313,61 +318,94 @@ func (s *stage) copyFrom(from, into string, folder bool, by owned) {
 	}
 	for _, name := range names {
 		at := filepath.Join(s.context, filepath.FromSlash(name))
-		if info, err := os.Stat(at); name == "." || err == nil && info.IsDir() {
-			s.copies = append(s.copies, copied{from: name, to: into, folder: true, owned: by})
-			s.folders = append(s.folders, into)
-			for _, flag := range flagsBelow(at) {
-				s.copies = append(s.copies, copied{from: path.Join(name, flag), to: path.Join(into, flag), owned: by})
-			}
+		if info, err := os.Stat(at); name != "." && (err != nil || !info.IsDir()) {
+			add(copied{from: name, name: path.Base(name)})
 			continue
 		}
-		to := into
-		if folder {
-			to = path.Join(into, path.Base(name))
-		}
-		s.copies = append(s.copies, copied{from: name, to: to, owned: by})
-	}
-}
-
-// isFolder reports whether a path of the image is a folder, as far as the Dockerfile and the usual images show it.
-func (s *stage) isFolder(at string) bool {
-	above := func(other string) bool { return at == "/" || strings.HasPrefix(other, at+"/") }
-	return at == "/" || rules.UsuallyFolder(at) ||
-		slices.ContainsFunc(s.folders, func(f string) bool { return f == at || above(f) }) ||
-		slices.ContainsFunc(s.copies, func(c copied) bool { return above(c.to) })
-}
-
-// stageOf returns an earlier stage by its name or number, nil for another image. The last one is not finished.
-func stageOf(stages []stage, name string) *stage {
-	for i := range stages[:len(stages)-1] {
-		if strings.EqualFold(stages[i].name, name) || strconv.Itoa(i) == name {
-			return &stages[i]
+		s.copies = append(s.copies, copied{from: name, to: to, folder: true})
+		for _, flag := range flagsBelow(at) {
+			s.copies = append(s.copies, copied{from: path.Join(name, flag), to: path.Join(to, flag)})
 		}
 	}
-	return nil
 }
 
-// copyOf takes over the flags of an earlier stage that are at a path or below it.
-func (s *stage) copyOf(source *stage, from, into string, folder bool, by owned) {
+// copyStage adds the flags of an earlier stage that are at a path or below it.
+func (s *stage) copyStage(source *stage, from, to string, add func(copied)) {
 	for _, c := range source.copies {
 		below, inside := strings.CutPrefix(c.to, strings.TrimSuffix(from, "/")+"/")
-		if !c.isFlag() || !inside && c.to != from {
+		switch {
+		case !c.isFlag():
+		case inside:
+			c.to = path.Join(to, below)
+			s.copies = append(s.copies, c)
+		case c.to == from:
+			c.name = path.Base(from)
+			add(c)
+		}
+	}
+}
+
+// settle decides about destinations that may be folders, when all instructions of a stage are known: one is a folder if
+// an instruction puts something below it.
+func (s *stage) settle() {
+	for n := range s.copies {
+		c := &s.copies[n]
+		if c.unclear == (line{}) {
 			continue
 		}
-		switch {
-		case inside:
-			c.to = path.Join(into, below)
-		case folder:
-			c.to = path.Join(into, path.Base(from))
-		default:
-			c.to = into
+		above := func(other string) bool { return strings.HasPrefix(other+"/", c.to+"/") }
+		if slices.ContainsFunc(s.folders, above) || slices.ContainsFunc(s.copies, func(o copied) bool { return above(o.to) && (o.folder || o.to != c.to) }) {
+			c.to = path.Join(c.to, c.name)
+		} else {
+			s.unclear = append(s.unclear, c.unclear)
 		}
-		c.group = cmp.Or(source.groups[c.group], c.group)
-		if by != (owned{}) {
-			c.owned = by
-		}
-		s.copies = append(s.copies, c)
+		c.unclear = line{}
 	}
+	s.searchRuns()
+}
+
+func absolute(workdir, at string) string {
+	if path.IsAbs(at) {
+		return at
+	}
+	return path.Join(workdir, at)
+}
+
+// looksLikeDockerfile reports whether a text without a name begins as a Dockerfile does.
+func looksLikeDockerfile(content []byte) bool {
+	parsed, err := parser.Parse(bytes.NewReader(content))
+	if err != nil {
+		return false
+	}
+	for _, node := range parsed.AST.Children {
+		if !strings.EqualFold(node.Value, "ARG") {
+			return strings.EqualFold(node.Value, "FROM") && node.Next != nil
+		}
+	}
+	return false
+}
+
+// variable is one of a shell, with a default or another value behind a dash or a plus.
+var variable = regexp.MustCompile(`\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})`)
+
+// expand replaces the variables of a script by their values. Unknown variables stay.
+func expand(text string, values map[string]string) string {
+	return variable.ReplaceAllStringFunc(text, func(found string) string {
+		part := variable.FindStringSubmatch(found)
+		value, known := values[part[1]+part[2]]
+		empty := !known || value == "" && strings.HasPrefix(part[3], ":")
+		switch {
+		case strings.HasSuffix(part[3], "-") && empty:
+			return part[4]
+		case strings.HasSuffix(part[3], "+") && empty:
+			return ""
+		case strings.HasSuffix(part[3], "+"):
+			return part[4]
+		case !known:
+			return found
+		}
+		return value
+	})
 }
 
 // exposedPorts reads 80, 80/udp and 8000-8002.
@@ -401,7 +439,7 @@ func (i image) ports() []port {
 	if len(i.exposed) > 0 {
 		return i.exposed
 	}
-	line := expand(strings.Join(i.program(), " "), i.env, true)
+	line := expand(strings.Join(i.program(), " "), i.env)
 	if found := listensOn(line, listenPort); found != nil {
 		return found
 	}
@@ -410,8 +448,8 @@ func (i image) ports() []port {
 			return exposedPorts(number)
 		}
 	}
-	for _, f := range i.startFiles() {
-		if found := listensOn(expand(f.text, i.env, true), listenPort, listenCall); found != nil {
+	for _, f := range i.files(i.program()) {
+		if found := listensOn(expand(f.text, i.env), listenPort, listenCall); found != nil {
 			return found
 		}
 	}
@@ -457,12 +495,12 @@ type startFile struct{ name, text string }
 // maxStartFile is how much is read of one, in bytes.
 const maxStartFile = 64 << 10
 
-// startFiles are the scripts and sources that the command line names.
-func (i image) startFiles() (all []startFile) {
+// files are the scripts and sources that a command line names.
+func (i image) files(words []string) (all []startFile) {
 	if i.context == "" {
 		return nil
 	}
-	for _, word := range i.program() {
+	for _, word := range words {
 		name := path.Base(strings.Trim(word, `"'`))
 		files := []string{filepath.Join(i.context, name)}
 		at := path.Clean(absolute(i.workdir, strings.Trim(word, `"'`)))
@@ -496,23 +534,9 @@ func (i image) startFiles() (all []startFile) {
 	return all
 }
 
-// program is the command line of the image, in the words of its last stage.
+// program is the command line of the image.
 func (i image) program() []string {
-	var entrypoint, command []string
-	for _, line := range i.lines {
-		name, rest := firstWord(line)
-		var words []string
-		if json.Unmarshal([]byte(rest), &words) != nil {
-			words = strings.Fields(rest)
-		}
-		switch name {
-		case "ENTRYPOINT":
-			entrypoint = words
-		case "CMD":
-			command = words
-		}
-	}
-	return append(slices.Concat(entrypoint, command), i.startScript(command)...)
+	return append(slices.Concat(i.entrypoint, i.command), i.startScript(i.command)...)
 }
 
 // startScript is the command line that the package.json of the context has for a start.
@@ -531,9 +555,15 @@ func (i image) startScript(command []string) []string {
 	return strings.Fields(manifest.Scripts["start"])
 }
 
-// text is what tells the kind of program: names of images, instructions, and dependencies in the context.
+// flagText is a text in the shape of a flag, as in flag{...}. Its words say nothing about a program.
+var flagText = regexp.MustCompile(`\w+\{[^{}\n]*\}`)
+
+// text shows the kind of program: names of images, instructions, and dependencies in the context.
 func (i image) text() string {
-	all := append(slices.Clone(i.bases), i.lines...)
+	all := slices.Clone(i.bases)
+	for _, instruction := range i.lines {
+		all = append(all, flagText.ReplaceAllString(instruction, ""))
+	}
 	all = append(all, strings.Join(i.program(), " "))
 	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
 		if content, err := os.ReadFile(filepath.Join(i.context, name)); i.context != "" && err == nil {

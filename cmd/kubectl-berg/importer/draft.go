@@ -36,6 +36,8 @@ type service struct {
 	aliases []string
 	check   check
 	jail    bool
+	// question asks the author where the flag is.
+	question *Note
 }
 
 // mount is a file or folder of the host in a container, or a text of the compose file.
@@ -143,7 +145,7 @@ func (d *draft) hostname(text string) string {
 }
 
 // finish chooses what the files do not say, and adds the Challenge to the result.
-func (d *draft) finish() {
+func (d *draft) finish() error {
 	for _, s := range d.services {
 		s.container.Hostname = d.hostname(s.name)
 		if s.container.Hostname != s.name {
@@ -153,7 +155,14 @@ func (d *draft) finish() {
 	d.renameHosts()
 	for _, s := range d.services {
 		d.chooseImage(s)
-		d.addFlag(s)
+		for _, l := range s.image.refused {
+			n := d.note(s, "build", "", "docker build refuses this line: "+l.text)
+			n.File, n.Line = s.image.file, l.number
+			d.result.Lost = append(d.result.Lost, n)
+		}
+	}
+	if err := d.addFlags(); err != nil {
+		return err
 	}
 	d.choosePorts()
 	for _, s := range d.services {
@@ -173,6 +182,7 @@ func (d *draft) finish() {
 		d.lost(nil, "services", "", fmt.Sprintf("a Challenge has at most %d containers, and there are %d: remove some", rules.MaxContainers, n))
 	}
 	d.result.Challenges = append(d.result.Challenges, *d.challenge)
+	return nil
 }
 
 // validProbe returns a probe that the operator accepts, nil for another one.
@@ -311,10 +321,10 @@ var (
 	// databases speak no HTTP, and players hardly reach them.
 	databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
 
-	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|nsjail|pwn\.red|redpwn/jail|kctf|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
+	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|nsjail|pwn\.red|redpwn/jail|kctf[-_]|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
 	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
 		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
-	isJail    = regexp.MustCompile(`nsjail|pwn\.red/jail|redpwn/jail|kctf|bubblewrap|\bbwrap\b`)
+	isJail    = regexp.MustCompile(`nsjail|pwn\.red/jail|redpwn/jail|kctf[-_]|bubblewrap|\bbwrap\b`)
 	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|\bchrome\b|chromedriver|geckodriver|firefox|browserless|xss-?bot|admin-?bot`)
 )
 
@@ -524,8 +534,7 @@ func (out *Result) dockerfiles(files []string, content []byte, o Options) error 
 		}
 		d.services = append(d.services, s)
 	}
-	d.finish()
-	return nil
+	return d.finish()
 }
 
 func commonFolder(files []string) string {

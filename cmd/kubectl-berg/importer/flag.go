@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -20,22 +20,25 @@ import (
 
 var (
 	flagName  = regexp.MustCompile(`(?i)(^|[_-])flag([_-]?(value|text|string|content|\d))?$`)
-	flagFile  = regexp.MustCompile(`(?i)^(the[_-]?)?flag([_.-].*)?(\.txt)?$|^flag\d*\.txt$`)
+	flagFile  = regexp.MustCompile(`(?i)^(?:the[_-]?)?flag(?:[_-]?\d+|[_-][0-9a-f]{6,}|[_.-][\w.-]*\.txt)?(?:\.txt)?$`)
 	flagShape = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
+	// wholeFlag is a text that is a flag, in a variable of any name.
+	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
 	// readsFlag is how scripts and programs read a variable.
-	readsFlag  = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
-	programEnd = []string{".py", ".js", ".ts", ".c", ".cpp", ".go", ".rs", ".sh", ".php", ".html", ".png", ".jpg", ".gif", ".svg", ".sql", ".rb", ".java", ".example", ".md", ".enc"}
+	readsFlag = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
 )
 
-// isFlagFile reports whether a file has the flag, by its name.
-func isFlagFile(name string) bool {
-	base := path.Base(filepath.ToSlash(name))
-	return flagFile.MatchString(base) && !slices.Contains(programEnd, strings.ToLower(path.Ext(base)))
+// isFlagFile reports whether a file has the flag, by its name. Sources and programs have other endings.
+func isFlagFile(name string) bool { return flagFile.MatchString(path.Base(filepath.ToSlash(name))) }
+
+// isPath reports whether the value of a variable names a file.
+func isPath(value string) bool {
+	return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./") || strings.HasSuffix(value, ".txt")
 }
 
 // flagVariable picks the variable with the flag: FLAG, then one that is called so, then one whose value is one.
 func flagVariable(environment map[string]string) string {
-	names := slices.Sorted(maps.Keys(environment))
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool { return isPath(environment[name]) })
 	for _, isFlag := range []func(string) bool{
 		func(name string) bool { return name == "FLAG" },
 		flagName.MatchString,
@@ -48,50 +51,64 @@ func flagVariable(environment map[string]string) string {
 	return ""
 }
 
-// addFlag says how the flag reaches a container: by a variable, or by a file that was mounted or copied.
+// addFlag says how the flag reaches a container: by a variable, or by a file that was mounted or copied. Where the
+// files leave its path open, the author is asked.
 func (d *draft) addFlag(s *service) {
 	c := &s.container
+	d.flagVariables(s)
+	for _, m := range s.mounts {
+		d.flag(cmp.Or(m.text, readFlag(m.from)))
+		d.flagAt(s, m.to, "mounted")
+	}
+	if name := flagVariable(s.image.env); name != "" && c.DynamicFlag == nil {
+		d.flag(s.image.env[name])
+		c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+	}
+	open, found := s.image.openPath()
+	if found {
+		d.flagThatIsRead(s)
+	}
+	for _, file := range s.image.flags() {
+		d.flag(cmp.Or(strings.TrimSpace(file.text), readFlag(filepath.Join(s.image.context, filepath.FromSlash(file.from)))))
+		if found && c.DynamicFlag == nil {
+			continue
+		}
+		if d.flagAt(s, file.to, "copied") && len(s.image.restricted) > 0 {
+			d.lost(s, "flag", s.image.restricted[0].text, "all users of the container can read the flag of an instance: write its readers as dynamicFlag.content.mode and group")
+		}
+	}
+	d.flagThatIsRead(s)
+	if found && c.DynamicFlag == nil {
+		s.question = ptr.To(d.note(s, "flag", open.text, "the path of the flag is not certain after this line"))
+		s.question.File, s.question.Line = s.image.file, open.number
+	}
+}
+
+// flagVariables gives the flag as the variable of a compose file that has one.
+func (d *draft) flagVariables(s *service) {
 	values := map[string]string{}
-	for name, value := range c.Environment {
+	for name, value := range s.container.Environment {
 		values[name], _ = value.Text()
 	}
-	if name := flagVariable(values); name != "" && c.DynamicFlag == nil {
+	name := flagVariable(values)
+	if name != "" && s.container.DynamicFlag == nil {
 		d.flag(values[name])
-		delete(c.Environment, name)
+		delete(s.container.Environment, name)
 		delete(values, name)
-		c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
-		if other := flagVariable(values); other != "" {
-			d.lost(s, "environment", other, "a container gets the flag in one way: this variable keeps its value in all instances")
-		}
+		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+		name = flagVariable(values)
 	}
-	for _, m := range s.mounts {
-		d.flag(m.text)
-		d.flagAt(s, copied{to: m.to}, m.from, "mounted")
-	}
-	if s.image.file != "" && c.DynamicFlag == nil {
-		if name := flagVariable(s.image.env); name != "" {
-			d.flag(s.image.env[name])
-			c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
-		}
-		for _, file := range s.image.copies {
-			switch {
-			case !file.isFlag():
-			case file.from == "":
-				d.flag(file.text)
-				d.flagAt(s, file, "", "written")
-			default:
-				d.flagAt(s, file, filepath.Join(s.image.context, filepath.FromSlash(file.from)), "copied")
-			}
-		}
-	}
-	if c.DynamicFlag == nil {
-		d.flagThatIsRead(s)
+	if name != "" {
+		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value in all instances")
 	}
 }
 
 // flagThatIsRead gives the flag as the variable from which the program of the image reads it, if it does.
 func (d *draft) flagThatIsRead(s *service) {
-	for _, f := range s.image.startFiles() {
+	if s.container.DynamicFlag != nil {
+		return
+	}
+	for _, f := range s.image.files(s.image.program()) {
 		for _, found := range readsFlag.FindAllStringSubmatch(f.text, -1) {
 			if flagName.MatchString(found[1]) {
 				s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: found[1]}}
@@ -127,79 +144,87 @@ func flagsBelow(folder string) (out []string) {
 	return out
 }
 
-// flagAt puts the flag of the instance in place of a file of the image. source is where the author has it.
-func (d *draft) flagAt(s *service, file copied, source, how string) {
-	target := path.Clean(file.to)
-	if content, err := os.ReadFile(source); err == nil && len(content) < 4096 {
-		d.flag(strings.TrimSpace(string(content)))
+// readFlag returns the flag in a file of the author, "" if there is none.
+func readFlag(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil || len(content) >= 4096 {
+		return ""
 	}
+	return strings.TrimSpace(string(content))
+}
+
+// flagAt puts the flag of the instance in place of a file of the image, and reports whether it did.
+func (d *draft) flagAt(s *service, target, how string) bool {
+	target = path.Clean(target)
 	if s.container.DynamicFlag != nil {
 		if f := s.container.DynamicFlag.Content; f == nil || f.Path != target {
 			d.lost(s, "flag", target, "a container gets the flag in one way: this file keeps what the image has")
 		}
-		return
+		return false
 	}
-	content := bergv1.FlagFile{Path: target}
-	readers := d.readers(s, &content, file.owned)
+	if problem := d.setFlagFile(s, target); problem != "" {
+		d.lost(s, "flag", target, "no flag can be put there: "+problem)
+		return false
+	}
+	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by all users")
+	return true
+}
+
+// setFlagFile gives a container the flag as a file. It returns the words of the operator if it refuses the path.
+func (d *draft) setFlagFile(s *service, file string) string {
 	trial := s.container
-	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", &bergv1.DynamicFlag{Content: &content}
+	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: file}}
 	for _, err := range rules.Validate([]bergv1.Container{trial}, d.options.Allowed) {
 		if strings.Contains(err.Field, "dynamicFlag") {
-			d.lost(s, "flag", target, "no flag can be put there: "+err.Detail)
-			return
+			return err.Detail
 		}
 	}
 	s.container.DynamicFlag = trial.DynamicFlag
-	if script := s.image.changesAtStart(target); script != "" {
-		d.lost(s, "flag", target, script+" changes the file when the container starts, and the flag of an instance is read-only: let it copy the flag instead (docs/berg/challenge.md#flags)")
-	}
-	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by "+readers)
-}
-
-// changesAtStart returns the script with which the image starts, if it moves or removes a file or changes its mode; "" otherwise.
-func (i image) changesAtStart(file string) string {
-	changes := regexp.MustCompile(`(?m)^[^#\n]*\b(?:mv|rm|chmod|chown|chgrp|shred|unlink)\s[^\n]*` + regexp.QuoteMeta(strings.ReplaceAll(file, entropy, "")))
-	for _, f := range i.startFiles() {
-		if strings.HasPrefix(f.text, "#!") && changes.MatchString(f.text) {
-			return f.name
-		}
-	}
 	return ""
 }
 
-// othersRead and groupReads are bits of a mode.
-const (
-	othersRead int32 = 0o004
-	groupReads int32 = 0o040
-)
-
-// readers gives the file of a flag the readers that the image gives it, and names them. The owner of a flag is always
-// root: what another user alone reads all can read, and the author is told how to change that.
-func (d *draft) readers(s *service, file *bergv1.FlagFile, owner owned) string {
-	isRoot := func(name string) bool { return slices.Contains([]string{"", "root", "0"}, name) }
-	if owner.mode == 0 || owner.mode&othersRead != 0 {
-		return "all users"
+// addFlags gives each container its flag, and asks the author for the path of a flag that the files leave open.
+func (d *draft) addFlags() error {
+	name, file, named := strings.Cut(d.options.FlagFile, "=")
+	if !named {
+		name, file = "", d.options.FlagFile
 	}
-	owner.group = cmp.Or(s.image.groups[owner.group], owner.group)
-	hasGroup := owner.mode&groupReads != 0 && !isRoot(owner.group)
-	switch number, err := strconv.ParseInt(owner.group, 10, 64); {
-	case hasGroup && err == nil:
-		file.Group = &number
-		return "root and group " + owner.group
-	case hasGroup:
-		d.lost(s, "flag", file.Path, "group "+owner.group+": write its number in /etc/group of the image as dynamicFlag.content.group, so that its members alone can read the flag")
-		return "all users"
-	case !isRoot(owner.user):
-		d.lost(s, "flag", file.Path, "user "+owner.user+" alone can read it in the image, but the flag of an instance belongs to root: let a group read it, by USER or by a setgid program, and write the group's number as dynamicFlag.content.group")
-		return "all users"
+	target := slices.IndexFunc(d.services, func(s *service) bool { return s.name == name || s.container.Hostname == name })
+	if !named && len(d.services) == 1 {
+		target = 0
 	}
-	file.Mode = ptr.To(owner.mode)
-	return "root"
+	if target >= 0 && file != "" {
+		if problem := d.setFlagFile(d.services[target], file); problem != "" {
+			return fmt.Errorf("--flag-file: %s", problem)
+		}
+	}
+	var asked []*service
+	for _, s := range d.services {
+		if d.addFlag(s); s.question != nil {
+			asked = append(asked, s)
+		}
+	}
+	if target < 0 && file != "" {
+		if named || len(asked) != 1 {
+			return fmt.Errorf("--flag-file: must name a container, as in --flag-file %s=/flag.txt", d.services[0].name)
+		}
+		if problem := d.setFlagFile(asked[0], file); problem != "" {
+			return fmt.Errorf("--flag-file: %s", problem)
+		}
+		asked = nil
+	}
+	for _, s := range asked {
+		d.result.Questions = append(d.result.Questions, *s.question)
+	}
+	if !slices.ContainsFunc(d.services, func(s *service) bool { return s.container.DynamicFlag != nil || s.question != nil }) {
+		d.result.Questions = append(d.result.Questions, d.note(nil, "flag", "", "no variable and no file with the flag was found"))
+	}
+	return nil
 }
 
 // flag keeps the flag of the author, and its shape.
 func (d *draft) flag(value string) {
-	if d.challenge.Spec.Flag == "" && value != "" && !strings.Contains(value, entropy) {
+	if d.challenge.Spec.Flag == "" && value != "" {
 		d.challenge.Spec.Flag = value
 		if shape := flagShape.FindStringSubmatch(value); shape != nil {
 			d.challenge.Spec.FlagFormat = shape[1] + "{...}"

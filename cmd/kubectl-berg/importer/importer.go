@@ -18,7 +18,7 @@ var overrides = []string{"compose.override.yml", "compose.override.yaml", "docke
 
 // Import reads a file or folder.
 func Import(path string, o Options) (Result, error) {
-	out := Result{Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
+	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
 	info, err := os.Stat(path)
 	if err != nil {
 		return out, fmt.Errorf("open: %w", err)
@@ -38,7 +38,7 @@ const standardInput = "standard input"
 
 // Content imports the content of a file that has no name, in the current folder.
 func Content(content []byte, o Options) (Result, error) {
-	out := Result{Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
+	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
 	return out, out.file(standardInput, content, o)
 }
 

@@ -80,8 +80,7 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 	}
 	d.otherFields(s, spec, kctfFields)
 	d.services = append(d.services, s)
-	d.finish()
-	return nil
+	return d.finish()
 }
 
 // otherFields lists the fields of an object that a Challenge does not have.

@@ -94,7 +94,9 @@ func (out *Result) klodd(file string, content []byte, o Options) error {
 		if len(document.Content) > 0 {
 			spec = yamlnode.Child(document.Content[0], "spec")
 		}
-		out.kloddOne(file, k, spec, o)
+		if err := out.kloddOne(file, k, spec, o); err != nil {
+			return err
+		}
 		o.Name = ""
 	}
 	if !found {
@@ -103,7 +105,7 @@ func (out *Result) klodd(file string, content []byte, o Options) error {
 	return nil
 }
 
-func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o Options) {
+func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o Options) error {
 	d := out.draft(file, k.Metadata.Name, o)
 	d.challenge.Spec.DisplayName = k.Spec.Name
 	if k.Spec.Timeout > 0 {
@@ -149,7 +151,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 		}
 		d.otherFields(&service{name: pod.Name, node: node}, yamlnode.Child(node, "spec"), kloddPodFields)
 	}
-	d.finish()
+	return d.finish()
 }
 
 func nodeLine(node *yamlv3.Node) int {

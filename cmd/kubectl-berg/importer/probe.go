@@ -2,13 +2,12 @@ package importer
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/mattn/go-shellwords"
 	corev1 "k8s.io/api/core/v1"
@@ -22,36 +21,6 @@ type check struct {
 	test              []string
 	interval, timeout time.Duration
 	retries           int
-}
-
-// healthcheck reads the instruction of a Dockerfile.
-func healthcheck(text string) (c check) {
-	for strings.HasPrefix(text, "--") {
-		word, rest := text, ""
-		if index := strings.IndexFunc(text, unicode.IsSpace); index > 0 {
-			word, rest = text[:index], strings.TrimSpace(text[index:])
-		}
-		option, value, _ := strings.Cut(word, "=")
-		switch option {
-		case "--interval":
-			c.interval, _ = time.ParseDuration(value)
-		case "--timeout":
-			c.timeout, _ = time.ParseDuration(value)
-		case "--retries":
-			c.retries, _ = strconv.Atoi(value)
-		}
-		text = rest
-	}
-	name, rest := firstWord(text)
-	switch {
-	case name != "CMD" || rest == "":
-		c.test = []string{"NONE"}
-	case json.Unmarshal([]byte(rest), &c.test) == nil:
-		c.test = append([]string{"CMD"}, c.test...)
-	default:
-		c.test = []string{"CMD-SHELL", rest}
-	}
-	return c
 }
 
 // or returns a health check of a compose file, with what the image says where it is silent.
@@ -142,25 +111,16 @@ func parseProbeCommand(words []string, listens func(int32) bool) *corev1.ProbeHa
 	return nil
 }
 
-func connection(words []string, listens func(int32) bool) *corev1.ProbeHandler {
-	var rest []string
-	scan := false
-	for i := 0; i < len(words); i++ {
-		switch word := words[i]; {
-		case word == "-w":
-			i++
-		case strings.HasPrefix(word, "-") && strings.Trim(word[1:], "zvnw0123456789") == "":
-			scan = scan || strings.Contains(word, "z")
-		case strings.HasPrefix(word, "-"):
-			return nil
-		default:
-			rest = append(rest, word)
-		}
-	}
-	if !scan || len(rest) != 2 || !own(rest[0]) {
+// scan are the arguments of nc that connect to a port and send nothing.
+var scan = regexp.MustCompile(`^(?:-[vn]+ |-w ?\d+ )*-[vn]*z[vn]* (?:-[vn]+ |-w ?\d+ )*(\S+) (\d+)$`)
+
+// connection is the probe of nc, nil if it does more than connect to a port of the container.
+func connection(args []string, listens func(int32) bool) *corev1.ProbeHandler {
+	found := scan.FindStringSubmatch(strings.Join(args, " "))
+	if found == nil || !own(found[1]) {
 		return nil
 	}
-	port, err := strconv.ParseInt(rest[1], 10, 32)
+	port, err := strconv.ParseInt(found[2], 10, 32)
 	if err != nil || !listens(int32(port)) {
 		return nil
 	}
@@ -171,95 +131,39 @@ func own(host string) bool {
 	return slices.Contains([]string{"localhost", "127.0.0.1", "0.0.0.0", "::1"}, host)
 }
 
-var (
-	// plainOptions of curl and wget change neither the request nor the exit code.
-	plainOptions = map[string][]string{
-		"curl": {"-s", "--silent", "-S", "--show-error", "-f", "--fail", "-k", "--insecure", "-L", "--location"},
-		"wget": {"-q", "--quiet", "-nv", "--no-verbose", "--spider", "--no-check-certificate", "-O-"},
-	}
-	// valueOptions take the next word.
-	valueOptions = map[string][]string{
-		"curl": {"-o", "--output", "-m", "--max-time", "--connect-timeout"},
-		"wget": {"-O", "--output-document", "-t", "--tries", "-T", "--timeout"},
-	}
-)
-
-// webCall is what curl or wget is asked for.
-type webCall struct {
-	target  string
-	headers []corev1.HTTPHeader
-	// fails: the program fails when the server answers with an error. insecure: any certificate is accepted.
-	fails, insecure bool
-}
-
-// isShortOptions reports whether a word is several of curl's options that plainOptions has, perhaps with -o at its end.
-func isShortOptions(word string) bool {
-	return len(word) > 2 && word[0] == '-' && word[1] != '-' && strings.Trim(strings.TrimSuffix(word[1:], "o"), "fsSkL") == ""
-}
-
-// parseWebCall reads the arguments of curl or wget. It returns false where one of them says more than a probe can.
-func parseWebCall(name string, args []string) (webCall, bool) {
-	call := webCall{fails: name == "wget"}
-	for i := 0; i < len(args); i++ {
-		word := args[i]
-		option, _, joined := strings.Cut(word, "=")
-		switch {
-		case name == "curl" && (word == "-H" || word == "--header") && i+1 < len(args):
-			i++
-			key, value, ok := strings.Cut(args[i], ":")
-			if !ok {
-				return call, false
-			}
-			call.headers = append(call.headers, corev1.HTTPHeader{Name: strings.TrimSpace(key), Value: strings.TrimSpace(value)})
-		case slices.Contains(valueOptions[name], word):
-			i++
-		case joined && slices.Contains(valueOptions[name], option) && strings.HasPrefix(option, "--"):
-		case slices.Contains(plainOptions[name], word):
-			call.fails = call.fails || word == "-f" || word == "--fail"
-			call.insecure = call.insecure || word == "-k" || word == "--insecure" || word == "--no-check-certificate"
-		case name == "curl" && isShortOptions(word):
-			call.fails, call.insecure = call.fails || strings.Contains(word, "f"), call.insecure || strings.Contains(word, "k")
-			if strings.HasSuffix(word, "o") {
-				i++
-			}
-		case name == "wget" && word == "-qO-":
-		case name == "wget" && word == "-qO":
-			i++
-		case strings.HasPrefix(word, "-") || call.target != "":
-			return call, false
-		default:
-			call.target = word
-		}
-	}
-	return call, true
-}
+// plainOptions of curl and wget change neither the request nor the exit code. With any other one, the program runs in
+// the container.
+var plainOptions = regexp.MustCompile(`^(?:-[fsSkLq]+|-nv|-q?O-|--(?:fail|silent|show-error|insecure|location|quiet|no-verbose|spider|no-check-certificate|(?:tries|timeout|max-time|connect-timeout)=\S+))$`)
 
 // httpRequest is the probe that does the same as a program that makes a request, nil if there is none.
 func httpRequest(name string, args []string, listens func(int32) bool) *corev1.ProbeHandler {
-	call, understood := parseWebCall(name, args)
-	target := call.target
-	if !understood || !call.fails || target == "" { // without -f, curl accepts every answer
+	options := strings.Join(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return !plainOptions.MatchString(word) }), " ")
+	rest := slices.DeleteFunc(slices.Clone(args), plainOptions.MatchString)
+	fails := name == "wget" || failOption.MatchString(options) // without -f, curl accepts every answer
+	if len(rest) != 1 || !fails || strings.HasPrefix(rest[0], "-") {
 		return nil
 	}
+	target := rest[0]
 	if !strings.Contains(target, "://") {
 		target = "http://" + target
 	}
 	u, err := url.Parse(target)
-	if err != nil || u.User != nil || !own(u.Hostname()) || u.Scheme != "http" && u.Scheme != "https" || u.Scheme == "https" && !call.insecure {
+	if err != nil || u.User != nil || !own(u.Hostname()) || u.Scheme != "http" && u.Scheme != "https" || u.Scheme == "https" && !insecureOption.MatchString(options) {
 		return nil
 	}
-	number := map[string]int64{"http": 80, "https": 443}[u.Scheme]
-	if text := u.Port(); text != "" {
-		if number, err = strconv.ParseInt(text, 10, 32); err != nil {
-			return nil
-		}
-	}
-	if !listens(int32(number)) {
+	number, err := strconv.ParseInt(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), 10, 32)
+	if err != nil || !listens(int32(number)) {
 		return nil
 	}
-	get := &corev1.HTTPGetAction{Path: u.RequestURI(), Port: intstr.FromInt32(int32(number)), HTTPHeaders: call.headers}
+	get := &corev1.HTTPGetAction{Path: u.RequestURI(), Port: intstr.FromInt32(int32(number))}
 	if u.Scheme == "https" {
 		get.Scheme = corev1.URISchemeHTTPS
 	}
 	return &corev1.ProbeHandler{HTTPGet: get}
 }
+
+// failOption and insecureOption are options of curl and wget.
+var (
+	failOption     = regexp.MustCompile(`(?:^|\s)(?:-[sSkLq]*f|--fail)`)
+	insecureOption = regexp.MustCompile(`(?:^|\s)(?:-[fsSLq]*k|--insecure|--no-check-certificate)`)
+)

@@ -125,8 +125,7 @@ func (out *Result) rcds(file string, content []byte, o Options) error {
 		d.rcdsContainer(name, containers.Content[i+1], c, folder)
 	}
 	d.otherFields(&service{name: d.challenge.Name, node: root}, root, rcdsFields)
-	d.finish()
-	return nil
+	return d.finish()
 }
 
 func (d *draft) rcdsContainer(name string, node *yamlv3.Node, c rcdsChallenge, folder string) {

@@ -25,6 +25,8 @@ type Options struct {
 	Environment map[string]string
 	// Profiles of a compose file to include.
 	Profiles []string
+	// FlagFile is the path of the flag in an image, as PATH or CONTAINER=PATH.
+	FlagFile string
 	// Allowed is what the operator allows.
 	Allowed rules.Allowed
 }
@@ -67,6 +69,8 @@ type Build struct {
 // Result is what was made of the author's files.
 type Result struct {
 	Challenges []bergv1.Challenge `json:"challenges"`
+	// Questions are about flags whose path the files leave open. FlagFile answers one.
+	Questions []Note `json:"questions"`
 	// Lost are parts that a Challenge cannot express.
 	Lost []Note `json:"lost"`
 	// Chosen are defaults for what the files do not say.

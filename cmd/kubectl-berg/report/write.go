@@ -10,7 +10,6 @@ import (
 	"path"
 	"reflect"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -54,19 +53,13 @@ func (b Bundle) Files(r *Redactor) ([]File, error) {
 	if omitted := len(b.Logs) - len(logs); omitted > 0 {
 		missing = append(missing, fmt.Sprintf("%d logs are left out", omitted))
 	}
-	texts := make([]File, len(logs))
-	var group sync.WaitGroup
-	for i, l := range logs {
-		group.Go(func() {
-			name := l.Pod + "-" + l.Container
-			if l.Previous {
-				name += "-previous"
-			}
-			texts[i] = File{Name: "logs/" + path.Base(name) + ".log", text: []byte(r.Text(Tail(l.Text, MaxLogBytes)))}
-		})
+	for _, l := range logs {
+		name := l.Pod + "-" + l.Container
+		if l.Previous {
+			name += "-previous"
+		}
+		files = append(files, File{Name: "logs/" + path.Base(name) + ".log", text: []byte(r.Text(Tail(l.Text, MaxLogBytes)))})
 	}
-	group.Wait()
-	files = append(files, texts...)
 	files = append([]File{{Name: "README.txt", text: []byte(r.Text(readme(b, missing)))}}, files...)
 	for i := range files {
 		files[i].Bytes = len(files[i].text)

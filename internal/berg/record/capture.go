@@ -135,7 +135,7 @@ func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, l
 type run struct {
 	tail
 
-	// partialSuffix: there is more before what was read.
+	// begun: there is more before what was read.
 	truncated bool
 }
 

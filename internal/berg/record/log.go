@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -24,7 +25,7 @@ const (
 
 // censor takes the flags of an instance out of what its containers wrote.
 type censor struct {
-	patterns []redact.Pattern
+	flags *redact.Set
 	// short: a flag cannot be distinguished from ordinary words.
 	short bool
 	// lost: containers may know a flag that is not known here.
@@ -39,27 +40,15 @@ func censorFor(e challengeinstance.Ending) censor {
 }
 
 func newCensor(flags ...string) censor {
-	var c censor
-	for _, flag := range flags {
-		p := redact.NewPattern(flag)
-		c.short = c.short || flag != "" && p.Empty()
-		if !p.Empty() {
-			c.patterns = append(c.patterns, p)
-		}
-	}
-	return c
+	short := func(flag string) bool { return flag != "" && redact.TooShort(flag) }
+	return censor{flags: redact.NewSet(flags...), short: slices.ContainsFunc(flags, short)}
 }
 
 // maxBytes is about the length of the longest notation of a flag.
-func (c censor) maxBytes() (length int) {
-	for _, p := range c.patterns {
-		length = max(length, p.MaxBytes())
-	}
-	return length
-}
+func (c censor) maxBytes() int { return c.flags.MaxBytes() }
 
 // text takes the flags out of a text that is whole.
-func (c censor) text(text string) string { return redact.Remove(text, c.patterns...) }
+func (c censor) text(text string) string { return c.flags.Remove(text) }
 
 // words removes the flags from a text about a container: nothing of the text is left where a flag
 // cannot be distinguished from words, or is not known.
@@ -75,7 +64,7 @@ func (c censor) words(text string) string {
 func (c censor) lastWords(text string) string {
 	if len(text) >= maxTermination {
 		text = strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\uFFFD")
-		text = text[c.remainder(text):]
+		text = c.afterCut(text)
 	}
 	return c.words(text)
 }
@@ -86,40 +75,19 @@ func (c censor) lastWords(text string) string {
 func (c censor) log(raw []byte, cut bool) string {
 	text := string(raw)
 	if cut {
-		text = text[c.remainder(text):]
+		text = c.afterCut(text)
 	}
 	text = c.text(text)
-	text = text[:len(text)-c.partialSuffix(text)]
+	text = text[:len(text)-c.flags.CutEnd(text)]
 	// Once more at the end: what looked like something else may now be a flag.
 	return c.text(stripControl(text))
 }
 
-// partialSuffix is how many bytes at the end of a text may be the beginning of a flag.
-func (c censor) partialSuffix(text string) int {
-	for from := max(0, len(text)-c.maxBytes()); from < len(text); from++ {
-		for _, p := range c.patterns {
-			if _, open := p.At(text[from:]); open {
-				return len(text) - from
-			}
-		}
-	}
-	return 0
-}
-
-// remainder is how many bytes at the beginning of a text go because they may be the end of a flag. A
-// flag that begins among them goes whole: its rest would not be known as one.
-func (c censor) remainder(text string) (length int) {
-	for _, p := range c.patterns {
-		length = max(length, p.Rest(text))
-	}
-	for begin := 0; begin < length; begin++ {
-		for _, p := range c.patterns {
-			if n, _ := p.At(text[begin:]); n > 0 {
-				length = max(length, begin+n)
-			}
-		}
-	}
-	return length
+// afterCut removes from a text whose beginning was cut off the end of a flag that was cut, too. A flag that begins there
+// goes first, as a whole.
+func (c censor) afterCut(text string) string {
+	text = c.text(text)
+	return text[c.flags.CutStart(text):]
 }
 
 // stripControl replaces what a terminal would take for a command, what turns the direction of

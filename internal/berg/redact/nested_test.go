@@ -43,7 +43,6 @@ func TestFlagsInOtherRepresentations(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		list := fmt.Sprintf("%d", []byte(before+flag+after))
 		little := inUTF16(binary.LittleEndian, before+flag+after)
 		for encoding, text := range map[string]string{
 			"UTF-16LE":                    little,
@@ -56,9 +55,6 @@ func TestFlagsInOtherRepresentations(t *testing.T) {
 			"UTF-16 with marks for zeros": strings.ReplaceAll(little, "\x00", "\uFFFD"),
 			"quoted-printable":            printable.String(),
 			"hexadecimal in lines":        wrapped(hex.EncodeToString([]byte(before+flag+after)), 60),
-			"numbers of Go":               list,
-			"numbers of Python":           strings.ReplaceAll(list, " ", ", "),
-			"numbers of JavaScript":       strings.ReplaceAll(list, " ", ","),
 			"base64 twice":                in64(in64(before + flag + after)),
 			"base64 twice, in lines":      wrapped(in64(wrapped(in64(before+flag+after), 76)+"\n"), 76),
 			"base64 three times":          in64(in64(in64(before + flag + after))),
@@ -67,9 +63,7 @@ func TestFlagsInOtherRepresentations(t *testing.T) {
 			"base64 of an object":         in64(fmt.Sprintf(`{"data":{"flag":%q}}`, in64(flag))),
 			"hexadecimal of base64":       hex.EncodeToString([]byte(in64(before + flag + after))),
 			"base64url of base64":         base64.RawURLEncoding.EncodeToString([]byte(in64(before + flag + after))),
-			"escape of old JavaScript":    before + strings.ReplaceAll(flag, "{", "%u007b") + after,
 			"braces of Perl":              before + strings.ReplaceAll(flag, "{", `\x{7b}`) + after,
-			"octal of shells":             before + strings.ReplaceAll(flag, "{", `\0173`) + after,
 			"quoted by a shell":           before + "'" + strings.ReplaceAll(flag, "'", `'\''`) + "'" + after,
 			"quoted by Python's shlex":    before + "'" + strings.ReplaceAll(flag, "'", `'"'"'`) + "'" + after,
 			"quoted in SQL":               before + "'" + strings.ReplaceAll(flag, "'", "''") + "'" + after,
@@ -87,7 +81,7 @@ func TestFlagsInOtherRepresentations(t *testing.T) {
 
 // Of texts without the flag nothing may go: the documentation and the sources have words, paths, digests and encodings of all kinds.
 func TestTextsWithoutTheFlagStay(t *testing.T) {
-	for _, file := range []string{"pattern.go", "testdata/python.json", "../../../docs/security.md", "../../../go.sum", "../../../deploy/install.yaml"} {
+	for _, file := range []string{"decode.go", "testdata/python.json", "../../../docs/security.md", "../../../go.sum", "../../../deploy/install.yaml"} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -1,81 +1,243 @@
 package redact
 
 import (
-	"unicode/utf8"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
 )
 
-// Set finds many flags in long texts. Flags of one event begin alike: the common beginning is looked for first.
+const (
+	// escapeLayers is how many escapes may be around each other, as in JSON within JSON.
+	escapeLayers = 4
+	// maxEscapeBytes is how many bytes the escape of a byte takes in a usual notation, as in \u0001.
+	maxEscapeBytes = 6
+	// encodingLayers is how many encodings in digits may be around each other.
+	encodingLayers = 3
+)
+
+// Set finds flags in texts.
 type Set struct {
-	// groups are those whose beginning may be written with a byte.
-	groups [256][]*group
+	// folded are the flags without the characters that escapes add, by their first bytes.
+	folded map[key][]string
+	// begins are the bytes with which a folded flag begins.
+	begins [256]bool
+	// notations are the usual ones of all flags, by their first bytes.
+	notations func() map[key][]string
+	maxBytes  int
 }
 
-// group are the patterns of flags that begin alike.
-type group struct {
-	beginning Pattern
-	flags     []Pattern
-}
+// key are the first bytes of a flag or a notation of it.
+type key [minLength]byte
 
-// NewSet returns the Set of flags. It leaves out what is too short to be distinguished from ordinary words.
+// span is a part of a text, from a byte to before another one.
+type span struct{ from, to int }
+
+// NewSet returns the Set of flags. It leaves out flags that are too short to be distinguished from ordinary words.
 func NewSet(flags ...string) *Set {
-	byBeginning, seen := map[string]*group{}, map[string]bool{}
-	s := &Set{}
+	s := &Set{folded: map[key][]string{}}
+	flags = slices.DeleteFunc(slices.Clone(flags), TooShort)
 	for _, flag := range flags {
-		p := NewPattern(flag)
-		if p.Empty() || seen[flag] {
-			continue
-		}
-		seen[flag] = true
-		beginning := flagPrefix(flag)
-		g := byBeginning[beginning]
-		if g == nil {
-			g = &group{beginning: NewPattern(beginning)}
-			byBeginning[beginning] = g
-			for b, may := range g.beginning.begins {
-				if may {
-					s.groups[b] = append(s.groups[b], g)
-				}
+		s.maxBytes = max(s.maxBytes, maxEscapeBytes*len(flag))
+		// A flag may look like an escape itself, and is decoded where its text is.
+		for range escapeLayers {
+			s.add(fold(flag))
+			v, changed := view{text: flag}.decode()
+			if flag = v.text; !changed || TooShort(flag) {
+				break
 			}
 		}
-		g.flags = append(g.flags, p)
 	}
+	s.notations = sync.OnceValue(func() map[key][]string {
+		all := map[key][]string{}
+		for _, flag := range flags {
+			for _, n := range notations(flag) {
+				all[key([]byte(n))] = append(all[key([]byte(n))], n)
+			}
+		}
+		return all
+	})
 	return s
 }
 
-// flagPrefix returns the first characters of a flag, enough for a pattern.
-func flagPrefix(flag string) string {
-	end := minRedacted
-	for end < len(flag) && !utf8.RuneStart(flag[end]) {
-		end++
+func (s *Set) add(folded string) {
+	k := key([]byte(folded))
+	if slices.Contains(s.folded[k], folded) {
+		return
 	}
-	return flag[:end]
+	s.folded[k] = append(s.folded[k], folded)
+	if s.begins[k[0]] = true; k[0] == ' ' {
+		s.begins['+'] = true
+	}
 }
 
-// Remove removes the flags from a text, as Remove does with their patterns.
+// Empty reports whether the set finds nothing.
+func (s *Set) Empty() bool { return s.maxBytes == 0 }
+
+// MaxBytes is the length that the usual notations do not exceed.
+func (s *Set) MaxBytes() int { return s.maxBytes }
+
+// Remove replaces the flags in a text by marks.
 func (s *Set) Remove(text string) string {
-	return remove(text, func(rest string) (length int) {
-		for _, g := range s.groups[rest[0]] {
-			if matched, _ := g.beginning.At(rest); matched > 0 {
-				length = max(length, lengthAt(rest, g.flags))
+	if s.Empty() {
+		return text
+	}
+	all := s.find(text, encodingLayers)
+	if len(all) == 0 {
+		return text
+	}
+	slices.SortFunc(all, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
+	var out strings.Builder
+	kept := 0
+	for _, found := range all {
+		if found.from >= kept {
+			out.WriteString(text[kept:found.from] + Mark)
+		}
+		kept = max(kept, found.to)
+	}
+	return out.String() + text[kept:]
+}
+
+// find returns the positions of flags in a text, with up to so many encodings around them.
+func (s *Set) find(text string, encodings int) []span {
+	v := view{text: text}
+	all := append(s.match(text), s.encoded(v, encodings)...)
+	for range escapeLayers {
+		decoded, changed := v.decode()
+		if !changed {
+			return all
+		}
+		v = decoded
+		for _, found := range append(s.match(v.text), s.encoded(v, encodings)...) {
+			all = append(all, v.source(found))
+		}
+	}
+	return all
+}
+
+// match returns the positions of flags in a text that is decoded.
+func (s *Set) match(text string) (all []span) {
+	for i := 0; i < len(text); i++ {
+		if end := s.end(text, i); end > 0 {
+			all = append(all, span{i, end})
+			i = end - 1
+		}
+	}
+	return all
+}
+
+// end returns the offset behind the longest flag that begins at a byte of a text, 0 without a flag.
+func (s *Set) end(text string, from int) (end int) {
+	if !s.begins[text[from]] {
+		return 0
+	}
+	var first key
+	next := from
+	for n := range first {
+		if first[n], next = nextFolded(text, next); next == 0 {
+			return 0
+		}
+	}
+	for _, flag := range s.folded[first] {
+		offset := next
+		for n := minLength; n < len(flag) && offset > 0; n++ {
+			var b byte
+			if b, offset = nextFolded(text, offset); b != flag[n] {
+				offset = 0
 			}
 		}
-		return length
-	})
+		end = max(end, offset)
+	}
+	return end
 }
 
-// RemoveCut removes the flags from a text of which the end may be cut off, and from its end what may be the beginning of a
-// flag: at least as many characters as a flag must have.
+// nextFolded returns the next byte of a text that escapes do not add, and the offset behind it; 0 at the end of the text.
+// Quotation marks and backslashes are written in as many ways as there are languages, a zero is half a character of
+// UTF-16, U+FFFD stands for it, and a plus for a blank in a URL.
+func nextFolded(text string, offset int) (b byte, end int) {
+	for offset < len(text) {
+		switch c := text[offset]; {
+		case c == '\'' || c == '"' || c == '\\' || c == 0 || c == '$' && strings.HasPrefix(text[offset:], "$$"):
+			offset++
+		case strings.HasPrefix(text[offset:], "\uFFFD"):
+			offset += len("\uFFFD")
+		case c == '+':
+			return ' ', offset + 1
+		default:
+			return c, offset + 1
+		}
+	}
+	return 0, 0
+}
+
+func fold(text string) string {
+	var out []byte
+	for b, offset := nextFolded(text, 0); offset > 0; b, offset = nextFolded(text, offset) {
+		out = append(out, b)
+	}
+	return string(out)
+}
+
+// notations are the usual ways in which programs write a flag.
+func notations(flag string) []string {
+	quoted, _ := json.Marshal(flag) // a string
+	percent, digits := url.QueryEscape(flag), hex.EncodeToString([]byte(flag))
+	all := []string{
+		flag, strings.Trim(string(quoted), `"`), strings.Trim(fmt.Sprintf("%+q", flag), `"`), digits, strings.ToUpper(digits),
+		percent, strings.ToLower(percent), url.PathEscape(flag),
+	}
+	// In base64, the bytes before and after the flag change its first and last digit, and its offset changes all digits.
+	for before := range 3 {
+		bits := []byte(strings.Repeat("\x00", before) + flag)
+		from, last := (before*8+5)/6, len(bits)*8/6
+		all = append(all, base64.RawStdEncoding.EncodeToString(bits)[from:last], base64.RawURLEncoding.EncodeToString(bits)[from:last])
+	}
+	return all
+}
+
+// CutStart returns the length of the rest of a flag with which a text begins, if the beginning of the flag was cut off. It
+// knows the usual notations.
+func (s *Set) CutStart(text string) (length int) {
+	for _, all := range s.notations() {
+		for _, notation := range all {
+			for n := min(len(notation)-1, len(text)); n > length; n-- {
+				if strings.HasSuffix(notation, text[:n]) {
+					length = n
+				}
+			}
+		}
+	}
+	return length
+}
+
+// CutEnd returns the length of the beginning of a flag with which a text ends, if the end of the flag was cut off. It knows
+// the usual notations.
+func (s *Set) CutEnd(text string) (length int) {
+	for _, all := range s.notations() {
+		for _, notation := range all {
+			for n := min(len(notation)-1, len(text)); n > length; n-- {
+				if strings.HasPrefix(notation, text[len(text)-n:]) {
+					length = n
+				}
+			}
+		}
+	}
+	return length
+}
+
+// RemoveCut removes the flags from a text of which the end may be cut off, and from its end the beginning of a flag: at
+// least as many characters as a flag must have.
 func (s *Set) RemoveCut(text string) string {
 	text = s.Remove(text)
-	for i := range text {
-		if len(text)-i < minRedacted {
-			break
-		}
-		for _, g := range s.groups[text[i]] {
-			for _, p := range g.flags {
-				if n, open := p.At(text[i:]); n == 0 && open {
-					return text[:i] + Mark
-				}
+	for i := max(0, len(text)-s.maxBytes); i+minLength <= len(text); i++ {
+		for _, notation := range s.notations()[key([]byte(text[i:i+minLength]))] {
+			if strings.HasPrefix(notation, text[i:]) {
+				return text[:i] + Mark
 			}
 		}
 	}
