@@ -13,11 +13,11 @@ CLIENT_GENERATORS := $(addprefix $(BIN)/,applyconfiguration-gen client-gen infor
 PROTOS := $(wildcard internal/*/*/*.proto)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen $(CLIENT_GENERATORS) ## Generate deep-copy methods and clients from api/, Go from protobuf files, and the plugin's copy of the operator's defaults.
+generate: $(BIN)/controller-gen $(CLIENT_GENERATORS) ## Generate deep-copy methods and clients from api/, Go from protobuf files, and the copies of the settings in plugin and chart.
 	$(BIN)/controller-gen object $(FAMILIES:%=paths=./api/%/...)
 	hack/generate-clients $(BIN)
 	go run -C tools/proto . --root $(CURDIR) $(PROTOS)
-	defaults="$$(go run ./hack/plugin-defaults)" && printf '%s\n' "$$defaults" >cmd/kubectl-berg/doctor/zz_generated.defaults.go
+	go run ./hack/settings
 
 # Packages with a folder config/<family>/<package>/rbac have a separate role, which administrators bind
 # only if they use the feature.
@@ -26,7 +26,7 @@ SEPARATE_ROLES := $(patsubst config/%/rbac/,%,$(wildcard config/*/*/rbac/))
 # allowDangerousTypes: staticValue is a number with a fraction in existing Challenges, so the field
 # must stay, against the advice of controller-gen.
 .PHONY: manifests
-manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and dashboards, set the image names, and generate deploy/.
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, set the image names, and generate deploy/.
 	for family in $(FAMILIES); do \
 		$(BIN)/controller-gen \
 			crd:allowDangerousTypes=true rbac:roleName=$$family \
@@ -45,7 +45,6 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 	done
 	hack/project
 	hack/scorecard-role
-	go run ./hack/dashboards config
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/nested && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/api/program && $(BIN)/kustomize edit set image berg-api=$(API_IMG)
@@ -60,9 +59,13 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 # Pages whose commands name the version.
 VERSIONED_PAGES := docs/clients.md docs/kubectl-berg.md docs/local-clusters.md docs/tunnel/quickstart.md
 
+CHART := deploy/helm/berg-operator
+
 .PHONY: chart
-chart: $(BIN)/kustomize ## Generate deploy/, the one file to apply and the Helm chart, from config/ and the settings.
-	go run ./hack/chart --kustomize $(BIN)/kustomize --config config --version $(VERSION) --output deploy
+chart: $(BIN)/kustomize ## Generate deploy/, the files to apply and the parts of the Helm chart without values, from config/ and the settings.
+	hack/installers $(VERSION)
+	go run ./hack/settings
+	sed -Ei 's#^(version: |appVersion: v).*#\1$(VERSION)#; s#(/berg-operator/(blob/)?)v[^/]*/#\1v$(VERSION)/#' $(CHART)/Chart.yaml $(CHART)/README.md
 	go run ./hack/schemas --config config --output deploy/schemas
 	sed -i 's|/berg-operator/v[^/]*/deploy/|/berg-operator/v$(VERSION)/deploy/|' docs/operations.md
 	sed -Ei 's#(kubectl-berg_|/berg-operator:|/berg-operator/api@)v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?#\1v$(VERSION)#g' $(VERSIONED_PAGES)
