@@ -117,7 +117,7 @@ func TestPagesSpeakTheLanguageOfTheField(t *testing.T) {
 // sources are the files of the module with an extension that are written by hand, from its root.
 func sources(t *testing.T, extension string) (all []string) {
 	t.Helper()
-	generated := []string{"bundle", "packages", "catalog", "deploy", "bin", "dist", "node_modules", "crd", "testdata"}
+	generated := []string{"bundle", "catalog", "deploy", "bin", "dist", "node_modules", "crd", "testdata"}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -1132,19 +1132,19 @@ var hash = regexp.MustCompile(`berg-seccomp-[0-9a-z]{10}\b`)
 // unhashed returns objects without the hash in the name of the profile, which kustomize and the chart calculate differently.
 func unhashed(t *testing.T, objects map[string]map[string]any) map[string]map[string]any {
 	t.Helper()
-	named := map[string]map[string]any{}
+	renamed := map[string]map[string]any{}
 	for id, object := range objects {
 		text, err := yaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var renamed map[string]any
-		if err := yaml.Unmarshal(hash.ReplaceAll(text, []byte("berg-seccomp-hash")), &renamed); err != nil {
+		var copied map[string]any
+		if err := yaml.Unmarshal(hash.ReplaceAll(text, []byte("berg-seccomp-hash")), &copied); err != nil {
 			t.Fatal(err)
 		}
-		named[hash.ReplaceAllString(id, "berg-seccomp-hash")] = renamed
+		renamed[hash.ReplaceAllString(id, "berg-seccomp-hash")] = copied
 	}
-	return named
+	return renamed
 }
 
 // A changed profile has another name, so that the DaemonSet installs it.
