@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 // vague are words of prose that the glossary in CONTRIBUTING.md replaces by a noun or by a plainer word: none in
@@ -184,5 +185,31 @@ func TestPagesForUsersSayAPIGroupAndCPU(t *testing.T) {
 	}
 	if checked < 60 {
 		t.Errorf("only %d pages were found", checked)
+	}
+}
+
+// maxPageLine is how many characters a line of a page may have, so that a change of a sentence is a short difference.
+const maxPageLine = 140
+
+// Tables, code and images cannot be broken into lines.
+func TestLinesOfPagesAreShort(t *testing.T) {
+	for _, path := range sources(t, ".md") {
+		text, err := os.ReadFile(filepath.Join("..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for n, line := range strings.Split(string(text), "\n") {
+			trimmed := strings.TrimSpace(line)
+			if strings.HasPrefix(trimmed, "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "![") {
+				continue
+			}
+			if length := utf8.RuneCountInString(line); length > maxPageLine {
+				t.Errorf("%s:%d has %d characters, at most %d", path, n+1, length, maxPageLine)
+			}
+		}
 	}
 }

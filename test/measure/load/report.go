@@ -190,11 +190,11 @@ func encodeLines[T any](b *bytes.Buffer, name string, items []T) error {
 	}
 	fmt.Fprintf(b, ", %q: [\n", name)
 	for i, item := range items {
-		line, err := json.Marshal(item)
+		text, err := json.Marshal(item)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b, "  %s%s\n", line, map[bool]string{true: ","}[i < len(items)-1])
+		fmt.Fprintf(b, "  %s%s\n", text, map[bool]string{true: ","}[i < len(items)-1])
 	}
 	b.WriteString(" ]")
 	return nil
