@@ -118,16 +118,21 @@ func TestPagesSpeakTheLanguageOfTheField(t *testing.T) {
 // sources are the files of the module with an extension that are written by hand, from its root.
 func sources(t *testing.T, extension string) (all []string) {
 	t.Helper()
-	generated := []string{"bundle", "catalog", "deploy", "bin", "dist", "node_modules", "crd", "testdata"}
+	generated := []string{"bundle", "catalog", "bin", "dist", "node_modules", "crd", "testdata"}
+	// Templates of the chart are written by hand, and checked.
+	inDeploy := []string{"../deploy/packages", "../deploy/schemas", "../deploy/helm/berg-operator/files"}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		hidden := strings.HasPrefix(entry.Name(), ".") && path != ".."
-		if entry.IsDir() && (hidden || slices.Contains(generated, entry.Name())) {
+		if entry.IsDir() && (hidden || slices.Contains(generated, entry.Name()) || slices.Contains(inDeploy, filepath.ToSlash(path))) {
 			return filepath.SkipDir
 		}
-		if entry.Type().IsRegular() && filepath.Ext(path) == extension && path != filepath.Join("..", "docs", "api.md") {
+		if path == filepath.Join("..", "docs", "api.md") || filepath.Dir(path) == filepath.Join("..", "deploy") {
+			return nil
+		}
+		if entry.Type().IsRegular() && filepath.Ext(path) == extension {
 			all = append(all, filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator))))
 		}
 		return nil
