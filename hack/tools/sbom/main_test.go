@@ -37,7 +37,7 @@ func TestBill(t *testing.T) {
 	if err := cdx.NewBOMDecoder(bytes.NewReader(texts[0]), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
-	if got := bom.Metadata.Component.PackageURL; got != "pkg:golang/github.com/bergctf/berg-operator/tools/sbom@v1.2.3%2Bmeta" {
+	if got := bom.Metadata.Component.PackageURL; got != "pkg:golang/github.com/bergctf/berg-operator/hack/tools/sbom@v1.2.3%2Bmeta" {
 		t.Error(got)
 	}
 	info, err := buildinfo.ReadFile(program)
