@@ -1,6 +1,6 @@
 # `make` lists the most used targets, `make help-all` all of them. Targets are
-# in make/*.mk, by subject; versions and image names in versions.mk.
-include versions.mk
+# in hack/make/*.mk, by subject; versions and image names in hack/versions.mk.
+include hack/versions.mk
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -24,7 +24,7 @@ BIN  := $(CURDIR)/bin
 export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berg-operator/lint$(CURDIR)
 
 # In the order in which help-all prints them.
-PARTS := $(addprefix make/,$(addsuffix .mk, \
+PARTS := $(addprefix hack/make/,$(addsuffix .mk, \
 	development build plugin tests measure journeys clusters deploy packaging operator-sdk release tools))
 include $(PARTS)
 

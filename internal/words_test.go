@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 // vague are words of prose that the glossary in CONTRIBUTING.md replaces by a noun or by a plainer word: none in
@@ -117,16 +118,21 @@ func TestPagesSpeakTheLanguageOfTheField(t *testing.T) {
 // sources are the files of the module with an extension that are written by hand, from its root.
 func sources(t *testing.T, extension string) (all []string) {
 	t.Helper()
-	generated := []string{"bundle", "packages", "catalog", "deploy", "bin", "dist", "node_modules", "crd", "testdata"}
+	generated := []string{"bundle", "catalog", "bin", "dist", "node_modules", "crd", "testdata"}
+	// Templates of the chart are written by hand, and checked.
+	inDeploy := []string{"../deploy/packages", "../deploy/schemas", "../deploy/helm/berg-operator/files"}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		hidden := strings.HasPrefix(entry.Name(), ".") && path != ".."
-		if entry.IsDir() && (hidden || slices.Contains(generated, entry.Name())) {
+		if entry.IsDir() && (hidden || slices.Contains(generated, entry.Name()) || slices.Contains(inDeploy, filepath.ToSlash(path))) {
 			return filepath.SkipDir
 		}
-		if entry.Type().IsRegular() && filepath.Ext(path) == extension && path != filepath.Join("..", "docs", "api.md") {
+		if path == filepath.Join("..", "docs", "api.md") || filepath.Dir(path) == filepath.Join("..", "deploy") {
+			return nil
+		}
+		if entry.Type().IsRegular() && filepath.Ext(path) == extension {
 			all = append(all, filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator))))
 		}
 		return nil
@@ -184,5 +190,31 @@ func TestPagesForUsersSayAPIGroupAndCPU(t *testing.T) {
 	}
 	if checked < 60 {
 		t.Errorf("only %d pages were found", checked)
+	}
+}
+
+// maxPageLine is how many characters a line of a page may have, so that a change of a sentence is a short difference.
+const maxPageLine = 140
+
+// Tables, code and images cannot be broken into lines.
+func TestLinesOfPagesAreShort(t *testing.T) {
+	for _, path := range sources(t, ".md") {
+		text, err := os.ReadFile(filepath.Join("..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for n, line := range strings.Split(string(text), "\n") {
+			trimmed := strings.TrimSpace(line)
+			if strings.HasPrefix(trimmed, "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "![") {
+				continue
+			}
+			if length := utf8.RuneCountInString(line); length > maxPageLine {
+				t.Errorf("%s:%d has %d characters, at most %d", path, n+1, length, maxPageLine)
+			}
+		}
 	}
 }

@@ -18,11 +18,11 @@ import (
 const module = "github.com/bergctf/berg-operator/"
 
 // On these every stage depends.
-var reachesAll = []string{"go.mod", "go.sum", "api/go.mod", "api/go.sum", "Makefile", "make", "versions.mk", ".ci", "hack/ci", "hack/packages", "hack/with-cluster", "tools"}
+var reachesAll = []string{"go.mod", "go.sum", "api/go.mod", "api/go.sum", "Makefile", "hack/make", "hack/versions.mk", ".ci", "hack/ci", "hack/packages", "hack/with-cluster", "hack/tools"}
 
 // On these only stages depend that always run, such as unit tests and generated files, and those that name them.
 var checkedAlways = []string{
-	"docs", "LICENSE", ".github", ".gitignore", ".dockerignore", ".golangci.yml", "*Dockerfile", "PROJECT", "test/conform", "bundle", "packages", "catalog", "deploy",
+	"docs", "LICENSE", ".github", ".gitignore", ".dockerignore", ".golangci.yml", "*Dockerfile", "PROJECT", "test/conform", "bundle", "catalog", "deploy",
 	"config/grafana", "config/*/grafana", "config/prometheus", "config/*/prometheus", "config/manifests", "config/packages", "config/olm", "config/operatorhub", "config/scorecard", "hack",
 }
 

@@ -55,7 +55,7 @@ func TestReach(t *testing.T) {
 		{changed: "catalog/templates/berg-operator.yaml", runs: []string{"the next release"}, not: []string{"journeys: berg"}},
 		{changed: "internal/berg/challengeinstance/build.go", runs: berg, not: []string{"the next release"}},
 		{changed: "deploy/helm/berg-operator/values.yaml", runs: []string{"journeys: helm"}, not: []string{"integration: berg/life", "journeys: berg"}},
-		{changed: "packages/hexactf-operator/bundle/manifests/hexactf-operator.clusterserviceversion.yaml", runs: []string{"journeys with OLM"}, not: []string{"journeys: helm"}},
+		{changed: "deploy/packages/hexactf-operator/bundle/manifests/hexactf-operator.clusterserviceversion.yaml", runs: []string{"journeys with OLM"}, not: []string{"journeys: helm"}},
 		{changed: "bundle/manifests/berg-operator.clusterserviceversion.yaml", runs: []string{"journeys with OLM"}, not: []string{"journeys: helm"}},
 		{changed: "cmd/kubectl-berg/command/why.go", runs: []string{"integration: plugin", "journeys: berg"}, not: []string{"integration: berg/life", "journeys: quix"}},
 		{changed: "test/integration/berg/queue/queue_test.go", runs: []string{"integration: berg/queue"}, not: []string{"integration: berg/life", "build: node"}},
@@ -68,7 +68,7 @@ func TestReach(t *testing.T) {
 		{changed: "api/berg/v1/port.go", runs: append([]string{"journeys: api", "integration: api"}, berg...), not: []string{"integration: quix", "journeys: tunnel"}},
 		{changed: "go.mod", all: true},
 		{changed: "api/go.mod", all: true},
-		{changed: "make/tests.mk", all: true},
+		{changed: "hack/make/tests.mk", all: true},
 		{changed: "hack/ci/stages.go", all: true},
 		{changed: "something/new.yaml", all: true},
 	} {

@@ -81,7 +81,7 @@ type suite struct {
 }
 
 // The suites that share one cluster of profile node, in the order in which they run, and how long each takes. make e2e
-// runs them: SUITES in make/journeys.mk.
+// runs them: SUITES in hack/make/journeys.mk.
 var journeys = []suite{
 	{"berg", 8 * time.Minute, scope{}},
 	{"api", time.Minute, scope{paths: []string{"config/berg/api"}, programs: []string{"cmd/berg-api"}}},
@@ -89,7 +89,7 @@ var journeys = []suite{
 	{"quix", time.Minute, scope{}},
 	{"hexactf", 3 * time.Minute, scope{}},
 	{"tunnel", 3 * time.Minute, scope{paths: []string{"docs/tunnel"}, programs: []string{"cmd/berg-tunnel"}}},
-	{"helm", 2 * time.Minute, scope{paths: []string{"deploy", "docs/operations.md"}}},
+	{"helm", 2 * time.Minute, scope{paths: []string{"deploy/*.yaml", "deploy/helm", "docs/operations.md"}}},
 }
 
 // The suites with specs for a data plane, which share one cluster of profile network. make e2e-network runs them.
@@ -134,7 +134,7 @@ func stages(suites []string, isBare bool) []stage {
 		scope: &scope{
 			tests:    []string{"test/conform/compatibility"},
 			programs: []string{"hack/release"},
-			paths:    []string{"hack", "config", "bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "deploy", "docs", "CHANGELOG.md", "PROJECT"},
+			paths:    []string{"hack", "config", "bundle", "bundle.Dockerfile", "catalog", "deploy", "docs", "CHANGELOG.md", "PROJECT"},
 		},
 	}
 	list = append(list, build("simulated", 12*time.Minute))
@@ -163,7 +163,7 @@ func stages(suites []string, isBare bool) []stage {
 	on("journeys: ", "", "E2E_CLUSTER", "e2e", journeys)
 	on("attacks: ", "network", "NETWORK_CLUSTER", "e2e-network", attacks)
 	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 10*time.Minute, scope{
-		programs: []string{"test/scorecard", "cmd/berg-api"}, paths: []string{"bundle", "bundle.Dockerfile", "packages", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
+		programs: []string{"test/scorecard", "cmd/berg-api"}, paths: []string{"bundle", "bundle.Dockerfile", "deploy/packages", "catalog", "config", "hack/test-releases", "hack/operator-sdk"},
 	})
 	olm.command = []string{"make", "-o", "images", "e2e-olm"}
 	tekton := onNode("builds with Tekton", "tekton", "test/e2e/kibaship", 8*time.Minute, scope{})
@@ -182,7 +182,7 @@ func stages(suites []string, isBare bool) []stage {
 			s.scope.paths = []string{"docs/clients", "docs/clients.md"}
 		}
 		if suite == "operator" {
-			s.scope.everything, s.scope.paths = true, []string{"bundle", "packages", "config/scorecard"}
+			s.scope.everything, s.scope.paths = true, []string{"bundle", "deploy/packages", "config/scorecard"}
 		}
 		list, used = append(list, s), append(used, s.name)
 	}

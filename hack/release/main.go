@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	versionsFile = "versions.mk"
+	versionsFile = "hack/versions.mk"
 	templates    = "catalog/templates"  // a file for each package
 	crdFiles     = "config/*/crd/bases" // of each family
 	published    = "catalog/crds"

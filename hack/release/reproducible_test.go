@@ -16,12 +16,12 @@ func TestProgramsAreReproducible(t *testing.T) {
 	for range 2 {
 		// In another folder, at another time, and without the repository's history.
 		copied := t.TempDir()
-		for _, folder := range []string{"make", "api", "cmd", "internal"} {
+		for _, folder := range []string{"hack/make", "api", "cmd", "internal"} {
 			if err := os.CopyFS(filepath.Join(copied, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, file := range []string{"Makefile", "versions.mk", "go.mod", "go.sum"} {
+		for _, file := range []string{"Makefile", "hack/versions.mk", "go.mod", "go.sum"} {
 			text, err := os.ReadFile(filepath.Join(root, file))
 			if err != nil {
 				t.Fatal(err)

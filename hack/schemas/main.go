@@ -49,16 +49,16 @@ func run(config, output string) error {
 		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		for path, schema := range schemasOf(&crd) {
-			data, err := json.MarshalIndent(schema, "", "  ")
+		for _, v := range crd.Spec.Versions {
+			schema, err := schemaFrom(&crd, v)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", file, err)
 			}
-			path = filepath.Join(output, path)
+			path := filepath.Join(output, crd.Spec.Group, strings.ToLower(crd.Spec.Names.Kind)+"_"+v.Name+".json")
 			if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 				return err
 			}
-			if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil { //nolint:gosec // a file of the repository
+			if err := os.WriteFile(path, append(schema, '\n'), 0o644); err != nil { //nolint:gosec // a file of the repository
 				return err
 			}
 		}
@@ -68,107 +68,72 @@ func run(config, output string) error {
 
 type object = map[string]any
 
-// schemasOf returns the schemas of all versions of a Kind, by file.
-func schemasOf(crd *apiextensionsv1.CustomResourceDefinition) map[string]object {
-	all := map[string]object{}
-	for _, v := range crd.Spec.Versions {
-		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			continue
-		}
-		s := schemaOf(v.Schema.OpenAPIV3Schema)
-		s["$schema"] = "http://json-schema.org/draft-07/schema#"
-		s["title"] = crd.Spec.Names.Kind
-		properties := s["properties"].(object)
-		properties["apiVersion"] = object{"const": crd.Spec.Group + "/" + v.Name}
-		properties["kind"] = object{"const": crd.Spec.Names.Kind}
-		properties["metadata"] = object{"type": "object"}
-		s["required"] = slices.Compact(slices.Sorted(slices.Values(append([]string{"apiVersion", "kind", "metadata"}, v.Schema.OpenAPIV3Schema.Required...))))
-		all[filepath.Join(crd.Spec.Group, strings.ToLower(crd.Spec.Names.Kind)+"_"+v.Name+".json")] = s
+// schemaFrom returns the schema of a version of a Kind.
+func schemaFrom(crd *apiextensionsv1.CustomResourceDefinition, v apiextensionsv1.CustomResourceDefinitionVersion) ([]byte, error) {
+	text, err := json.Marshal(v.Schema.OpenAPIV3Schema)
+	if err != nil {
+		return nil, err
 	}
-	return all
+	var schema object
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return nil, err
+	}
+	translate(schema)
+	schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+	schema["title"] = crd.Spec.Names.Kind
+	properties, _ := schema["properties"].(object)
+	properties["apiVersion"] = object{"const": crd.Spec.Group + "/" + v.Name}
+	properties["kind"] = object{"const": crd.Spec.Names.Kind}
+	properties["metadata"] = object{"type": "object"}
+	required := append([]string{"apiVersion", "kind", "metadata"}, v.Schema.OpenAPIV3Schema.Required...)
+	schema["required"] = slices.Compact(slices.Sorted(slices.Values(required)))
+	return json.MarshalIndent(schema, "", "  ")
 }
 
-// schemaOf translates a structural schema. The API server drops fields that a CRD does not have; here they are errors, because an
-// author who writes one means another.
-func schemaOf(from *apiextensionsv1.JSONSchemaProps) object {
-	to := object{}
-	set := func(key string, value any, given bool) {
-		if given {
-			to[key] = value
+// translate turns a structural schema into a JSON schema. The API server drops fields that a CRD does not have; here they are
+// errors, because an author who writes one means another.
+func translate(schema object) {
+	if schema["x-kubernetes-int-or-string"] == true {
+		schema["type"] = []any{"integer", "string"}
+		delete(schema, "anyOf") // says the type again
+	}
+	if schema["nullable"] == true {
+		schema["type"] = append(slices.Clone(listed(schema["type"])), "null")
+	}
+	if format := schema["format"]; format != "date-time" && format != "uuid" {
+		delete(schema, "format")
+	}
+	for bound, exclusive := range map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"} {
+		if schema[exclusive] == true {
+			schema[exclusive] = schema[bound]
+			delete(schema, bound)
 		}
 	}
-	set("description", from.Description, from.Description != "")
-	switch {
-	case from.XIntOrString:
-		to["type"] = types([]string{"integer", "string"}, from.Nullable)
-	case from.Type != "":
-		to["type"] = types([]string{from.Type}, from.Nullable)
+	if schema["x-kubernetes-list-type"] == "set" {
+		schema["uniqueItems"] = true
 	}
-	set("format", from.Format, from.Format == "date-time" || from.Format == "uuid")
-	set("pattern", from.Pattern, from.Pattern != "")
-	set("minLength", from.MinLength, from.MinLength != nil)
-	set("maxLength", from.MaxLength, from.MaxLength != nil)
-	set("minItems", from.MinItems, from.MinItems != nil)
-	set("maxItems", from.MaxItems, from.MaxItems != nil)
-	set("minProperties", from.MinProperties, from.MinProperties != nil)
-	set("maxProperties", from.MaxProperties, from.MaxProperties != nil)
-	set("minimum", from.Minimum, from.Minimum != nil && !from.ExclusiveMinimum)
-	set("exclusiveMinimum", from.Minimum, from.Minimum != nil && from.ExclusiveMinimum)
-	set("maximum", from.Maximum, from.Maximum != nil && !from.ExclusiveMaximum)
-	set("exclusiveMaximum", from.Maximum, from.Maximum != nil && from.ExclusiveMaximum)
-	set("multipleOf", from.MultipleOf, from.MultipleOf != nil)
-	set("uniqueItems", true, from.UniqueItems || from.XListType != nil && *from.XListType == "set")
-	set("enum", from.Enum, len(from.Enum) > 0)
-	set("required", from.Required, len(from.Required) > 0)
-	if from.Default != nil {
-		to["default"] = json.RawMessage(from.Default.Raw)
+	open := schema["x-kubernetes-preserve-unknown-fields"] == true || schema["x-kubernetes-embedded-resource"] == true
+	properties, _ := schema["properties"].(object)
+	if len(properties) > 0 && slices.Contains(listed(schema["type"]), any("object")) && !open {
+		schema["additionalProperties"] = false
 	}
-	for key, some := range map[string][]apiextensionsv1.JSONSchemaProps{"allOf": from.AllOf, "oneOf": from.OneOf, "anyOf": from.AnyOf} {
-		if len(some) > 0 && !from.XIntOrString { // whose anyOf says the type again
-			to[key] = allOf(some)
+	maps.DeleteFunc(schema, func(key string, _ any) bool { return strings.HasPrefix(key, "x-kubernetes-") || key == "nullable" })
+	for _, part := range properties {
+		translate(part.(object)) //nolint:forcetypeassert // a CRD's properties are schemas
+	}
+	for _, key := range []string{"items", "additionalProperties", "not", "allOf", "oneOf", "anyOf"} {
+		for _, part := range listed(schema[key]) {
+			if inner, ok := part.(object); ok {
+				translate(inner)
+			}
 		}
 	}
-	if from.Not != nil {
-		to["not"] = schemaOf(from.Not)
-	}
-	if from.Items != nil && from.Items.Schema != nil {
-		to["items"] = schemaOf(from.Items.Schema)
-	}
-	if len(from.Properties) > 0 {
-		properties := object{}
-		for _, name := range slices.Sorted(maps.Keys(from.Properties)) {
-			p := from.Properties[name]
-			properties[name] = schemaOf(&p)
-		}
-		to["properties"] = properties
-		open := from.XPreserveUnknownFields != nil && *from.XPreserveUnknownFields || from.XEmbeddedResource
-		set("additionalProperties", false, from.Type == "object" && !open)
-	}
-	if more := from.AdditionalProperties; more != nil {
-		if more.Schema != nil {
-			to["additionalProperties"] = schemaOf(more.Schema)
-		} else {
-			to["additionalProperties"] = more.Allows
-		}
-	}
-	return to
 }
 
-// types is one type as a word, and several as a list.
-func types(all []string, nullable bool) any {
-	if nullable {
-		all = append(all, "null")
+// listed returns the items of a list, and one value as a list of one.
+func listed(value any) []any {
+	if list, ok := value.([]any); ok {
+		return list
 	}
-	if len(all) == 1 {
-		return all[0]
-	}
-	return all
-}
-
-func allOf(some []apiextensionsv1.JSONSchemaProps) []object {
-	var all []object
-	for i := range some {
-		all = append(all, schemaOf(&some[i]))
-	}
-	return all
+	return []any{value}
 }

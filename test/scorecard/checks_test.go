@@ -23,7 +23,7 @@ const root = "../.."
 func folders(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"berg-operator": filepath.Join(root, "bundle")}
-	others, err := filepath.Glob(filepath.Join(root, "packages", "*", "bundle"))
+	others, err := filepath.Glob(filepath.Join(root, "deploy", "packages", "*", "bundle"))
 	if err != nil || len(others) != 4 {
 		t.Fatalf("the other packages are %q: %v", others, err)
 	}

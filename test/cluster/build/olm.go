@@ -17,7 +17,7 @@ const (
 	olmModule = "github.com/operator-framework/operator-lifecycle-manager"
 
 	// opmSource, seen from components, is the opm that make builds for catalogs: one version for both.
-	opmSource = "../../../tools/opm"
+	opmSource = "../../../hack/tools/opm"
 
 	// olmTags leave out signatures of images, which would need a C library.
 	olmTags = "-tags=containers_image_openpgp"

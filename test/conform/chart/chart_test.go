@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"os"
@@ -423,6 +424,37 @@ func built(t *testing.T, folder string) map[string]map[string]any {
 		t.Fatal(err)
 	}
 	return objects
+}
+
+// With every family the chart is config/default, and its monitoring is config/prometheus.
+func TestEverythingIsThatOfConfig(t *testing.T) {
+	whole := must(t, "createNamespace: true\n"+everything(t))
+	kept(whole)
+	want := built(t, "../../../config/default")
+	compare(t, bared(whole), bared(want))
+
+	monitored := must(t, "prometheus: {enabled: true}\n"+everything(t))
+	for id := range want {
+		delete(monitored, id)
+	}
+	compare(t, bared(monitored), bared(built(t, "../../../config/prometheus")))
+}
+
+// A name that looks like a number stays a text.
+func TestNamesThatLookLikeNumbers(t *testing.T) {
+	objects, _, err := render(everything(t)+withAll+"serviceAccount: {create: false, name: \"2026\"}\nsettings: {RECORD_NAMESPACE: \"7\"}\n", "123")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, object := range objects {
+		for _, path := range [][]any{{"metadata", "name"}, {"metadata", "namespace"}, {"subjects", 0, "name"}, {"subjects", 0, "namespace"}} {
+			if name := field(object, path...); name != nil {
+				if _, isText := name.(string); !isText {
+					t.Errorf("%s has the name %v in %v, which is no text", id, name, path)
+				}
+			}
+		}
+	}
 }
 
 // bared brings all lists into their order again.
@@ -1006,19 +1038,19 @@ func TestDashboardsFollowFamilies(t *testing.T) {
 // Rights that only some installations want are those of config/, and come with a value each.
 func TestRightsApartAreThoseOfConfig(t *testing.T) {
 	whole := must(t, "")
-	for _, room := range []string{"check", "prepull", "record"} {
-		want := built(t, filepath.Join("../../../config/berg", room))
-		got := must(t, "rights: {"+room+": true}")
+	for _, feature := range []string{"check", "nodes", "prepull", "record"} {
+		want := built(t, filepath.Join("../../../config/berg", feature))
+		got := must(t, "rights: {"+feature+": true}")
 		for id := range whole {
 			delete(got, id)
 		}
 		if len(want) < 2 {
-			t.Errorf("config/berg/%s has %d objects", room, len(want))
+			t.Errorf("config/berg/%s has %d objects", feature, len(want))
 		}
 		compare(t, bared(got), bared(want))
-		role := "ClusterRole/<nil>/berg-operator-berg-" + room
-		if left := must(t, "{families: {berg: false, quix: true}, rights: {"+room+": true}}"); got[role] == nil || left[role] != nil {
-			t.Errorf("rights.%s come without the family", room)
+		role := "ClusterRole/<nil>/berg-operator-berg-" + feature
+		if left := must(t, "{families: {berg: false, quix: true}, rights: {"+feature+": true}}"); got[role] == nil || left[role] != nil {
+			t.Errorf("rights.%s come without the family", feature)
 		}
 	}
 }
@@ -1037,8 +1069,13 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	if got[deployment] == nil {
 		t.Fatalf("no Deployment in %v", slices.Sorted(maps.Keys(got)))
 	}
-	delete(got, deployment) // its variables are tried below
-	delete(want, deployment)
+	for _, objects := range []map[string]map[string]any{got, want} {
+		api, _ := field(objects[deployment], "spec", "template", "spec", "containers", 0).(map[string]any)
+		delete(api, "env") // its variables are tried below
+		pod, _ := field(objects[deployment], "spec", "template", "spec").(map[string]any)
+		delete(pod, "affinity") // values of the operator, which the API has too
+		delete(pod, "tolerations")
+	}
 	compare(t, bared(got), bared(want))
 
 	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}\nsettings: {CHALLENGE_CPU_REQUEST: 70m}")
@@ -1068,8 +1105,8 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 
 // What installs seccomp profiles is that of config/berg/nested.
 func TestSeccompProfilesAreThoseOfConfig(t *testing.T) {
-	want := built(t, "../../../config/berg/nested")
-	got := must(t, "seccompProfiles: {install: true}")
+	want := unhashed(t, built(t, "../../../config/berg/nested"))
+	got := unhashed(t, must(t, "seccompProfiles: {install: true}"))
 	for id := range must(t, "") {
 		if want[id] != nil {
 			t.Errorf("%s is there without seccompProfiles.install", id)
@@ -1087,6 +1124,40 @@ func TestSeccompProfilesAreThoseOfConfig(t *testing.T) {
 	}
 	if objects := must(t, "{families: {berg: false, quix: true}, seccompProfiles: {install: true}}"); objects["DaemonSet/berg-seccomp/berg-seccomp"] != nil {
 		t.Error("the DaemonSet comes without Challenges")
+	}
+}
+
+var hash = regexp.MustCompile(`berg-seccomp-[0-9a-z]{10}\b`)
+
+// unhashed returns objects without the hash in the name of the profile, which kustomize and the chart calculate differently.
+func unhashed(t *testing.T, objects map[string]map[string]any) map[string]map[string]any {
+	t.Helper()
+	renamed := map[string]map[string]any{}
+	for id, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var copied map[string]any
+		if err := yaml.Unmarshal(hash.ReplaceAll(text, []byte("berg-seccomp-hash")), &copied); err != nil {
+			t.Fatal(err)
+		}
+		renamed[hash.ReplaceAllString(id, "berg-seccomp-hash")] = copied
+	}
+	return renamed
+}
+
+// A changed profile has another name, so that the DaemonSet installs it.
+func TestDaemonSetInstallsTheProfileByItsContent(t *testing.T) {
+	objects := must(t, "seccompProfiles: {install: true}")
+	volume := field(objects["DaemonSet/berg-seccomp/berg-seccomp"], "spec", "template", "spec", "volumes", 0, "configMap", "name")
+	profile, err := os.ReadFile("../../../config/berg/nested/berg-nested.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("berg-seccomp-%x", sha256.Sum256(profile))[:len("berg-seccomp-")+10]
+	if volume != name || field(objects["ConfigMap/berg-seccomp/"+name], "data", "berg-nested.json") != string(profile) {
+		t.Errorf("the DaemonSet installs %v, want %s with the profile of config/", volume, name)
 	}
 }
 

@@ -45,13 +45,13 @@ func parseVersion(t *testing.T, text string) semver.Version {
 // The version of the tree is the head of its channels, and every version that a
 // cluster may have reaches it in one step.
 func TestEveryVersionCanBeUpgraded(t *testing.T) {
-	text, err := os.ReadFile("../../../versions.mk")
+	text, err := os.ReadFile("../../../hack/versions.mk")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(text)
 	if found == nil {
-		t.Fatal("versions.mk has no line VERSION ?=")
+		t.Fatal("hack/versions.mk has no line VERSION ?=")
 	}
 	current := parseVersion(t, string(found[1]))
 	catalogs, err := filepath.Glob("../../../catalog/*-operator")

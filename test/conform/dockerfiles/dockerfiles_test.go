@@ -108,10 +108,11 @@ func missing(stages []instructions.Stage, sent []string) []string {
 func TestDockerfiles(t *testing.T) {
 	sent := files(t)
 	paths, err := filepath.Glob(filepath.Join(root, "*Dockerfile"))
-	if err != nil || len(paths) != 4 {
-		t.Fatalf("found %q, want four Dockerfiles (%v)", paths, err)
+	if err != nil || len(paths) != 2 {
+		t.Fatalf("found %q, want two Dockerfiles (%v)", paths, err)
 	}
-	bundles, err := filepath.Glob(filepath.Join(root, "packages", "*", "bundle.Dockerfile"))
+	paths = append(paths, filepath.Join(root, "catalog", "Dockerfile"), filepath.Join(root, "test", "scorecard", "Dockerfile"))
+	bundles, err := filepath.Glob(filepath.Join(root, "deploy", "packages", "*", "bundle.Dockerfile"))
 	if err != nil || len(bundles) != 4 {
 		t.Fatalf("found %q, want Dockerfiles of four bundles (%v)", bundles, err)
 	}
@@ -164,7 +165,7 @@ func TestModulesOfTheTreeAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"Dockerfile", "scorecard.Dockerfile"} {
+	for _, name := range []string{"Dockerfile", "test/scorecard/Dockerfile"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +206,7 @@ func TestTheLinterFindsWhatIsWrong(t *testing.T) {
 // A program is compiled on the platform that builds its image, for the platform that runs it, from
 // all of its sources.
 func TestProgramsAreCrossCompiled(t *testing.T) {
-	for file, program := range map[string]string{"Dockerfile": "./cmd/berg-operator", "scorecard.Dockerfile": "./test/scorecard"} {
+	for file, program := range map[string]string{"Dockerfile": "./cmd/berg-operator", "test/scorecard/Dockerfile": "./test/scorecard"} {
 		t.Run(file, func(t *testing.T) { expectCrossCompiled(t, file, program) })
 	}
 }

@@ -55,7 +55,7 @@ func TestCommandsOfPages(t *testing.T) {
 // What pages have the reader make exists, and so do the variables that they set.
 func TestPagesCallTargetsThatExist(t *testing.T) {
 	var makefiles strings.Builder
-	for _, file := range append(glob(t, "make/*.mk"), "Makefile", "versions.mk") {
+	for _, file := range append(glob(t, "hack/make/*.mk"), "Makefile", "hack/versions.mk") {
 		makefiles.Write(read(t, file))
 	}
 	text := makefiles.String()
@@ -163,7 +163,7 @@ var archive = regexp.MustCompile(`^[a-z-]+_v\d+\.\d+\.\d+_[a-z]+_[a-z0-9]+\.`)
 // Files and folders in commands exist, or are made by make.
 func TestCommandsNameFilesThatExist(t *testing.T) {
 	var makefiles strings.Builder
-	for _, part := range glob(t, "make/*.mk") {
+	for _, part := range glob(t, "hack/make/*.mk") {
 		makefiles.Write(read(t, part))
 	}
 	for _, part := range slices.Concat(glob(t, "test/samples/images/*.go"), glob(t, "hack/plugin/*.go")) {
@@ -197,9 +197,9 @@ func TestCommandsNameFilesThatExist(t *testing.T) {
 
 // Commands that name a version name that of the tree: make chart, which make next-version calls, writes it into the pages that it lists.
 func TestCommandsNameTheVersionOfTheTree(t *testing.T) {
-	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(read(t, "versions.mk"))
+	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(read(t, "hack/versions.mk"))
 	if version == nil {
-		t.Fatal("versions.mk has no version")
+		t.Fatal("hack/versions.mk has no version")
 	}
 	named := 0
 	for _, page := range pages(t) {
@@ -209,7 +209,7 @@ func TestCommandsNameTheVersionOfTheTree(t *testing.T) {
 				t.Errorf("%s: %s is not of %s", page, m[0], version[1])
 			}
 		}
-		listed := regexp.MustCompile(`(?m)^VERSIONED_PAGES := .*\b` + regexp.QuoteMeta(page) + `\b`).Match(read(t, "make/development.mk"))
+		listed := regexp.MustCompile(`(?m)^VERSIONED_PAGES := .*\b` + regexp.QuoteMeta(page) + `\b`).Match(read(t, "hack/make/development.mk"))
 		if has := regexp.MustCompile(`kubectl-berg_v|/berg-operator:v|/berg-operator/api@v`).Match(read(t, page)); has != listed {
 			t.Errorf("%s: names a version: %t, is one of VERSIONED_PAGES: %t", page, has, listed)
 		}

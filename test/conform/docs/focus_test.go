@@ -22,7 +22,7 @@ const placeholder = "words of your spec"
 func TestCommandsRunSpecsThatExist(t *testing.T) {
 	names := map[string][]string{}
 	found := 0
-	for _, file := range slices.Concat(glob(t, "make/*.mk"), pages(t)) {
+	for _, file := range slices.Concat(glob(t, "hack/make/*.mk"), pages(t)) {
 		for _, m := range focused.FindAllStringSubmatch(string(read(t, file)), -1) {
 			suite, focus := m[1], m[2]
 			if focus == placeholder {

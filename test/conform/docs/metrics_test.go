@@ -135,7 +135,7 @@ func TestCountersOfAlertsBeginWithZero(t *testing.T) {
 // A cluster without the Prometheus operator refuses its kinds, and the Operator
 // Lifecycle Manager then gives the whole installation up.
 func TestInstallationNeedsNoPrometheusOperator(t *testing.T) {
-	for _, path := range slices.Concat(glob(t, "bundle/manifests/*.yaml"), glob(t, "packages/*/bundle/manifests/*.yaml"), glob(t, "config/default/*.yaml"), glob(t, "config/operator/*.yaml"), glob(t, "config/manager/*.yaml")) {
+	for _, path := range slices.Concat(glob(t, "bundle/manifests/*.yaml"), glob(t, "deploy/packages/*/bundle/manifests/*.yaml"), glob(t, "config/default/*.yaml"), glob(t, "config/operator/*.yaml"), glob(t, "config/manager/*.yaml")) {
 		if text := string(read(t, path)); strings.Contains(text, "apiVersion: monitoring.coreos.com") || strings.Contains(text, "../prometheus") {
 			t.Errorf("%s brings kinds of the Prometheus operator", path)
 		}

@@ -15,7 +15,7 @@ var makeCall = regexp.MustCompile(`\bmake((?: --silent)?(?: [a-z][a-z0-9-]*)+)`)
 // programs of others in a stated version.
 func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 	var targets []string
-	for _, part := range glob(t, "make/*.mk") {
+	for _, part := range glob(t, "hack/make/*.mk") {
 		for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(string(read(t, part)), -1) {
 			targets = append(targets, m[1])
 		}

@@ -24,9 +24,9 @@ const root = "../../.."
 // runbooks is where those of the installed version are.
 func runbooks(t *testing.T) string {
 	t.Helper()
-	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(read(t, "versions.mk"))
+	version := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(read(t, "hack/versions.mk"))
 	if version == nil {
-		t.Fatal("versions.mk has no version")
+		t.Fatal("hack/versions.mk has no version")
 	}
 	return "https://github.com/bergctf/berg-operator/blob/v" + string(version[1]) + "/docs/runbooks/"
 }

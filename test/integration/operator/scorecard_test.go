@@ -70,7 +70,7 @@ var _ = Describe("The examples of the bundles", func() {
 
 	ofBundles := func() []unstructured.Unstructured {
 		GinkgoHelper()
-		others, err := filepath.Glob("../../../packages/*/bundle/manifests/*.clusterserviceversion.yaml")
+		others, err := filepath.Glob("../../../deploy/packages/*/bundle/manifests/*.clusterserviceversion.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(others).To(HaveLen(4))
 		var all []unstructured.Unstructured

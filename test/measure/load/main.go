@@ -113,7 +113,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		printComparison(stdout, before, report, chosen)
 	}
 	if o.page != "" {
-		if err := writePage(o.page, report); err != nil {
+		if err := errors.Join(writePage(o.page, report), report.published().write(file)); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +37,7 @@ type Scenario struct {
 	// Load is the machine's load average at the end, over one, five and fifteen
 	// minutes: it includes what else ran there.
 	Load    string   `json:"load"`
-	Figures []Figure `json:"figures"`
+	Figures []Figure `json:"figures,omitempty"`
 	Turns   []Turn   `json:"turns,omitempty"`
 	Growth  []Size   `json:"growth,omitempty"`
 }
@@ -148,11 +152,79 @@ func readReport(path string) (Report, error) {
 }
 
 func (r Report) write(path string) error {
-	data, err := json.MarshalIndent(r, "", " ")
+	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return writeFile(path, append(data, '\n'))
+	return writeFile(path, data)
+}
+
+// encode writes a line for each figure, turn and size, so that a change of one is a change of one line.
+func (r Report) encode() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("{\"scenarios\": [\n")
+	for i, s := range r.Scenarios {
+		figures, turns, sizes := s.Figures, s.Turns, s.Growth
+		s.Figures, s.Turns, s.Growth = nil, nil, nil
+		head, err := json.Marshal(s)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(bytes.TrimSuffix(head, []byte("}")))
+		if err := errors.Join(encodeLines(&b, "figures", figures), encodeLines(&b, "turns", turns), encodeLines(&b, "growth", sizes)); err != nil {
+			return nil, err
+		}
+		b.WriteString("}")
+		if i < len(r.Scenarios)-1 {
+			b.WriteString(",")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("]}\n")
+	return b.Bytes(), nil
+}
+
+func encodeLines[T any](b *bytes.Buffer, name string, items []T) error {
+	if len(items) == 0 {
+		return nil
+	}
+	fmt.Fprintf(b, ", %q: [\n", name)
+	for i, item := range items {
+		text, err := json.Marshal(item)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "  %s%s\n", text, map[bool]string{true: ","}[i < len(items)-1])
+	}
+	b.WriteString(" ]")
+	return nil
+}
+
+// published returns what pages need: figures, growth, and the curves that the plot draws. Requests, CPU and memory of
+// each run stay where they were measured.
+func (r Report) published() Report {
+	tenth := func(v float64) float64 { return math.Round(v*10) / 10 }
+	var p Report
+	for _, s := range r.Scenarios {
+		drawn := lastTurns(s)
+		s.Turns = nil
+		for _, who := range slices.Sorted(maps.Keys(drawn)) {
+			t := Turn{Who: who, Instances: drawn[who].Instances, Latency: map[string]Quantiles{}}
+			for _, point := range drawn[who].Series {
+				t.Series = append(t.Series, Point{Second: tenth(point.Second), P50: tenth(point.P50), P99: tenth(point.P99)})
+			}
+			q := drawn[who].Latency["starting"]
+			curve := slices.Clone(q.Curve)
+			for i := range curve {
+				curve[i] = tenth(curve[i])
+			}
+			q.Curve = curve
+			t.Latency["starting"] = q
+			s.Turns = append(s.Turns, t)
+		}
+		p.Scenarios = append(p.Scenarios, s)
+	}
+	return p
 }
 
 // put replaces the result of a scenario, and keeps all in the order of scenarios.

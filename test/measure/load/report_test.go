@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,38 @@ func TestReportKeepsScenariosThatWereNotRun(t *testing.T) {
 	}
 	if len(read.Scenarios) != 2 || read.Scenarios[0].Name != "burst-100" || read.Scenarios[1].Title != "new" {
 		t.Errorf("got %+v", read.Scenarios)
+	}
+}
+
+// What is published draws the same plot, and has the same figures.
+func TestPublishedReportHasWhatPagesNeed(t *testing.T) {
+	start := Turn{
+		Who: theOperator, Instances: 3, Requests: map[string]float64{"get pods": 1},
+		Latency: map[string]Quantiles{"starting": {P50: 12.04, Curve: []float64{1.01, 2.02}}, "running": {P50: 20}},
+		Series:  []Point{{Second: 1, P50: 12.04, P99: 14}},
+	}
+	r := Report{Scenarios: []Scenario{{
+		Name: "balance", Figures: []Figure{compare("p50", "ms", 2, 1, nil)}, Growth: []Size{{Instances: 7}},
+		Turns: []Turn{{Who: theOperator, Series: []Point{{Second: 9}}}, start, {Who: theOperator, Seconds: 3}},
+	}}}
+	file := filepath.Join(t.TempDir(), "load.json")
+	if err := r.published().write(file); err != nil {
+		t.Fatal(err)
+	}
+	read, err := readReport(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := read.Scenarios[0]
+	if !reflect.DeepEqual(s.Figures, r.Scenarios[0].Figures) || !reflect.DeepEqual(s.Growth, r.Scenarios[0].Growth) {
+		t.Errorf("figures and growth are %+v", s)
+	}
+	want := []Turn{{
+		Who: theOperator, Instances: 3, Series: []Point{{Second: 1, P50: 12, P99: 14}},
+		Latency: map[string]Quantiles{"starting": {P50: 12.04, Curve: []float64{1, 2}}},
+	}}
+	if !reflect.DeepEqual(s.Turns, want) {
+		t.Errorf("turns are %+v, want %+v", s.Turns, want)
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *demo) nameImages(ctx context.Context) error {
 
 // operatorImage is the image that the Makefile would deploy, from --registry if that is given.
 func (d *demo) operatorImage() (string, error) {
-	text, err := os.ReadFile(filepath.Join(d.target.root, "versions.mk"))
+	text, err := os.ReadFile(filepath.Join(d.target.root, "hack/versions.mk"))
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (d *demo) operatorImage() (string, error) {
 			return registry + "/berg-operator:v" + strings.TrimSpace(value), nil
 		}
 	}
-	return "", errors.New("versions.mk names no VERSION")
+	return "", errors.New("hack/versions.mk names no VERSION")
 }
 
 func (d *demo) imageFiles() ([]string, error) {

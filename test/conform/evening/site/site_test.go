@@ -52,6 +52,19 @@ func TestPagesAreFound(t *testing.T) {
 	}
 	must(page.Go(server.URL + first))
 	must(page.Until(`document.querySelector("h1").innerText.startsWith("BergRecordsNotWritten")`))
+
+	// Decisions come after all other pages.
+	_, err = page.Text(`document.querySelector("input.md-search__input").focus()`)
+	must(err)
+	must(page.Press("fenced"))
+	const results = `Array.from(document.querySelectorAll("a.md-search-result__link")).map(a => a.pathname)`
+	must(page.Until(results + `.some(path => path.startsWith("/docs/adr/"))`))
+	sorted, err := page.Text(`String((paths => paths.slice(paths.findIndex(path => path.startsWith("/docs/adr/"))).every(path => path.startsWith("/docs/adr/")))(` + results + `))`)
+	must(err)
+	if sorted != "true" {
+		paths, err := page.Text(results + `.join(" ")`)
+		t.Errorf("decisions are not the last results: %s (%v)", paths, err)
+	}
 	for _, problem := range page.Wrong() {
 		t.Error(problem)
 	}

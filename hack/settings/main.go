@@ -1,0 +1,247 @@
+// Settings copies the tables of settings to where other programs read them: names and defaults into kubectl-berg, which may not
+// import the operator so that it stays small, and names, defaults, descriptions and forms into the values of the Helm chart.
+//
+//	go run ./hack/settings
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/internal/api/server"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+const chart = "deploy/helm/berg-operator"
+
+func main() {
+	files, err := generate(".")
+	for path, text := range files {
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a file of the repository
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "settings:", err)
+		os.Exit(1)
+	}
+}
+
+// generate returns the files that contain settings, by path below the root of the repository.
+func generate(root string) (map[string]string, error) {
+	plugin, err := pluginDefaults()
+	if err != nil {
+		return nil, err
+	}
+	groups, err := chartGroups(root)
+	if err != nil {
+		return nil, err
+	}
+	names, err := yaml.Marshal(settingNames(groups))
+	if err != nil {
+		return nil, err
+	}
+	values, err := os.ReadFile(filepath.Join(root, chart, "values.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	withOperator, err := replaceBlock(string(values), "settings", valueLines("  ", groups[:len(groups)-1]))
+	if err != nil {
+		return nil, err
+	}
+	withAPI, err := replaceBlock(withOperator, "api.settings", valueLines("    ", groups[len(groups)-1:]))
+	if err != nil {
+		return nil, err
+	}
+	schema, err := os.ReadFile(filepath.Join(root, chart, "values.schema.json"))
+	if err != nil {
+		return nil, err
+	}
+	withSettings, err := replaceSchemas(schema, groups)
+	return map[string]string{
+		"cmd/kubectl-berg/doctor/zz_generated.defaults.go": plugin,
+		filepath.Join(chart, "files", "settings.yaml"):     "# Copied by `make chart` from the tables of settings.\n" + string(names),
+		filepath.Join(chart, "values.yaml"):                withAPI,
+		filepath.Join(chart, "values.schema.json"):         withSettings,
+	}, err
+}
+
+// group is a part of the settings for which the chart has values.
+type group struct {
+	// name is the family in the chart's values, operator, or api.
+	name, title string
+	settings    []settings.Setting
+}
+
+// notValues are settings without a value: families sets the first, Kubernetes the second, a Role names the third, Services and
+// probes the addresses, and api.enabled and api.platformNamespaces the others.
+var notValues = map[string][]string{
+	"operator": {"ENABLED_APIS", "POD_NAMESPACE", "LEASE_NAME"},
+	"api":      {"POD_NAMESPACE", "PLATFORM_NAMESPACE", "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS"},
+}
+
+// chartGroups returns the groups in the order of values.yaml. The last one is the platform API.
+func chartGroups(root string) ([]group, error) {
+	var groups []group
+	var apis []string
+	for _, f := range families.All() {
+		crds, err := filepath.Glob(filepath.Join(root, "config", "*", "crd", "bases", f.API+"_*.yaml"))
+		if err != nil || len(crds) == 0 {
+			return nil, fmt.Errorf("config/ has no CRD of %s: %w", f.API, err)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(crds[0], filepath.Join(root, "config")+"/"), "/")
+		apis = append(apis, f.API)
+		groups = append(groups, group{name, f.Settings.Title, f.Settings.Settings})
+	}
+	process := new(config.Process).Section(slices.Sorted(slices.Values(apis)))
+	api := new(server.Config).Section()
+	groups = append(groups, group{"operator", process.Title, process.Settings}, group{"api", "", api.Settings})
+	for i, g := range groups {
+		groups[i].settings = slices.DeleteFunc(slices.Clone(g.settings), func(s settings.Setting) bool {
+			return slices.Contains(notValues[g.name], s.Name) || g.name == "api" && sharedWithOperator(s)
+		})
+	}
+	return groups, nil
+}
+
+// sharedWithOperator reports whether a setting of the API is one of the operator, and has its value.
+func sharedWithOperator(s settings.Setting) bool { return strings.HasPrefix(s.Name, "CHALLENGE_") }
+
+func settingNames(groups []group) map[string][]string {
+	names := map[string][]string{}
+	for _, g := range groups {
+		for _, s := range g.settings {
+			names[g.name] = append(names[g.name], s.Name)
+		}
+	}
+	for _, s := range new(server.Config).Section().Settings {
+		if sharedWithOperator(s) {
+			names["shared"] = append(names["shared"], s.Name)
+		}
+	}
+	return names
+}
+
+// replaceBlock replaces the lines between two comments of values.yaml.
+func replaceBlock(text, name, lines string) (string, error) {
+	block := regexp.MustCompile(`(?s)(# Begin of ` + regexp.QuoteMeta(name) + `[^\n]*\n).*?( *# End of ` + regexp.QuoteMeta(name) + `\n)`)
+	if !block.MatchString(text) {
+		return "", fmt.Errorf("%s/values.yaml has no comments around %s", chart, name)
+	}
+	return block.ReplaceAllStringFunc(text, func(found string) string {
+		parts := block.FindStringSubmatch(found)
+		return parts[1] + lines + parts[2]
+	}), nil
+}
+
+// valueLines returns the values of settings, each with its description.
+func valueLines(indent string, groups []group) string {
+	var b strings.Builder
+	for i, g := range groups {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		if g.title != "" {
+			fmt.Fprintf(&b, "%s## %s\n", indent, g.title)
+		}
+		for _, s := range g.settings {
+			b.WriteString(comment(indent, s.Help))
+			value := fmt.Sprintf("%q", s.Default)
+			if t := s.Value.Form().Type; t == settings.Boolean || t == settings.Integer {
+				value = s.Default
+			}
+			fmt.Fprintf(&b, "%s%s: %s\n", indent, s.Name, value)
+		}
+	}
+	return b.String()
+}
+
+// comment returns a text in lines of at most 100 characters.
+func comment(indent, text string) string {
+	var b strings.Builder
+	line := indent + "#"
+	for _, word := range strings.Fields(text) {
+		if len(line)+1+len(word) > 100 && line != indent+"#" {
+			b.WriteString(line + "\n")
+			line = indent + "#"
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
+}
+
+type object = map[string]any
+
+// replaceSchemas replaces the schemas of settings in that of the values.
+func replaceSchemas(text []byte, groups []group) (string, error) {
+	var schema object
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return "", err
+	}
+	for _, path := range [][]string{{"properties", "settings"}, {"properties", "api", "properties", "settings"}} {
+		parent := schema
+		for _, key := range path {
+			parent, _ = parent[key].(object)
+		}
+		if parent == nil {
+			return "", fmt.Errorf("%s/values.schema.json has no %s", chart, strings.Join(path, "."))
+		}
+		properties := object{}
+		for _, g := range groups {
+			if (g.name == "api") == (len(path) > 2) {
+				for _, s := range g.settings {
+					properties[s.Name] = settingSchema(s)
+				}
+			}
+		}
+		parent["properties"] = properties
+	}
+	written, err := json.MarshalIndent(schema, "", "  ")
+	return string(written) + "\n", err
+}
+
+func settingSchema(s settings.Setting) object {
+	form := s.Value.Form()
+	schema := object{"description": s.Help, "default": s.Default}
+	switch form.Type {
+	// Argo CD's forceString and helm's --set-string quote numbers and booleans.
+	case settings.Boolean:
+		schema["type"], schema["enum"], schema["default"] = []string{"boolean", "string"}, []any{true, false, "true", "false", ""}, s.Default == "true"
+	case settings.Integer:
+		schema["type"], schema["minimum"], schema["maximum"] = []string{"integer", "string"}, form.Minimum, form.Maximum
+		schema["pattern"], schema["default"] = "^-?[0-9]*$", json.Number(s.Default)
+	case settings.Quantity:
+		schema["type"] = []string{"string", "number"}
+	case settings.List:
+		items := object{"type": "string"}
+		if form.Pattern != "" {
+			items["pattern"] = form.Pattern
+		}
+		schema["type"], schema["items"] = []string{"string", "array"}, items
+	default:
+		schema["type"] = "string"
+	}
+	if form.Pattern != "" {
+		schema["pattern"] = "^$|" + form.Pattern
+	}
+	if form.Enum != nil {
+		enum := []any{""}
+		for _, text := range form.Enum {
+			enum = append(enum, text)
+			if text == "true" || text == "false" { // which YAML takes for a boolean
+				schema["type"], enum = []string{"boolean", "string"}, append(enum, text == "true")
+			}
+		}
+		schema["enum"] = enum
+	}
+	return schema
+}

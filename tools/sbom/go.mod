@@ -1,8 +1,0 @@
-module github.com/bergctf/berg-operator/tools/sbom
-
-go 1.26.0
-
-require (
-	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/google/uuid v1.6.0
-)
