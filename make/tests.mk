@@ -34,13 +34,19 @@ test: ## Run everything that a change must pass; as root with the journeys on re
 # clusters starts some, unless -short is set.
 UNIT = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -Ev '/test/(integration/.+|e2e/[^/]+|cluster)$$'
 
-# Go remembers a test that has passed by the files that it read, but not by files outside of its
-# module, which the tests of the other modules read.
+# Go remembers a test that has passed, and runs it again when the code or a file of its module has changed. These modules test files
+# of the others.
+TESTED_OUTSIDE := test/conform/chart test/conform/dockerfiles test/conform/monitoring
+
+# The linter runs all of vet.
+UNIT_TEST := $(GO_TEST) -vet=off
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests; needs no cluster.
-	$(GO_TEST) $$($(UNIT))
-	$(GO_TEST) -short $(CLUSTER)
-	for module in $(filter-out .,$(GO_MODULES)); do go test -C $$module -count=1 $(if $(RACE),-race) $(TESTARGS) ./...; done
+	$(UNIT_TEST) $$($(UNIT))
+	$(UNIT_TEST) -short $(CLUSTER)
+	for module in $(filter-out . $(TESTED_OUTSIDE),$(GO_MODULES)); do (cd $$module && $(UNIT_TEST) ./...); done
+	for module in $(TESTED_OUTSIDE); do (cd $$module && $(UNIT_TEST) -count=1 ./...); done
 
 .PHONY: stress-tunnel
 stress-tunnel: ## Send a GiB each way, and make 10,000 connections, through a pair of tunnel proxies.
