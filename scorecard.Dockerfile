@@ -1,7 +1,6 @@
 # The image of our own tests of the bundle, which operator-sdk scorecard runs: one
 # static program on nothing.
 #
-#   make scorecard-push SCORECARD_IMG=<image>         all platforms, pushed
 #
 # `make scorecard-build` makes an image of the same content without Docker.
 ARG GO_VERSION=1.26

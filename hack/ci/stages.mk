@@ -7,7 +7,7 @@
 #   REACHED   the stages and suites that a change reaches, as hack/ci/reach prints them; % for all
 #   STAGES    all stages that run, those that others need included
 #   BARE      not empty where clusters are not built yet, which takes half an hour
-#   NO_ROOT   not empty to leave out what needs root
+#   NO_ROOT   not empty to leave out stages that need root
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 
@@ -15,7 +15,7 @@ suites = $(patsubst $1/%,%,$(filter $(REACHED),$(addprefix $1/,$2)))
 # Helm's suite needs a cluster without the operator, and tunnels let pods use the network of the node.
 SUITES_journeys := $(call suites,journeys,berg api operator quix hexactf tunnel helm)
 SUITES_attacks  := $(call suites,attacks,berg hexactf tunnel)
-INTEGRATION     := $(call suites,integration,$(sort $(patsubst test/integration/%/,%,$(dir $(wildcard test/integration/*/*_test.go test/integration/*/*/*_test.go)))))
+INTEGRATION     := $(call suites,integration,$(sort $(patsubst test/integration/%/,%,$(dir $(wildcard $(addsuffix /suite_test.go,test/integration/* test/integration/*/*))))))
 # The integration suites of a stage share a cluster. A new suite is among the others.
 SUITES_platform := $(filter plugin api berg/docs,$(INTEGRATION))
 SUITES_life  := $(filter berg/life,$(INTEGRATION))
@@ -24,8 +24,8 @@ SUITES_apply := $(filter berg/apply operator,$(INTEGRATION))
 SUITES_others := $(filter-out $(SUITES_platform) $(SUITES_life) $(SUITES_queue) $(SUITES_apply),$(INTEGRATION))
 
 CHECKS  := lint unit
-COMPUTE := packages tools generated build-simulated $(if $(BARE),$(CHECKS)) node-packages build-node images build-network build-olm build-tekton \
-	$(if $(BARE),,$(CHECKS)) release
+BUILDS  := node-packages build-node images build-network build-olm build-tekton
+COMPUTE := packages tools generated build-simulated $(if $(BARE),$(CHECKS) $(BUILDS),$(BUILDS) $(CHECKS)) release
 A := journeys platform chaos-berg requests
 B := $(if $(BARE),life) attacks olm tekton $(if $(BARE),,life)
 C := queue others site signatures
@@ -34,15 +34,15 @@ D := apply chaos-hexactf chaos-tunnel chaos-kibaship page clusters kafka full-tu
 # They run also where the time is short. Stages that compute have a lower priority, because suites measure time.
 export ALWAYS := packages tools generated $(CHECKS)
 export COMPUTE
-# What only root can run.
-ROOT := node-packages build-node build-network build-olm build-tekton journeys attacks olm tekton chaos-hexactf page kafka site rights
-# What collects the rights that the operator uses: only all of them show which right is granted and not used.
+# Stages that need root.
+ROOT := $(filter-out images,$(BUILDS)) journeys attacks olm tekton chaos-hexactf page kafka site rights
+# Stages that record the rights which the operator uses: only all of them show that a right is granted and not used.
 USED := journeys platform life queue apply others
 
 # Stages with suites run if one of these does, the others if the change reaches them.
-OF_SUITES := journeys attacks platform life queue apply others
-CHOSEN    := $(ALWAYS) $(foreach stage,$(OF_SUITES),$(if $(SUITES_$(stage)),$(stage))) \
-	$(filter $(REACHED),$(filter-out $(OF_SUITES),$(COMPUTE) $(A) $(B) $(C) $(D) rights))
+WITH_SUITES := journeys attacks platform life queue apply others
+CHOSEN    := $(ALWAYS) $(foreach stage,$(WITH_SUITES),$(if $(SUITES_$(stage)),$(stage))) \
+	$(filter $(REACHED),$(filter-out $(WITH_SUITES),$(COMPUTE) $(A) $(B) $(C) $(D) rights))
 
 .PHONY: chosen $(COMPUTE) $(A) $(B) $(C) $(D) rights
 chosen: $(filter-out $(if $(NO_ROOT),$(ROOT)),$(CHOSEN))
@@ -53,7 +53,7 @@ $(foreach lane,COMPUTE A B C D,$(call chain,$(filter $(STAGES),$($(lane)))))
 
 RUN      = @hack/ci/stage '$@' '$^'
 CLUSTER  = go run ./test/cluster
-# make -o: the stage images has built it.
+# make -o: the stage "images" has built these.
 BUILT    = -o image -o images -o tunnel-image -o api-image -o build
 SHARED   = make test-integration INTEGRATION='$(SUITES_$@)' TEST_CLUSTER=ci-$@
 
