@@ -23,16 +23,16 @@ SUITES_queue := $(filter berg/queue berg/check,$(INTEGRATION))
 SUITES_apply := $(filter berg/apply operator,$(INTEGRATION))
 SUITES_others := $(filter-out $(SUITES_platform) $(SUITES_life) $(SUITES_queue) $(SUITES_apply),$(INTEGRATION))
 
-CHECKS  := lint unit
+CHECKS  := generated lint unit
 BUILDS  := node-packages build-node images build-network build-olm build-tekton
-COMPUTE := packages tools generated build-simulated $(if $(BARE),$(CHECKS) $(BUILDS),$(BUILDS) $(CHECKS)) release
-A := journeys platform chaos-berg requests
-B := $(if $(BARE),life) attacks olm tekton $(if $(BARE),,life)
-C := queue others site signatures
-D := apply chaos-hexactf chaos-tunnel chaos-kibaship page clusters kafka full-tunnel
+COMPUTE := packages build-simulated tools $(if $(BARE),$(CHECKS) $(BUILDS),$(BUILDS) $(CHECKS)) release
+A := $(if $(BARE),platform journeys tekton,journeys tekton platform)
+B := $(if $(BARE),life requests attacks olm,attacks olm life requests)
+C := queue others chaos-berg
+D := apply chaos-hexactf chaos-tunnel chaos-kibaship page clusters kafka full-tunnel site signatures
 
 # They run also where the time is short. Stages that compute have a lower priority, because suites measure time.
-export ALWAYS := packages tools generated $(CHECKS)
+export ALWAYS := packages tools $(CHECKS)
 export COMPUTE
 # Stages that need root.
 ROOT := $(filter-out images,$(BUILDS)) journeys attacks olm tekton chaos-hexactf page kafka site rights
@@ -59,20 +59,18 @@ SHARED   = make test-integration INTEGRATION='$(SUITES_$@)' TEST_CLUSTER=ci-$@
 
 packages:        ;                  $(RUN) 0 hack/packages base
 tools:           packages;          $(RUN) 1 make tools
-# It writes the files that it compares, so nothing may read them at the same time.
 generated:       tools;             $(RUN) 1 make verify-generated
 # The linter runs every analyzer of go vet.
-lint:            generated;         $(RUN) 2 make lint
-unit:            generated;         $(RUN) 3 make test-unit
-build-simulated: generated;         $(RUN) 12 $(CLUSTER) build --profile simulated
-node-packages:   generated;         $(RUN) 1 hack/packages node olm network tekton kafka clients platforms resolvers jails browser axe site
+lint:            tools;             $(RUN) 2 make lint
+unit:            packages;          $(RUN) 3 make test-unit
+build-simulated: packages;          $(RUN) 12 $(CLUSTER) build --profile simulated
+node-packages:   packages;          $(RUN) 1 hack/packages node olm network tekton kafka clients platforms resolvers jails browser axe site
 build-node build-network build-olm build-tekton: build-%: node-packages; $(RUN) $(MINUTES) $(CLUSTER) build --profile $*
 build-node:      MINUTES := 3
 build-network:   MINUTES := 9
 build-olm build-tekton: MINUTES := 6
-images:          generated;         $(RUN) 1 make build image images tunnel-image api-image
-# It works on a copy of the tree.
-release:         generated;         $(RUN) 2 make verify-release
+images:          tools;             $(RUN) 1 make build image images tunnel-image api-image
+release:         tools;             $(RUN) 2 make verify-release
 
 journeys:        build-node images; $(RUN) 20 make $(BUILT) e2e E2E='$(SUITES_$@)' E2E_CLUSTER=ci-$@
 attacks:         build-network images; $(RUN) 10 make $(BUILT) e2e-network E2E='$(SUITES_$@)' NETWORK_CLUSTER=ci-$@
@@ -94,7 +92,7 @@ page:            build-simulated;   $(RUN) 3 make test-evening TEST_CLUSTER=ci-$
 # It skips profiles that are not built.
 clusters:        build-simulated;   $(RUN) 3 make test-cluster
 kafka:           node-packages;     $(RUN) 2 make test-kafka
-full-tunnel:     generated;         $(RUN) 1 make stress-tunnel
+full-tunnel:     packages;          $(RUN) 1 make stress-tunnel
 site:            node-packages;     $(RUN) 1 make test-docs-site
-signatures:      generated;         $(RUN) 1 make verify-signatures
+signatures:      tools;             $(RUN) 1 make verify-signatures
 rights:          $(USED);           $(RUN) 1 make rights
