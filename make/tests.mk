@@ -115,9 +115,9 @@ test-integration: $(if $(filter api,$(INTEGRATION)),clients) ## Run the integrat
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) --audit -- $(MAKE) --jobs=1 $(INTEGRATION:%=run-integration/%)
 
 # test-integration-quix runs one suite, test-integration-berg those in the folder berg.
-TEST_INTEGRATION := $(addprefix test-integration-,berg $(subst /,-,$(INTEGRATION)))
-.PHONY: $(TEST_INTEGRATION)
-$(TEST_INTEGRATION): test-integration-%:
+TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
+.PHONY: test-integration-berg $(TEST_INTEGRATION)
+test-integration-berg $(TEST_INTEGRATION): test-integration-%:
 	$(MAKE) test-integration INTEGRATION='$(filter $(subst -,/,$*) $(subst -,/,$*)/%,$(INTEGRATION))'
 
 # Which rights the operator used in a suite, and in those before it on the same cluster.

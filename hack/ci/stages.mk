@@ -16,11 +16,11 @@ suites = $(patsubst $1/%,%,$(filter $(REACHED),$(addprefix $1/,$2)))
 SUITES_journeys := $(call suites,journeys,berg api operator quix hexactf tunnel helm)
 SUITES_attacks  := $(call suites,attacks,berg hexactf tunnel)
 INTEGRATION     := $(call suites,integration,$(sort $(patsubst test/integration/%/,%,$(dir $(wildcard $(addsuffix /suite_test.go,test/integration/* test/integration/*/*))))))
-# The integration suites of a stage share a cluster. A new suite is among the others.
-SUITES_platform := $(filter plugin api berg/docs,$(INTEGRATION))
-SUITES_life  := $(filter berg/life,$(INTEGRATION))
-SUITES_queue := $(filter berg/queue berg/check,$(INTEGRATION))
-SUITES_apply := $(filter berg/apply operator,$(INTEGRATION))
+# The integration suites of a stage share a cluster, in this order. A new suite is among the others.
+SUITES_platform := $(filter $(INTEGRATION),berg/docs plugin api)
+SUITES_life  := $(filter $(INTEGRATION),berg/life)
+SUITES_queue := $(filter $(INTEGRATION),berg/queue berg/check)
+SUITES_apply := $(filter $(INTEGRATION),berg/apply operator)
 SUITES_others := $(filter-out $(SUITES_platform) $(SUITES_life) $(SUITES_queue) $(SUITES_apply),$(INTEGRATION))
 
 CHECKS  := generated lint unit
