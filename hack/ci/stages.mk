@@ -41,11 +41,11 @@ USED := journeys platform life queue apply others
 
 # Stages with suites run if one of these does, the others if the change reaches them.
 WITH_SUITES := journeys attacks platform life queue apply others
-CHOSEN    := $(ALWAYS) $(foreach stage,$(WITH_SUITES),$(if $(SUITES_$(stage)),$(stage))) \
-	$(filter $(REACHED),$(filter-out $(WITH_SUITES),$(COMPUTE) $(A) $(B) $(C) $(D) rights))
+CHOSEN := $(filter-out $(if $(NO_ROOT),$(ROOT)),$(ALWAYS) $(foreach stage,$(WITH_SUITES),$(if $(SUITES_$(stage)),$(stage))) \
+	$(filter $(REACHED),$(filter-out $(WITH_SUITES),$(COMPUTE) $(A) $(B) $(C) $(D) rights)))
 
 .PHONY: chosen $(COMPUTE) $(A) $(B) $(C) $(D) rights
-chosen: $(filter-out $(if $(NO_ROOT),$(ROOT)),$(CHOSEN))
+chosen: $(CHOSEN)
 
 # chain lets each stage of a lane wait for the one before it.
 chain = $(if $(word 2,$1),$(eval $(word 2,$1): | $(firstword $1))$(call chain,$(wordlist 2,99,$1)))
@@ -55,7 +55,9 @@ RUN      = @hack/ci/stage '$@' '$^'
 CLUSTER  = go run ./test/cluster
 # make -o: the stage "images" has built these.
 BUILT    = -o image -o images -o tunnel-image -o api-image -o build
-SHARED   = make test-integration INTEGRATION='$(SUITES_$@)' TEST_CLUSTER=ci-$@
+# Only the stage rights reads the audit log.
+AUDIT    = $(if $(filter rights,$(CHOSEN)),,AUDIT=)
+SHARED   = make test-integration INTEGRATION='$(SUITES_$@)' TEST_CLUSTER=ci-$@ $(AUDIT)
 
 packages:        ;                  $(RUN) 0 hack/packages base
 tools:           packages;          $(RUN) 1 make tools
@@ -72,7 +74,7 @@ build-olm build-tekton: MINUTES := 6
 images:          tools;             $(RUN) 1 make build image images tunnel-image api-image
 release:         tools;             $(RUN) 2 make verify-release
 
-journeys:        build-node images; $(RUN) 20 make $(BUILT) e2e E2E='$(SUITES_$@)' E2E_CLUSTER=ci-$@
+journeys:        build-node images; $(RUN) 20 make $(BUILT) e2e E2E='$(SUITES_$@)' E2E_CLUSTER=ci-$@ $(AUDIT)
 attacks:         build-network images; $(RUN) 10 make $(BUILT) e2e-network E2E='$(SUITES_$@)' NETWORK_CLUSTER=ci-$@
 olm:             build-olm images;  $(RUN) 10 make $(BUILT) e2e-olm OLM_CLUSTER=ci-$@
 tekton:          build-tekton images; $(RUN) 8 make $(BUILT) e2e-kibaship KIBASHIP_CLUSTER=ci-$@

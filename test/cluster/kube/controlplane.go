@@ -125,11 +125,9 @@ func (c *Cluster) apiserver(api *client.Client) component {
 		)
 	}
 	return component{
-		name: "kube-apiserver",
-		path: c.binary(build.ControlPlane.Name, "kube-apiserver"),
-		args: args,
-		// A sixth of its CPU time was garbage collection.
-		env:   []string{"GOGC=200"},
+		name:  "kube-apiserver",
+		path:  c.binary(build.ControlPlane.Name, "kube-apiserver"),
+		args:  args,
 		ready: api.Healthy,
 		hint:  "is the machine short of memory, or a port taken? See the log above",
 	}
