@@ -46,14 +46,6 @@ images: ## Build the images of samples and tests without Docker: dist/images/*.t
 docker-build: ## Build the operator's image with CONTAINER_TOOL (docker or podman).
 	$(CONTAINER_TOOL) build --build-arg VERSION=v$(VERSION) -t $(IMG) .
 
-.PHONY: docker-push
-docker-push: ## Push the operator's image.
-	$(CONTAINER_TOOL) push $(IMG)
-
 .PHONY: docker-buildx
 docker-buildx: ## Build and push the operator's image for all PLATFORMS.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --build-arg VERSION=v$(VERSION) --push -t $(IMG) .
-
-.PHONY: api-buildx
-api-buildx: ## Build and push the image of the platform API for all PLATFORMS.
-	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --build-arg VERSION=v$(VERSION) --target api --push -t $(API_IMG) .

@@ -11,10 +11,6 @@ cluster-up: ## Start a cluster: PROFILE=simulated (no root), node, olm or networ
 cluster-down: ## Remove the cluster NAME.
 	go run $(CLUSTER) down --name $(NAME)
 
-.PHONY: cluster-status
-cluster-status: ## Show the state of the cluster NAME.
-	go run $(CLUSTER) status --name $(NAME)
-
 .PHONY: demo
 demo: ## Run the demo: from nothing to running challenges, step by step. ARGS are its arguments.
 	go run $(DEMO) $(ARGS)

@@ -48,8 +48,3 @@ end-instances:
 				echo "make: some $$kind are not deleted: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
 		fi; \
 	done
-
-.PHONY: build-installer
-build-installer: $(BIN)/kustomize ## Write everything to install into one file: dist/install.yaml.
-	@mkdir -p $(DIST)
-	@($(RENDER)) >$(DIST)/install.yaml

@@ -92,15 +92,7 @@ verify-release: ## Check, on a copy of the tree, that the next release would wor
 fmt: $(BIN)/golangci-lint ## Format all Go code.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yml); done
 
-.PHONY: vet
-vet: ## Run go vet.
-	for module in $(GO_MODULES); do go -C $$module vet ./...; done
-
 .PHONY: lint
 lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Run the linters, also of the workflows, and check the format.
 	$(BIN)/actionlint $(wildcard .github/workflows/*.yaml)
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
-
-.PHONY: lint-fix
-lint-fix: $(BIN)/golangci-lint ## Fix what the linters can fix automatically.
-	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done

@@ -8,18 +8,10 @@ SUITES       := $(filter-out $(SUITES_APART) $(SUITES_LAST),$(patsubst test/e2e/
 E2E          ?= $(SUITES)
 
 .PHONY: e2e
-e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filter berg,$(E2E)),jail-image) $(if $(filter helm,$(E2E)),$(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites.
+e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filter berg,$(E2E)),jail-image) $(if $(filter helm,$(E2E)),$(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites, hexactf with a real Kafka.
 	hack/packages node $(if $(filter hexactf,$(E2E)),kafka)
 	rm -f $(DIST)/rights/e2e.json
-	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- $(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
-
-.PHONY: e2e-api e2e-hexactf e2e-tunnel e2e-helm
-e2e-api: ## Run the journeys of players on CTFd and rCTF through the platform API, on real pods; needs root.
-e2e-hexactf: ## Run the journeys of HexaCTF challenges with a real Kafka; needs root.
-e2e-tunnel: ## Run the journeys of container networks and tunnels on real pods; needs root.
-e2e-helm: ## Install, upgrade, roll back and remove the operator with a real Helm, and with install.yaml; needs root.
-e2e-api e2e-hexactf e2e-tunnel e2e-helm: e2e-%:
-	$(MAKE) e2e E2E=$*
+	hack/with-cluster --profile node --name $(E2E_CLUSTER) $(AUDIT) -- $(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
 
 # Which journeys run: the label network wants Cilium and a Gateway, and the journey with the label health takes an hour.
 E2E_LABELS  ?= !network && !health
@@ -41,7 +33,7 @@ e2e-run: WITH_OPERATOR = $(filter-out helm,$(E2E))
 e2e-run:
 	go run $(CLUSTER) load --name $(E2E_CLUSTER) $(E2E_IMAGES:%=$(DIST)/images/%.tar)
 	for suite in $(WITH_OPERATOR); do $(MAKE) deploy ROLLOUT_TIMEOUT=10m && $(MAKE) e2e-run-$$suite; done
-	$(if $(filter-out helm $(E2E),$(SUITES)),,go run $(RIGHTS) --collect $(DIST)/rights/e2e.json)
+	$(if $(AUDIT),$(if $(filter-out helm $(E2E),$(SUITES)),,go run $(RIGHTS) --collect $(DIST)/rights/e2e.json))
 	$(if $(filter helm,$(E2E)),$(if $(WITH_OPERATOR),$(MAKE) e2e-undeploy && )$(MAKE) e2e-run-helm)
 
 .PHONY: $(SUITES:%=e2e-run-%)

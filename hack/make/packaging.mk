@@ -59,22 +59,6 @@ operatorhub: ## Lay a bundle out for OperatorHub's community, in COMMUNITY=clone
 	cp -r $(addprefix $(BUNDLE_TREE)/$(BUNDLE_DIR)/,manifests metadata tests) $(COMMUNITY)/operators/$(PACKAGE)/$(VERSION)/
 	[[ -e $(COMMUNITY)/operators/$(PACKAGE)/ci.yaml ]] || cp config/operatorhub/ci.yaml $(COMMUNITY)/operators/$(PACKAGE)/
 
-.PHONY: bundle-push
-bundle-push: $(PACKAGES:%=bundle-push-%) ## Build and push the images of all bundles for all PLATFORMS with CONTAINER_TOOL.
-	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f bundle.Dockerfile -t $(BUNDLE_IMG) .
-
-.PHONY: $(PACKAGES:%=bundle-push-%)
-$(PACKAGES:%=bundle-push-%): bundle-push-%:
-	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f deploy/packages/$*/bundle.Dockerfile -t $(PACKAGE_REGISTRY)/$*-bundle:v$(VERSION) .
-
-.PHONY: scorecard-push
-scorecard-push: ## Build and push the image of our own scorecard test for all PLATFORMS with CONTAINER_TOOL.
-	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f test/scorecard/Dockerfile -t $(SCORECARD_IMG) .
-
-.PHONY: catalog-push
-catalog-push: ## Build and push the catalog's image for all PLATFORMS with CONTAINER_TOOL.
-	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f catalog/Dockerfile -t $(CATALOG_IMG) .
-
 .PHONY: chart-package
 chart-package: $(BIN)/helm ## Pack the Helm chart: dist/berg-operator-VERSION.tgz.
 	$(BIN)/helm package deploy/helm/berg-operator --destination $(DIST)

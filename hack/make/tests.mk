@@ -26,23 +26,27 @@ CHALLENGES_DIR ?= $(abspath $(firstword $(wildcard ../*/challenges)))
 export CHALLENGES_DIR
 GO_TEST := go test $(if $(RACE),-race) $(TESTARGS)
 
-# Not go run, which does not pass a signal on.
 .PHONY: test
 test: ## Run everything that a change must pass; as root with the journeys on real pods. ARGS: '--since origin/main', '--plan', '--help'.
-	@go build -o $(DIST)/run-ci ./hack/ci
-	@$(DIST)/run-ci $(ARGS)
+	@hack/ci/run $(ARGS)
 
 # All packages with tests except the suites, which need a cluster. The test of
 # clusters starts some, unless -short is set.
 UNIT = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -Ev '/test/(integration/.+|e2e/[^/]+|cluster)$$'
 
-# Go remembers a test that has passed by the files that it read, but not by files outside of its
-# module, which the tests of the other modules read.
+# Go remembers a test that has passed, and runs it again when the code or a file of its module has changed. These modules test files
+# of the others.
+TESTED_OUTSIDE := test/conform/chart test/conform/dockerfiles test/conform/monitoring
+
+# The linter runs all of vet.
+UNIT_TEST := $(GO_TEST) -vet=off
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests; needs no cluster.
-	$(GO_TEST) $$($(UNIT))
-	$(GO_TEST) -short $(CLUSTER)
-	for module in $(filter-out .,$(GO_MODULES)); do go test -C $$module -count=1 $(if $(RACE),-race) $(TESTARGS) ./...; done
+	$(UNIT_TEST) $$($(UNIT))
+	$(UNIT_TEST) -short $(CLUSTER)
+	for module in $(filter-out . $(TESTED_OUTSIDE),$(GO_MODULES)); do (cd $$module && $(UNIT_TEST) ./...); done
+	for module in $(TESTED_OUTSIDE); do (cd $$module && $(UNIT_TEST) -count=1 ./...); done
 
 .PHONY: stress-tunnel
 stress-tunnel: ## Send a GiB each way, and make 10,000 connections, through a pair of tunnel proxies.
@@ -105,27 +109,30 @@ clients: ## Prepare the example clients of docs/clients in TypeScript and Python
 	hack/packages clients
 	$(MAKE) $(CLIENTS)/typescript/dist/play.js $(CLIENTS)/python/installed
 
-TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
+# The audit log, by which make rights finds out which rights the operator uses. Empty: without.
+AUDIT ?= --audit
 
 .PHONY: test-integration
-test-integration: ## Run the integration tests, two suites in parallel; test-integration-quix runs one suite, test-integration-berg those of its folders.
-	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
+test-integration: $(if $(filter api,$(INTEGRATION)),clients) ## Run the integration tests, all on one cluster; INTEGRATION='quix berg/queue' chooses suites, make -k continues after one that failed.
+	rm -f $(foreach suite,$(INTEGRATION),$(call used,$(suite)))
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) $(AUDIT) -- $(MAKE) --jobs=1 $(INTEGRATION:%=run-integration/%)
 
-.PHONY: test-integration-berg
-test-integration-berg:
-	$(MAKE) --keep-going --jobs=2 --output-sync=target $(filter test-integration-berg-%,$(TEST_INTEGRATION))
+# test-integration-quix runs one suite, test-integration-berg those in the folder berg.
+TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
+.PHONY: test-integration-berg $(TEST_INTEGRATION)
+test-integration-berg $(TEST_INTEGRATION): test-integration-%:
+	$(MAKE) test-integration INTEGRATION='$(filter $(subst -,/,$*) $(subst -,/,$*)/%,$(INTEGRATION))'
 
-.PHONY: $(TEST_INTEGRATION)
-$(TEST_INTEGRATION): test-integration-%:
-	rm -f $(DIST)/rights/integration-$*.json
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'$(GO_TEST) -count=1 -timeout 80m ./test/integration/$(subst -,/,$*) -ginkgo.timeout=80m && \
-		go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json'
+# Which rights the operator used in a suite, and in those before it on the same cluster.
+used = $(DIST)/rights/integration-$(subst /,-,$1).json
 
-test-integration-api: clients
+.PHONY: $(INTEGRATION:%=run-integration/%)
+$(INTEGRATION:%=run-integration/%): run-integration/%:
+	$(GO_TEST) -count=1 -timeout 80m ./test/integration/$* -ginkgo.timeout=80m
+	$(if $(AUDIT),go run $(RIGHTS) --collect $(call used,$*))
 
 # What was granted and is not used shows only when every suite has run.
-USED := $(foreach suite,$(INTEGRATION),$(DIST)/rights/integration-$(subst /,-,$(suite)).json) $(DIST)/rights/e2e.json
+USED = $(foreach suite,$(INTEGRATION),$(call used,$(suite))) $(DIST)/rights/e2e.json
 
 .PHONY: rights
 rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.

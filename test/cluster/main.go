@@ -53,7 +53,8 @@ Work with one
   logs        list the log files, or print that of one component: logs [--name NAME] [COMPONENT]
 
 Binaries
-  build       fill the cache only, for all profiles or for one: build [--profile PROFILE]
+  build       fill the cache only, for all profiles or for one: build [--profile PROFILE];
+              with --check build nothing, and exit with 1 when something is missing
   bin         print the directory that holds kubectl and the control plane, building them if needed
 
 The name of a cluster is "berg" unless --name says otherwise.
@@ -62,6 +63,8 @@ Environment
   BERG_CLUSTER_CACHE  where binaries and clusters live      (the user's cache directory, berg-operator)
   BERG_CLUSTER_BIN    where binaries are kept; may be read-only once filled, so that users can share it
                                                             ($BERG_CLUSTER_CACHE/bin)
+  BERG_CLUSTER_GOGC   GOGC of what runs in a cluster: 400 saves a tenth of the CPU time for twice the memory
+                                                            (Go's default)
 `
 
 const (
@@ -102,6 +105,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 
 	var opts kube.Options
+	var check bool
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&opts.Name, "name", defaultName, "")
@@ -116,6 +120,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.DurationVar(&opts.Timeout, "timeout", defaultTimeout, "")
 	case "build":
 		flags.StringVar(&opts.Profile, "profile", "", "")
+		flags.BoolVar(&check, "check", false, "")
 	case "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "logs", "bin":
 	default:
 		return fmt.Errorf(`unknown command %q: "help" lists them`, command)
@@ -165,6 +170,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "logs":
 		return kube.Logs(places, opts.Name, rest, stdout)
 	case "build":
+		if check {
+			return kube.CheckBuilds(ctx, places, opts.Profile)
+		}
 		_, err := kube.Build(ctx, places, opts.Profile, show)
 		return err
 	default: // bin

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -62,11 +63,14 @@ func (c *Cluster) command(p component) (*exec.Cmd, error) {
 	return c.bare(p, path, args), err
 }
 
-// bare prepares a component with an environment of its own: what the user has exported,
-// a proxy for one, must not change how a cluster behaves.
+// bare prepares a component with an environment of its own: variables that the user has exported,
+// of a proxy for example, must not change how a cluster behaves.
 func (c *Cluster) bare(p component, path string, args []string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = c.dir
+	if percent := os.Getenv("BERG_CLUSTER_GOGC"); percent != "" {
+		p.env = append(slices.Clone(p.env), "GOGC="+percent)
+	}
 	cmd.Env = append([]string{
 		"PATH=" + host.Path,
 		"HOME=" + c.path("home"),

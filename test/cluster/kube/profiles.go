@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -145,6 +146,18 @@ func PartsOf(name string) []*build.Part {
 		}
 	}
 	return parts
+}
+
+// CheckBuilds returns an error that names a part which a profile needs, or any profile when none is named, and which is not built.
+func CheckBuilds(ctx context.Context, p disk.Places, profile string) error {
+	for _, part := range PartsOf(profile) {
+		if dir, err := build.Dir(ctx, p, part); err != nil {
+			return err
+		} else if !disk.Exists(dir) {
+			return fmt.Errorf("%s is not built", part.Name)
+		}
+	}
+	return nil
 }
 
 // Build fills the cache for a profile, or for all when none is named, and returns the directory of each part by name.

@@ -2,7 +2,7 @@
 // rCTF call it.
 //
 // It takes the cluster from KUBECONFIG and leaves nothing behind in it. The nodes must have the images of the API and of
-// test/samples/images, and their addresses must be reachable from this machine. make e2e-api provides all of that.
+// test/samples/images, and their addresses must be reachable from this machine. make e2e E2E=api provides all of that.
 package api
 
 import (

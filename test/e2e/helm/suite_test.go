@@ -2,7 +2,7 @@
 // Helm, and by the one file, as an administrator does; and looks whether a player notices.
 //
 // It takes the cluster from KUBECONFIG: one with real pods, without the operator, with the images
-// of operator and toolbox. HELM is the program. `make e2e-helm` provides all of that.
+// of operator and toolbox. HELM is the program. `make e2e E2E=helm` provides all of that.
 package helm
 
 import (
@@ -53,7 +53,7 @@ func TestInstallations(t *testing.T) {
 	// A line on standard error instead of a suite of failures that all say it.
 	for _, name := range []string{"KUBECONFIG", "HELM"} {
 		if os.Getenv(name) == "" {
-			t.Fatalf("%s is not set: run `make e2e-helm`", name)
+			t.Fatalf("%s is not set: run `make e2e E2E=helm`", name)
 		}
 	}
 	format.MaxLength = 2000

@@ -2,7 +2,7 @@
 // point of view of the platform's API server, its consumer and a player.
 //
 // It takes the cluster from KUBECONFIG, and starts the broker in the network namespace of the node, where pods reach it.
-// This needs root. It leaves nothing behind. make e2e-hexactf provides the rest.
+// This needs root. It leaves nothing behind. make e2e E2E=hexactf provides the rest.
 package hexactf
 
 import (

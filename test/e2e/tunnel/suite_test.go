@@ -2,7 +2,7 @@
 // pods and a deployed operator, as a developer, an administrator and an attacker see them.
 //
 // It takes the cluster from KUBECONFIG, and listens at the loopback of the node: in the node's
-// network namespace, which takes root. It leaves nothing behind. make e2e-tunnel provides the rest.
+// network namespace, which takes root. It leaves nothing behind. make e2e E2E=tunnel provides the rest.
 package tunnel
 
 import (
