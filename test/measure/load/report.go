@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // Report is what load.json holds.
@@ -14,27 +16,16 @@ type Report struct {
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Machine is where it was measured.
-type Machine struct {
-	Processor  string `json:"processor"`
-	Processors int    `json:"processors"`
-	MemoryGiB  int    `json:"memoryGiB"`
-	Kernel     string `json:"kernel"`
-	Go         string `json:"go"`
-	Commit     string `json:"commit"`
-}
-
 // Scenario is the result of one scenario.
 type Scenario struct {
-	Name    string    `json:"name"`
-	Title   string    `json:"title"`
-	Date    time.Time `json:"date"`
-	Machine Machine   `json:"machine"`
+	Name    string              `json:"name"`
+	Title   string              `json:"title"`
+	Date    time.Time           `json:"date"`
+	Machine machine.Description `json:"machine"`
 	// Load is the machine's load average at the end, over one, five and fifteen
 	// minutes: it includes what else ran there.
 	Load    string   `json:"load"`
 	Figures []Figure `json:"figures"`
-	Turns   []Turn   `json:"turns,omitempty"`
 	Growth  []Size   `json:"growth,omitempty"`
 }
 
@@ -96,31 +87,19 @@ func compare(name, unit string, operator, bare float64, target *Target) Figure {
 
 // Turn is what one of the two did in one go.
 type Turn struct {
-	Who       string  `json:"who"`
-	Instances int     `json:"instances"`
-	Seconds   float64 `json:"seconds"`
+	Instances int
+	Seconds   float64
 	// Latency is in milliseconds, by the state that was waited for.
-	Latency map[string]Quantiles `json:"latency,omitempty"`
+	Latency map[string]Quantiles
 	// Throughput is instances per second that reached Starting.
-	Throughput float64 `json:"throughput,omitempty"`
-	// Requests of the one whose turn it was, by verb and resource, for each
-	// instance. Events, the lease and watches are among them.
-	Requests map[string]float64 `json:"requestsPerInstance,omitempty"`
+	Throughput float64
+	// Requests of the measured client, by verb and resource, for each instance. Events, the lease and watches
+	// are among them.
+	Requests map[string]float64
 	// CPU is in seconds, by process.
-	CPU map[string]float64 `json:"cpuSeconds,omitempty"`
-	// Memory is the most that was resident, in MiB, by process.
-	Memory map[string]float64 `json:"memoryMiB,omitempty"`
-	// QueueDepth is the most that waited in the operator's queue of instances.
-	QueueDepth int `json:"queueDepth,omitempty"`
-	// Series is the latency to Starting, over the time of the turn.
-	Series []Point `json:"series,omitempty"`
-}
-
-// Point is the latency of the instances that were created in a slice of time.
-type Point struct {
-	Second float64 `json:"second"`
-	P50    float64 `json:"p50"`
-	P99    float64 `json:"p99"`
+	CPU map[string]float64
+	// Memory is the maximum that the operator had resident, in MiB.
+	Memory float64
 }
 
 // Size is how things stood at a number of live instances.

@@ -2,13 +2,12 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 func TestTargets(t *testing.T) {
@@ -80,47 +79,12 @@ func TestComparisonShowsARegressionAsARatio(t *testing.T) {
 	}
 }
 
-func TestPlotIsWellFormed(t *testing.T) {
-	turn := func(who string, ms float64) Turn {
-		return Turn{
-			Who: who, Series: []Point{{Second: 1, P50: ms, P99: 2 * ms}, {Second: 2, P50: ms, P99: 3 * ms}},
-			Latency: map[string]Quantiles{"starting": {Curve: []float64{ms, ms, ms}}},
-		}
-	}
-	svg := plot(Report{Scenarios: []Scenario{
-		{Title: "a < b", Turns: []Turn{turn(theBare, 10), turn(theOperator, 0)}},
-		{Title: "of one only", Turns: []Turn{turn(theOperator, 1)}},
-	}})
-	decoder := xml.NewDecoder(bytes.NewReader(svg))
-	lines := 0
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, svg)
-		}
-		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "polyline" {
-			lines++
-		}
-	}
-	if lines != 6 {
-		t.Errorf("%d lines, want three for each of the two", lines)
-	}
-	for _, wrong := range []string{"NaN", "Inf", "of one only"} {
-		if bytes.Contains(svg, []byte(wrong)) {
-			t.Errorf("the plot contains %s", wrong)
-		}
-	}
-}
-
 func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(page, []byte("above\n"+pageBegin+"\nold\n"+pageEnd+"\nbelow\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: Machine{Processors: 2, Commit: "f00"}, Figures: []Figure{
+	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: machine.Description{Processors: 2, Commit: "f00"}, Figures: []Figure{
 		compare("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
 	}}}}
 	if err := writePage(page, r); err != nil {

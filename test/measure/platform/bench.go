@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 const (
@@ -301,37 +301,10 @@ func (b *bench) stopOne(ctx context.Context, at, id, source string) error {
 	return err
 }
 
-// ticksPerSecond is the unit of times in /proc, which is the same on all architectures that Go runs on.
-const ticksPerSecond = 100
-
-// cpu returns how long a process has used a processor.
-func cpu(pid int) time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	user, _ := strconv.Atoi(string(fields[11]))
-	system, _ := strconv.Atoi(string(fields[12]))
-	return time.Duration(user+system) * time.Second / ticksPerSecond
-}
-
 // memory returns how many MB of a process are resident: now, and at most.
-func memory(pid int) (now, most float64) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a process that has ended has none
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name != "VmRSS" && name != "VmHWM" {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(strings.Fields(value)[0], 64)
-		if name == "VmRSS" {
-			now = kib * 1024 / 1e6
-		} else {
-			most = kib * 1024 / 1e6
-		}
-	}
-	return now, most
+func memory(pid int) (now, peak float64) {
+	m, _ := machine.ReadMemory(pid) // 0 for one that has ended
+	return float64(m.Resident) / 1e6, float64(m.Peak) / 1e6
 }
 
 // requested counts the requests of berg-api in the API server's record from an offset on, watches left out.

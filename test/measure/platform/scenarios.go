@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // rank returns the p-th percentile by the nearest rank, in milliseconds.
@@ -293,7 +294,7 @@ func crowd(ctx context.Context, b *bench) ([]figure, error) {
 		return nil, err
 	}
 	defer r.kill()
-	begin, used := b.recorded(), cpu(r.command.Process.Pid)
+	begin, used := b.recorded(), machine.CPU(r.command.Process.Pid)
 	reads := b.rate * b.seconds
 	took := make([]time.Duration, reads)
 	var failed atomic.Int64
@@ -320,7 +321,7 @@ func crowd(ctx context.Context, b *bench) ([]figure, error) {
 	if n := failed.Load(); n > 0 {
 		return nil, fmt.Errorf("%d of %d reads failed", n, reads)
 	}
-	perRead := float64((cpu(r.command.Process.Pid) - used).Microseconds()) / float64(reads)
+	perRead := (machine.CPU(r.command.Process.Pid) - used) * 1e6 / float64(reads)
 	asked, err := b.requested(begin)
 	if err != nil {
 		return nil, err
