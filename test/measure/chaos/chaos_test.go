@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,57 +15,6 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
-
-func TestSeedDecides(t *testing.T) {
-	texts := func(seed uint64) (all []string) {
-		o := options{seed: seed, lives: 200, storm: 3 * time.Minute}
-		for _, l := range livesOf(o) {
-			all = append(all, fmt.Sprint(l.name, l.owner, l.flag, l.challenge, l.begins, l.timeout, l.acts, l.ends, l.taken))
-		}
-		return append(all, fmt.Sprint(disruptionsOf(o)))
-	}
-	once, again, other := texts(7), texts(7), texts(8)
-	if !slices.Equal(once, again) {
-		t.Error("one seed gives two runs")
-	}
-	if slices.Equal(once, other) {
-		t.Error("two seeds give one run")
-	}
-}
-
-func TestLivesCanEnd(t *testing.T) {
-	for seed := range uint64(50) {
-		owners := map[string]*life{}
-		kinds := map[string]bool{}
-		for _, l := range livesOf(options{seed: seed, lives: 300, storm: time.Minute}) {
-			kinds[l.challenge], kinds[string(l.ends)] = true, true
-			if other := owners[l.owner]; other != nil && (l.ends == survives || other.ends == survives) {
-				t.Errorf("seed %d: of %s and %s one would wait without end", seed, l.name, other.name)
-			}
-			owners[l.owner] = l
-			if b := blueprints[l.challenge]; l.ends == survives && !b.starts || l.ends == expires && !b.builds {
-				t.Errorf("seed %d: %s of %s %s", seed, l.name, l.challenge, l.ends)
-			}
-		}
-		for _, kind := range append(append(slices.Clone(sound), broken...), string(expires), string(isDeleted), string(asksToEnd), string(survives)) {
-			if !kinds[kind] {
-				t.Errorf("seed %d: no life is %s", seed, kind)
-			}
-		}
-	}
-}
-
-func TestStormHasEverything(t *testing.T) {
-	all := disruptionsOf(options{seed: 1, storm: 10 * time.Minute})
-	for _, what := range []string{killed, stopped, paused, cutOff, bothKilled, apiKilled, edited, recreated} {
-		if !slices.ContainsFunc(all, func(m disruption) bool { return m.what == what }) {
-			t.Errorf("no %s", what)
-		}
-	}
-	if !slices.ContainsFunc(disruptionsOf(options{seed: 1, storm: shortestStorm}), func(m disruption) bool { return m.what == apiKilled }) {
-		t.Error("the shortest storm leaves the API server alone")
-	}
-}
 
 func TestObserverKnowsWhatMayEnd(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Minute))
