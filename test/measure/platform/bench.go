@@ -9,10 +9,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,7 +98,7 @@ func prepare(ctx context.Context, o options) (b *bench, err error) {
 func (b *bench) close() error {
 	b.stop()
 	for _, r := range b.replicas {
-		r.kill()
+		r.Kill()
 	}
 	if b.operator != nil {
 		b.operator.Kill()
@@ -183,14 +181,9 @@ func (b *bench) startOperator(ctx context.Context) error {
 
 // replica is one process of berg-api.
 type replica struct {
-	url     string
-	command *exec.Cmd
-	ended   chan struct{}
-}
+	*launch.Process
 
-func (r *replica) kill() {
-	_ = r.command.Process.Kill() // an error says that it has ended
-	<-r.ended
+	url string
 }
 
 // startReplica starts berg-api, and waits until it is ready.
@@ -199,62 +192,25 @@ func (b *bench) startReplica(ctx context.Context, env ...string) (*replica, erro
 	if err != nil {
 		return nil, err
 	}
-	address, err := launch.FreeAddress()
+	o, err := launch.New(launch.Settings{
+		Program: b.api, Kubeconfig: kubeconfig, Namespace: installed.Namespace, Log: filepath.Join(b.folder, "api.log"),
+	})
 	if err != nil {
 		return nil, err
 	}
-	health, err := launch.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.OpenFile(filepath.Join(b.folder, "api.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close() // the process has it by then
-	r := &replica{url: "http://" + address, command: exec.Command(b.api), ended: make(chan struct{})}
-	r.command.Env = append([]string{
-		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + installed.Namespace, "PLATFORM_NAMESPACE=" + arena,
-		"BIND_ADDRESS=" + address, "METRICS_BIND_ADDRESS=" + health, "SOURCE_RATE=1000", "RATE=100000",
-		// As in the deployed container, whose limit is 256Mi.
+	// It serves health and metrics at one address. Its limit of memory is as in the deployed container, which has 256Mi.
+	o.Env = append([]string{
+		"PLATFORM_NAMESPACE=" + arena, "BIND_ADDRESS=" + o.Metrics, "METRICS_BIND_ADDRESS=" + o.Probes, "SOURCE_RATE=1000", "RATE=100000",
 		"GOMEMLIMIT=230MiB",
 	}, env...)
-	r.command.Stdout, r.command.Stderr = log, log
-	r.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.command.Start(); err != nil {
+	r := &replica{url: "http://" + o.Metrics}
+	if r.Process, err = o.Start(); err != nil {
 		return nil, err
 	}
-	go func() {
-		defer close(r.ended)
-		_ = r.command.Wait() // it is killed at the end
-	}()
 	b.replicas = append(b.replicas, r)
 	deadline, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(deadline, http.MethodGet, "http://"+health+"/readyz", nil)
-		if err != nil {
-			return nil, err
-		}
-		if answer, err := b.http.Do(request); err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return r, nil
-			}
-		}
-		select {
-		case <-r.ended:
-			return nil, fmt.Errorf("berg-api ended before it was ready: %s", b.tail("api.log"))
-		case <-deadline.Done():
-			return nil, fmt.Errorf("berg-api does not become ready: %s", b.tail("api.log"))
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-func (b *bench) tail(log string) string {
-	text, _ := os.ReadFile(filepath.Join(b.folder, log)) // it may not exist yet
-	return string(text[max(0, len(text)-2000):])
+	return r, r.Ready(deadline)
 }
 
 // call sends a request of CTFd's plugin.
