@@ -150,12 +150,11 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		}
 		w.running(ctx, d)
 		Eventually(func() []string { return w.runs(ctx) }).Should(HaveLen(kibashipv1.HistoryLimit))
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.RunHistory).To(HaveLen(kibashipv1.HistoryLimit))
 			g.Expect(d.Status.RunHistory[0].Name).To(HaveSuffix("-run-7"))
 			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(6)))
-		}).Should(Succeed())
+		})
 		expect.GoneWithin(ctx, volume, time.Minute)
 	})
 
@@ -169,10 +168,9 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		By("changing the branch of the Application")
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Branch = "next" })
 		var second *unstructured.Unstructured
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.CurrentPipelineRun.Name).NotTo(Equal(first.GetName()))
-		}).Should(Succeed())
+		})
 		second = w.running(ctx, d)
 		Expect(paramOf(second, "git-branch")).To(Equal("next"))
 		w.succeeds(ctx, second, 2)
@@ -181,11 +179,10 @@ var _ = Describe("A Deployment of a Git repository", func() {
 
 		By("changing it back")
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Branch = "main" })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(1)))
 			g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(first.GetName()))
-		}).Should(Succeed())
+		})
 
 		By("naming a tag, and a branch without a commit")
 		for _, source := range []*kibashipv1.DeploymentSource{{Tag: "v1.0"}, {Branch: "stable"}} {
@@ -229,10 +226,9 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		By("ending the build")
 		first.succeeds(ctx, run, 1)
 		second.running(ctx, next)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(last), last)).To(Succeed())
+		expect.Becomes(ctx, last, func(g Gomega) {
 			g.Expect(last.Status.Message).To(ContainSubstring("number 1 in the queue"))
-		}).Should(Succeed())
+		})
 
 		By("deleting the Deployment that builds")
 		Expect(k8s.Delete(ctx, next)).To(Succeed())
@@ -245,10 +241,9 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		first.running(ctx, first.deploy(ctx, sha(1)))
 		place := func(d *kibashipv1.Deployment, number int) {
 			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			expect.Becomes(ctx, d, func(g Gomega) {
 				g.Expect(d.Status.Message).To(ContainSubstring("number %d in the queue", number))
-			}).Should(Succeed())
+			})
 		}
 		// A condition knows seconds: of two that began to wait in the same one, the name decides.
 		later := func(d *kibashipv1.Deployment) {
@@ -302,10 +297,9 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		run := w.running(ctx, d)
 		old := run.GetUID()
 		Expect(k8s.Delete(ctx, run)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+		expect.Becomes(ctx, run, func(g Gomega) {
 			g.Expect(run.GetUID()).NotTo(Equal(old))
-		}).Should(Succeed())
+		})
 		w.succeeds(ctx, run, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
 		Expect(k8s.Delete(ctx, run)).To(Succeed())
@@ -372,12 +366,11 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.RootDirectory = "../../etc" })
 		expect.Reaches(ctx, w.app, kibashipv1.ApplicationFailed)
 		w.succeeds(ctx, run, 1)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.BuiltImage).NotTo(BeNil(), d.Status.Message)
 			g.Expect(d.Status.BuiltImage.Reference).To(HaveSuffix("/web@" + digest(1)))
 			g.Expect(d.Status.LastSuccessfulRun.Image).To(Equal(d.Status.BuiltImage.Reference))
-		}).Should(Succeed())
+		})
 	})
 
 	It("remembers a run that was deleted before its end as one that failed", func(ctx SpecContext) {
@@ -389,8 +382,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Expect(k8s.Delete(ctx, lost)).To(Succeed())
 		resume()
 		w.running(ctx, d)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.RunHistory).To(HaveLen(2))
 			for _, entry := range d.Status.RunHistory {
 				if entry.Name == lost.GetName() {
@@ -399,7 +391,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 					g.Expect(entry.CompletionTime).NotTo(BeNil())
 				}
 			}
-		}).Should(Succeed())
+		})
 	})
 
 	It("says that a volume is not bound, also when the time of the run is over", func(ctx SpecContext) {
@@ -411,11 +403,10 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			return map[string]any{"podName": "pod", "conditions": []any{map[string]any{"type": "Succeeded", "status": status, "reason": reason, "message": message}}}
 		}
 		w.ends(ctx, run, "Unknown", "Running", task("Unknown", "Pending", unbound))
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning))
 			g.Expect(d.Status.Message).To(ContainSubstring("unbound immediate PersistentVolumeClaims"))
-		}).Should(Succeed())
+		})
 		w.ends(ctx, run, "False", "PipelineRunTimeout", task("False", "TaskRunTimeout", "too late"))
 		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonRunTimedOut)
@@ -480,14 +471,12 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Expect(names).To(HaveLen(1))
 		pipeline.SetName(names[0])
 		apiserver.Change(ctx, pipeline, func() { pipeline.Object["spec"] = map[string]any{"tasks": []any{}} })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(pipeline), pipeline)).To(Succeed())
+		expect.Becomes(ctx, pipeline, func(g Gomega) {
 			g.Expect(stepsOf(pipeline)).To(HaveLen(3))
-		}).Should(Succeed())
+		})
 
 		By("taking the name before a Deployment of the same name comes again")
-		Expect(k8s.Delete(ctx, d)).To(Succeed())
-		expect.Gone(ctx, d)
+		expect.Deleted(ctx, d)
 		expect.GoneWithin(ctx, pipeline, time.Minute)
 		foreign := kind("Pipeline")
 		foreign.SetNamespace(w.namespace)
@@ -526,8 +515,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		w.running(ctx, d)
 		By("also where the system before has left its finalizer")
 		apiserver.Change(ctx, d, func() { d.Finalizers = []string{kibashipv1.DeploymentFinalizer} })
-		Expect(k8s.Delete(ctx, d)).To(Succeed())
-		expect.Gone(ctx, d)
+		expect.Deleted(ctx, d)
 		Eventually(func() []string { return w.runs(ctx) }, time.Minute).Should(BeEmpty())
 		w.create(ctx, sha(1))
 		Eventually(func() []string { return w.runs(ctx) }, time.Minute).Should(HaveLen(1), "a new one of that name")

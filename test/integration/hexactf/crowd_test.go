@@ -150,8 +150,7 @@ func (t result) String() string {
 // is not nil, it starts them in place of the operator.
 func startAll(ctx context.Context, n int, pace time.Duration, begin func(ctx context.Context, c *hexactfv1.Challenge)) result {
 	GinkgoHelper()
-	ns := hexactftest.Namespace(ctx)
-	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 	o := observe(ctx, ns)
 	one := func(int) {
 		c := o.create(ctx, ns, "web")
@@ -230,8 +229,7 @@ var _ = Describe("A crowd of challenges", func() {
 
 	It("costs no write while nothing changes", func(ctx context.Context) {
 		n := bulk.Number("HEXACTF_QUIET", 20)
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		o := observe(ctx, ns)
 		bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
 		o.all(n, o.running)
@@ -358,8 +356,7 @@ func newBare(ctx context.Context) *bare {
 
 	resume := inprocess.Pause()
 	resume()
-	ns := hexactftest.Namespace(ctx)
-	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 	like := running(ctx, ns, "web")
 	b.status = like.Status
 	b.service = *get(ctx, ns, prefix(like, "web")+"-svc", &corev1.Service{})

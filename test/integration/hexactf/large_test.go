@@ -45,10 +45,9 @@ var _ = Describe("A challenge with more content than the cache keeps", func() {
 		changed := d.DeepCopy()
 		changed.Spec.Replicas = ptr.To[int32](3)
 		Expect(k8s.Patch(ctx, changed, client.MergeFrom(d))).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(*d.Spec.Replicas).To(Equal(int32(1)))
-		}).Should(Succeed())
+		})
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 

@@ -21,8 +21,7 @@ import (
 
 var _ = Describe("The end of a challenge", func() {
 	It("keeps its network policies until its last pod is gone", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
 		var pods corev1.PodList
@@ -66,8 +65,7 @@ var _ = Describe("The end of a challenge", func() {
 
 var _ = Describe("A challenge whose network policy cannot be put in place", func() {
 	It("has no pods until it can, and says so", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
 		var policies networkingv1.NetworkPolicyList

@@ -152,8 +152,7 @@ var _ = Describe("Admission", Serial, func() {
 		By("changes that matter to no rule, and deletions, are accepted")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(broken), broken)).To(Succeed())
 		apiserver.Change(ctx, broken, func() { broken.Annotations = map[string]string{"another": "client"} })
-		Expect(k8s.Delete(ctx, broken)).To(Succeed())
-		expect.Gone(ctx, broken)
+		expect.Deleted(ctx, broken)
 	})
 
 	It("lets a project pass whose namespace it must wait for, and that is deleted", func(ctx context.Context) {
@@ -162,10 +161,9 @@ var _ = Describe("Admission", Serial, func() {
 		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "held", Finalizers: []string{"example.org/holds"}}}
 		Expect(k8s.Create(ctx, held)).To(Succeed())
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
+		})
 		apiserver.Change(ctx, p, func() { p.Labels = nil }) // which breaks every rule
 		apiserver.RemoveFinalizers(ctx, held)
 		// Without the label the namespace is not provably its own; it goes with its owner.
@@ -209,10 +207,9 @@ var _ = Describe("Admission", Serial, func() {
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
 		apiserver.Change(ctx, configuration, func() { configuration.Webhooks[0].ClientConfig.CABundle = nil })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+		expect.Becomes(ctx, configuration, func(g Gomega) {
 			g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(Equal(authorities))
-		}).Should(Succeed())
+		})
 		Eventually(ask).Should(Succeed())
 
 		By("a Secret that holds nonsense")

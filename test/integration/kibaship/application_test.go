@@ -27,8 +27,7 @@ import (
 // ready makes a Project that is Ready.
 func ready(ctx context.Context, modify ...func(*kibashipv1.Project)) *kibashipv1.Project {
 	GinkgoHelper()
-	p := kibashiptest.Project(ctx, kibashiptest.NewName(), modify...)
-	expect.Settles(ctx, p, kibashipv1.ProjectReady)
+	p := kibashiptest.Ready(ctx, modify...)
 	return p
 }
 
@@ -46,11 +45,10 @@ var _ = Describe("An application", func() {
 		By("losing a label, and the workspace of the project")
 		apiserver.Change(ctx, a, func() { delete(a.Labels, kibashipv1.LabelProjectUUID) })
 		apiserver.Change(ctx, p, func() { delete(p.Labels, kibashipv1.LabelWorkspaceUUID) })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
+		expect.Becomes(ctx, a, func(g Gomega) {
 			g.Expect(a.Labels).To(HaveKey("platform.kibaship.com/project-uuid"))
 			g.Expect(a.Labels).NotTo(HaveKey("platform.kibaship.com/workspace-uuid"))
-		}).Should(Succeed())
+		})
 	})
 
 	It("waits for its project", func(ctx context.Context) {
@@ -162,8 +160,7 @@ var _ = Describe("An application", func() {
 		}
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 		expect.Settles(ctx, other, kibashipv1.ApplicationReady)
-		Expect(k8s.Delete(ctx, a)).To(Succeed())
-		expect.Gone(ctx, a)
+		expect.Deleted(ctx, a)
 		Eventually(func(g Gomega) {
 			var left kibashipv1.DeploymentList
 			g.Expect(k8s.List(ctx, &left, client.InNamespace(a.Namespace))).To(Succeed())
@@ -239,8 +236,7 @@ spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
 		expect.Settles(ctx, a, kibashipv1.ApplicationFailed)
 		expect.Shows(ctx, a, kibashipv1.ConditionReady, metav1.ConditionFalse, reason)
 		Expect(a.Status.Message).To(ContainSubstring(reported))
-		Expect(k8s.Delete(ctx, a)).To(Succeed())
-		expect.Gone(ctx, a)
+		expect.Deleted(ctx, a)
 	},
 		Entry("an image that is none", func(a *kibashipv1.Application) { a.Spec.DockerImage.Image = "Not An Image" }, kibashipv1.ReasonInvalidSpec, "spec.dockerImage.image"),
 		Entry("a type that is not enabled", func(a *kibashipv1.Application) {

@@ -59,8 +59,7 @@ var _ = Describe("The metrics of a running operator", Serial, func() {
 		Expect(inprocess.Metric("kibaship_project_time_to_ready_seconds")).To(BeNumerically(">", made))
 		Expect(inprocess.Metric("kibaship_application_reconcile_duration_seconds")).To(BeNumerically(">", passes))
 
-		Expect(k8s.Delete(ctx, failed)).To(Succeed())
-		expect.Gone(ctx, failed)
+		expect.Deleted(ctx, failed)
 		Eventually(in("project", "Failed")).Should(BeZero())
 	})
 })
@@ -109,25 +108,22 @@ var _ = Describe("A project", func() {
 		expect.Event(ctx, p, corev1.EventTypeNormal, kibashipv1.ReasonProjectReady)
 
 		By("deleting it")
-		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		expect.Gone(ctx, p)
+		expect.Deleted(ctx, p)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue(), "the finalizer goes after the namespace")
 	})
 
 	It("is left alone once it is Ready: neither another pass nor another operator writes anything", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		a := kibashiptest.Application(ctx, p.Name, "web")
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.Status.Usage.Applications).To(BeEquivalentTo(1))
 			var all kibashipv1.ProjectList
 			g.Expect(k8s.List(ctx, &all)).To(Succeed())
 			for i := range all.Items { // those of other specs are written until they are gone
 				g.Expect(all.Items[i].DeletionTimestamp).To(BeNil())
 			}
-		}).Should(Succeed())
+		})
 		versions := func() []string {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
@@ -150,8 +146,7 @@ var _ = Describe("A project", func() {
 	})
 
 	It("gets back what is deleted or changed by hand", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		namespace := kibashiptest.Namespace(p.Name)
 		for _, o := range []client.Object{
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "project-" + p.Name + "-sa-kibaship-com"}},
@@ -166,34 +161,30 @@ var _ = Describe("A project", func() {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 			first := o.GetUID()
 			Expect(k8s.Delete(ctx, o)).To(Succeed())
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			expect.Becomes(ctx, o, func(g Gomega) {
 				g.Expect(o.GetUID()).NotTo(Equal(first))
-			}).Should(Succeed())
+			})
 		}
 		By("a Role that grants more, and a binding that names another subject")
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "project-" + p.Name + "-admin-role-kibaship-com"}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
 		right := role.DeepCopy().Rules
 		apiserver.Change(ctx, role, func() { role.Rules = everything })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+		expect.Becomes(ctx, role, func(g Gomega) {
 			g.Expect(role.Rules).To(Equal(right))
-		}).Should(Succeed())
+		})
 		By("the label of Pod Security on the namespace")
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 		apiserver.Change(ctx, ns, func() { delete(ns.Labels, "pod-security.kubernetes.io/enforce") })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
+		expect.Becomes(ctx, ns, func(g Gomega) {
 			g.Expect(ns.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "baseline"))
-		}).Should(Succeed())
+		})
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 	})
 
 	It("gets quota, limits, network policy and Pod Security where it asks for them, and loses them again", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		in := client.InNamespace(kibashiptest.Namespace(p.Name))
 
 		var quotas corev1.ResourceQuotaList
@@ -215,11 +206,10 @@ var _ = Describe("A project", func() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "one"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "one", Image: "registry.example.org/one"}}},
 		})).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			used := p.Status.Usage.Quota[corev1.ResourcePods]
 			g.Expect(used.Value()).To(BeEquivalentTo(1))
-		}).Should(Succeed())
+		})
 
 		By("taking all of it off the spec")
 		apiserver.Change(ctx, p, func() { p.Spec = kibashipv1.ProjectSpec{} })
@@ -250,19 +240,17 @@ var _ = Describe("A project", func() {
 	})
 
 	It("tells what holds its namespace, and goes when that is gone", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: kibashiptest.Namespace(p.Name), Name: "held", Finalizers: []string{"example.org/holds"},
 		}}
 		Expect(k8s.Create(ctx, held)).To(Succeed())
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionNamespaceReady)
 			g.Expect(c.Reason).To(Equal(kibashipv1.ReasonDeletionBlocked))
 			g.Expect(p.Status.Message).To(ContainSubstring("example.org/holds"))
-		}).Should(Succeed())
+		})
 		apiserver.RemoveFinalizers(ctx, held)
 		expect.Gone(ctx, p)
 	})
@@ -295,16 +283,14 @@ var _ = Describe("A project that came past the webhook", func() {
 	)
 
 	It("does not take the uuid of another one", func(ctx context.Context) {
-		first := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, first, kibashipv1.ProjectReady)
+		first := kibashiptest.Ready(ctx)
 		second := kibashiptest.Project(ctx, "it-z-"+first.Name, func(p *kibashipv1.Project) { p.Labels = first.Labels })
 		expect.Settles(ctx, second, kibashipv1.ProjectFailed)
 		expect.Shows(ctx, second, kibashipv1.ConditionAccepted, metav1.ConditionFalse, kibashipv1.ReasonUUIDTaken)
 		Expect(second.Status.Message).To(ContainSubstring(first.Name))
 		expect.Settles(ctx, first, kibashipv1.ProjectReady)
 		By("letting it go")
-		Expect(k8s.Delete(ctx, first)).To(Succeed())
-		expect.Gone(ctx, first)
+		expect.Deleted(ctx, first)
 		expect.Settles(ctx, second, kibashipv1.ProjectReady)
 	})
 
@@ -325,8 +311,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "kept"}}
 			Expect(k8s.Create(ctx, kept)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
-				Expect(k8s.Delete(ctx, ns)).To(Succeed())
-				expect.Gone(ctx, ns)
+				expect.Deleted(ctx, ns)
 			})
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 			before := ns.DeepCopy()
@@ -335,8 +320,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 			expect.Settles(ctx, p, kibashipv1.ProjectFailed)
 			expect.Shows(ctx, p, kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, kibashipv1.ReasonNamespaceConflict)
 			Expect(p.Status.NamespaceName).To(BeEmpty())
-			Expect(k8s.Delete(ctx, p)).To(Succeed())
-			expect.Gone(ctx, p)
+			expect.Deleted(ctx, p)
 
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 			Expect(ns.UID).To(Equal(before.UID))
@@ -380,8 +364,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 	})
 
 	It("is what an administrator makes of one by taking its label off", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		ns := &corev1.Namespace{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
 		apiserver.Change(ctx, ns, func() {
@@ -389,12 +372,10 @@ var _ = Describe("A namespace that is not a project's", func() {
 			ns.OwnerReferences = nil // the garbage collector goes by these alone
 		})
 		expect.Settles(ctx, p, kibashipv1.ProjectFailed)
-		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		expect.Gone(ctx, p)
+		expect.Deleted(ctx, p)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 		Expect(ns.DeletionTimestamp).To(BeNil())
-		Expect(k8s.Delete(ctx, ns)).To(Succeed())
-		expect.Gone(ctx, ns)
+		expect.Deleted(ctx, ns)
 	})
 })
 

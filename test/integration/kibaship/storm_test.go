@@ -127,8 +127,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kibashiptest.Namespace(foreign), Labels: map[string]string{kibashipv1.LabelUUID: uuidA}}}
 		Expect(k8s.Create(ctx, ns)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(k8s.Delete(ctx, ns)).To(Succeed())
-			expect.Gone(ctx, ns)
+			expect.Deleted(ctx, ns)
 		})
 		intruder := kibashiptest.Project(ctx, foreign, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = uuidA })
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
@@ -188,8 +187,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		}).Should(Succeed())
 		AddReportEntry("The storm", fmt.Sprintf("%d projects live, %d builds, %d projects went", len(alive), builds, len(doomed)))
 		expect.Settles(ctx, intruder, kibashipv1.ProjectFailed)
-		Expect(k8s.Delete(ctx, intruder)).To(Succeed())
-		expect.Gone(ctx, intruder)
+		expect.Deleted(ctx, intruder)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 		Expect(ns.ResourceVersion).To(Equal(version))
 

@@ -69,8 +69,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("continues when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "killed", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "killed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "killed", 20)
@@ -106,8 +105,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("writes nothing as a deposed leader, and exits", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "deposed", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "deposed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "deposed", 20)
@@ -141,8 +139,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hands over immediately after SIGTERM, when it has completed what it has begun", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "handover", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "handover", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		held, let := first.gate.holdUp(func(r *http.Request) bool {
@@ -172,8 +169,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("stays alive as a standby that cannot reach the API server, and leads when its time comes", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "cut-off", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "cut-off", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		leader := holder(ctx)
@@ -188,8 +184,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		By("cutting off the leader")
 		cut := time.Now()
 		first.gate.SetShut(true)
-		i := bergtest.Instance(ctx, ns, "cut-off")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		bergtest.Running(ctx, ns, "cut-off")
 		AddReportEntry("gap after a cut", second.gate.work(time.Time{})[0].At.Sub(cut).String(), ReportEntryVisibilityAlways)
 		Expect(first.exits()).To(Equal(1))
 

@@ -139,8 +139,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: instance}}
 		Expect(k8s.Create(ctx, own)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(k8s.Delete(ctx, own)).To(Succeed())
-			expect.Gone(ctx, own)
+			expect.Deleted(ctx, own)
 		})
 		// As in a namespace that a ContainerNetwork names, and with config/tunnel/host.
 		for _, namespace := range []string{tenant, installed.Namespace} {
@@ -438,8 +437,7 @@ var _ = Describe("A pod with the operator's PriorityClass", func() {
 		project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "project-" + tenant + "-ns-kibaship-com"}}
 		Expect(k8s.Create(ctx, project)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(k8s.Delete(ctx, project)).To(Succeed())
-			expect.Gone(ctx, project)
+			expect.Deleted(ctx, project)
 		})
 		all := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: project.Name, Name: "all"}}
 		Expect(k8s.Create(ctx, all)).To(Succeed())

@@ -38,8 +38,7 @@ const maxWrites = 20
 
 var _ = Describe("An operator that is killed", func() {
 	It("after any write of a build continues where it was, and changes nothing that was reported", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "steps", steps)
+		ns := bergtest.Publish(ctx, "steps", steps)
 		inprocess.Pause()
 
 		var instances []*bergv1.ChallengeInstance
@@ -70,8 +69,7 @@ var _ = Describe("An operator that is killed", func() {
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("after any write of a deletion leaves nothing behind", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "steps", steps)
+		ns := bergtest.Publish(ctx, "steps", steps)
 		var instances []*bergv1.ChallengeInstance
 		for range maxWrites / 2 {
 			instances = append(instances, bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner))
@@ -123,8 +121,7 @@ var _ = Describe("An operator that is killed", func() {
 // line that fails that write. It returns how many failed in the end.
 func buildAndEndOver(ctx context.Context, l *line, end func([]*bergv1.ChallengeInstance)) int {
 	GinkgoHelper()
-	ns := bergtest.Namespace(ctx)
-	bergtest.Challenge(ctx, ns, "steps", steps)
+	ns := bergtest.Publish(ctx, "steps", steps)
 	inprocess.Pause()
 
 	l.deaf, l.writes = map[string]int{}, map[string]int{}

@@ -50,8 +50,7 @@ var _ = Describe("Pressure", func() {
 		withProcesses()
 
 		It("by one instance that always fails keeps no other waiting, and is tried with growing pauses", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "good", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "good", bergtest.OneContainer)
 			p := start(ctx).leads(ctx)
 			owner := uuid.NewString()
 			lift := bergtest.Refuse(ctx, owner, "apps", "deployments", "CREATE")
@@ -84,8 +83,7 @@ var _ = Describe("Pressure", func() {
 		}, SpecTimeout(time.Hour))
 
 		It("by namespaces that a foreign finalizer holds costs no request, and not much memory", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "held", bergtest.OneContainer)
 			p := start(ctx).leads(ctx)
 			stuck := bergtest.Several(ctx, ns, "held", many)
 			for _, i := range stuck {
@@ -115,8 +113,7 @@ var _ = Describe("Pressure", func() {
 			expect.Says(ctx, stuck[0], "example.com/hold")
 
 			began := time.Now()
-			i := bergtest.Instance(ctx, ns, "held")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "held")
 			others := slices.DeleteFunc(p.gate.work(began), func(w launch.Write) bool {
 				return strings.Contains(w.Path, i.Spec.OwnerID) || strings.Contains(w.Path, i.Name) || strings.HasSuffix(w.Path, "/namespaces")
 			})
@@ -133,8 +130,7 @@ var _ = Describe("Pressure", func() {
 		}, SpecTimeout(time.Hour))
 
 		It("of a memory limit that is near makes it collect garbage more often, and continue", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "near", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "near", bergtest.OneContainer)
 			// What an operator without instances needs, and what its caches hold of many.
 			limit := 40<<20 + many*13<<10
 			p := start(ctx, "GOMEMLIMIT="+strconv.Itoa(limit)).leads(ctx)
@@ -155,8 +151,7 @@ var _ = Describe("Pressure", func() {
 	})
 
 	It("by the priority and fairness of the API server delays, and loses nothing", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "throttled", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "throttled", bergtest.OneContainer)
 		var refused atomic.Int64
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			response, err := next.RoundTrip(r)
@@ -180,8 +175,7 @@ var _ = Describe("Pressure", func() {
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("of a database that is full is waited out", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "full", bergtest.OneContainer)
 		running, waiting := bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full")
 		expect.Reaches(ctx, running, bergv1.PhaseRunning)
 		expect.Reaches(ctx, waiting, bergv1.PhaseRunning)

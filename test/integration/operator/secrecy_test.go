@@ -146,8 +146,7 @@ containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}
 		ns := bergtest.Namespace(ctx)
 		p := start(ctx).leads(ctx)
 		bergtest.Challenge(ctx, ns, "entropy", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "entropy")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "entropy")
 		path := flagPath(ctx, i)
 		Expect(path).To(MatchRegexp(`^/flag-[0-9a-f]{12}\.txt$`))
 
@@ -162,8 +161,7 @@ containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}
 		Expect(flagPath(ctx, i)).To(Equal(path))
 
 		By("starting the next instance of the owner, of the same name")
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 		next := bergtest.Instance(ctx, ns, "entropy", func(n *bergv1.ChallengeInstance) {
 			n.GenerateName, n.Name, n.Spec.OwnerID = "", i.Name, i.Spec.OwnerID
 		})

@@ -47,8 +47,7 @@ var _ = Describe("Without the policy that limits the operator's account", Serial
 		leftAlone(ctx, binding)
 
 		By("deleting one")
-		Expect(k8s.Delete(ctx, ending)).To(Succeed())
-		expect.Gone(ctx, ending)
+		expect.Deleted(ctx, ending)
 
 		By("restarting the operator")
 		inprocess.Instead(clock.RealClock{}, nil, nil)

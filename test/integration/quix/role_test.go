@@ -113,8 +113,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 	})
 
 	It("keeps its bindings under the policy Report, but gets no new one", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		inprocess.Pause()
 		binding := environmentBinding(ctx, env)
 		fix := editRole(ctx, func(role *rbacv1.ClusterRole) {
@@ -135,8 +134,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 	})
 
 	It("may be missing at the start: environments say so, and continue when it is created", func(ctx context.Context) {
-		live := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, live, quixv1.PhaseReady)
+		live := quixtest.Ready(ctx)
 		inprocess.Pause()
 		fix := editRole(ctx, func(*rbacv1.ClusterRole) {})
 		defer fix()
@@ -208,8 +206,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 
 var _ = Describe("Rights", func() {
 	It("of the platform are limited to its environments, and the operator has none of them", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		inside := env.Spec.ID + "-qdep"
 		role := &rbacv1.ClusterRole{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())

@@ -150,10 +150,9 @@ var _ = Describe("A pair of proxies", func() {
 
 		By("the first one is removed while a stream runs")
 		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.Tunnels = s.Tunnels[1:] })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.Status.TunnelStatuses).To(HaveLen(1))
-		}).Should(Succeed())
+		})
 		_, err = tunneltest.Ask(web.ClientProxyPort, "hello")
 		Expect(err).To(HaveOccurred(), "its port is closed")
 		Expect(tunneltest.Exchange(live, "two")).To(Equal("two"), "the stream continues")

@@ -141,6 +141,22 @@ func GoneWithin(ctx context.Context, o client.Object, limit time.Duration) {
 	}).WithTimeout(limit).Should(Succeed())
 }
 
+// Deleted deletes a resource, and waits until it does not exist.
+func Deleted(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(apiserver.Client.Delete(ctx, o)).To(Succeed())
+	Gone(ctx, o)
+}
+
+// Becomes refreshes a resource until all expectations of hold are met.
+func Becomes(ctx context.Context, o client.Object, hold func(g Gomega)) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(get(ctx, o)).To(Succeed())
+		hold(g)
+	}).Should(Succeed())
+}
+
 // Finalizer waits until a resource has a finalizer, and refreshes it.
 func Finalizer(ctx context.Context, o client.Object, finalizer string) {
 	GinkgoHelper()

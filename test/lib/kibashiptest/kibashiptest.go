@@ -62,6 +62,14 @@ func Project(ctx context.Context, name string, modify ...func(*kibashipv1.Projec
 	return p
 }
 
+// Ready creates a Project with a name of its own, and waits until it is Ready.
+func Ready(ctx context.Context, modify ...func(*kibashipv1.Project)) *kibashipv1.Project {
+	GinkgoHelper()
+	p := Project(ctx, NewName(), modify...)
+	expect.Settles(ctx, p, kibashipv1.ProjectReady)
+	return p
+}
+
 // NewApplication returns an Application of type DockerImage in the namespace of its Project,
 // good and not created yet.
 func NewApplication(project, app string, modify ...func(*kibashipv1.Application)) *kibashipv1.Application {

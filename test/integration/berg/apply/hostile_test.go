@@ -117,10 +117,8 @@ var _ = Describe("A hostile author", func() {
 	})
 
 	It("gets what the limits allow, and the API server takes it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "largest", `containers: [`+manyContainers(16, 8, "publicHttpRoute", 28<<10)+`]`)
-		i := bergtest.Instance(ctx, ns, "largest")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		ns := bergtest.Publish(ctx, "largest", `containers: [`+manyContainers(16, 8, "publicHttpRoute", 28<<10)+`]`)
+		i := bergtest.Running(ctx, ns, "largest")
 		Expect(i.Status.Services).To(HaveLen(128))
 	})
 
@@ -162,8 +160,7 @@ var _ = Describe("A hostile client", func() {
 				messages = append(messages, expect.Conditions(i))
 			}
 			Expect(messages[0]).To(Equal(messages[1]))
-			allowed := bergtest.Instance(ctx, mine, existing)
-			expect.Reaches(ctx, allowed, bergv1.PhaseRunning)
+			bergtest.Running(ctx, mine, existing)
 			stop()
 		}
 	})
@@ -177,8 +174,7 @@ var _ = Describe("A hostile client", func() {
 		first := bergtest.Instance(ctx, theirs, "small")
 		expect.Shows(ctx, first, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNamespaceNotAllowed)
 		Expect(bergtest.NamespaceExists(ctx, first)).To(BeFalse())
-		second := bergtest.Instance(ctx, mine, "small", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
-		expect.Reaches(ctx, second, bergv1.PhaseRunning)
+		bergtest.Running(ctx, mine, "small", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
 	})
 
 	It("cannot write the status, nor name an owner that is no UUID", func(ctx context.Context) {

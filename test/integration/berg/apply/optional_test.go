@@ -59,8 +59,7 @@ var _ = Describe("An API that is not installed", func() {
 				expect.Shows(ctx, i, condition, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
 				expect.Says(ctx, i, missing.kind)
 			}
-			Expect(k8s.Delete(ctx, deleted)).To(Succeed())
-			bergtest.Gone(ctx, deleted)
+			bergtest.Delete(ctx, deleted)
 
 			By("installing it")
 			install(ctx)
@@ -77,8 +76,7 @@ var _ = Describe("An API that is not installed", func() {
 	It("may be removed and installed again while the operator runs", func(ctx context.Context) {
 		seen := &requests{}
 		inprocess.Restart(nil, seen.wrap)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "without", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "without", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "with", bergtest.EveryKind)
 		without, with, deleted := bergtest.Instance(ctx, ns, "without"), bergtest.Instance(ctx, ns, "with"), bergtest.Instance(ctx, ns, "with")
 		for _, i := range []*bergv1.ChallengeInstance{without, with, deleted} {
@@ -100,8 +98,7 @@ var _ = Describe("An API that is not installed", func() {
 		Consistently(func() int { return len(seen.to("/tlsroutes")) - asked }).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeNumerically("<", 15))
 
 		By("deleting and making instances without it")
-		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
-		bergtest.Gone(ctx, deleted)
+		bergtest.Delete(ctx, deleted)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "without"), bergv1.PhaseRunning)
 		late := bergtest.Instance(ctx, ns, "with")
 		expect.Shows(ctx, late, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
@@ -125,8 +122,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			install := uninstall(ctx, missing)
 			seen := &requests{}
 			inprocess.Restart(nil, seen.wrap)
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "runs", runs)
+			ns := bergtest.Publish(ctx, "runs", runs)
 			bergtest.Challenge(ctx, ns, "waits", waits)
 			expect.Reaches(ctx, bergtest.Instance(ctx, ns, "runs"), bergv1.PhaseRunning)
 			bergtest.Settle(ctx, ns)
@@ -171,8 +167,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 		definition := outdate(ctx, tlsRoutes)
 		seen := &requests{}
 		inprocess.Restart(nil, seen.wrap)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "runs", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "runs", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "waits", bergtest.EveryKind)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "runs"), bergv1.PhaseRunning)
 		waiting := bergtest.Instance(ctx, ns, "waits")

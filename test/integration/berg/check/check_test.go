@@ -145,12 +145,11 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		for n := range rounds {
 			pod := solverOf(ctx, c)
 			podEnds(ctx, pod, int32(n+1), "")
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			expect.Becomes(ctx, c, func(g Gomega) {
 				g.Expect(c.Status.Run).To(BeNil())
 				g.Expect(c.Status.LastResult).NotTo(BeNil())
 				g.Expect(c.Status.LastResult.ExitCode).To(HaveValue(BeEquivalentTo(n + 1)))
-			}).Should(Succeed())
+			})
 			switch {
 			case n == rounds-1:
 			case n%2 == 0:
@@ -206,8 +205,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		c := newCheck(ctx, ns, "web")
 		pod := solverOf(ctx, c)
 		i := checked(ctx, c)
-		Expect(k8s.Delete(ctx, c)).To(Succeed())
-		expect.Gone(ctx, c)
+		expect.Deleted(ctx, c)
 		expect.Gone(ctx, i)
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &corev1.Namespace{})).To(MatchError(apierrors.IsNotFound, "is gone"))
 	})
@@ -359,11 +357,9 @@ var _ = Describe("An operator without CHECK_CONCURRENCY", Label("check"), func()
 				asked.Add(1)
 			}
 		}))
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", toBeSolved)
+		ns := bergtest.Publish(ctx, "web", toBeSolved)
 		c := newCheck(ctx, ns, "web")
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		bergtest.Running(ctx, ns, "web")
 		Expect(asked.Load()).To(BeZero())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 		Expect(c.Status.Conditions).To(BeEmpty())
@@ -453,13 +449,12 @@ func newCheck(ctx context.Context, ns, challenge string, modify ...func(*bergv1.
 func solverOf(ctx context.Context, c *bergv1.ChallengeCheck) *corev1.Pod {
 	GinkgoHelper()
 	var pods corev1.PodList
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+	expect.Becomes(ctx, c, func(g Gomega) {
 		g.Expect(k8s.List(ctx, &pods, client.InNamespace(check.NamespacePrefix+string(c.UID)))).To(Succeed())
 		g.Expect(pods.Items).To(HaveLen(1), "conditions: %s", expect.Conditions(c))
 		g.Expect(pods.Items[0].DeletionTimestamp).To(BeNil())
 		g.Expect(pods.Items[0].Spec.NodeName).NotTo(BeEmpty())
-	}).Should(Succeed())
+	})
 	return &pods.Items[0]
 }
 
@@ -530,12 +525,11 @@ func checkRunning(ctx context.Context, c *bergv1.ChallengeCheck, reason string) 
 // rests waits until nothing is left of a check that was made, but for namespaces of others.
 func rests(ctx context.Context, c *bergv1.ChallengeCheck, foreign ...string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+	expect.Becomes(ctx, c, func(g Gomega) {
 		g.Expect(c.Status.Run).To(BeNil(), expect.Conditions(c))
 		g.Expect(c.Finalizers).To(BeEmpty())
 		g.Expect(meta.IsStatusConditionFalse(c.Status.Conditions, bergv1.CheckConditionRunning)).To(BeTrue())
-	}).Should(Succeed())
+	})
 	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "check-" + string(c.UID)}, &bergv1.ChallengeInstance{})).To(MatchError(apierrors.IsNotFound, "is gone"))
 	if len(foreign) == 0 {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: check.NamespacePrefix + string(c.UID)}, &corev1.Namespace{})).To(MatchError(apierrors.IsNotFound, "is gone"))

@@ -73,8 +73,7 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 	It("decide with CHALLENGE_USER_NAMESPACES=auto whether pods are in one", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"CHALLENGE_USER_NAMESPACES": "auto"}, nil)
 		bergtest.Challenge(ctx, ns, "web", `{containers: [{hostname: web, image: "example.com/web:1", ports: [{port: 80, type: publicPort}]}]}`)
-		before := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, before, bergv1.PhaseRunning)
+		before := bergtest.Running(ctx, ns, "web")
 		Expect(deploymentOf(ctx, before, "web").Spec.Template.Spec.HostUsers).To(BeNil())
 
 		By("using them when every node supports them")
@@ -86,8 +85,7 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 		}
 		expect.Shows(ctx, before, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
 		Expect(deploymentOf(ctx, before, "web").Spec.Template.Spec.HostUsers).To(BeNil(), "a running instance was changed")
-		after := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, after, bergv1.PhaseRunning)
+		after := bergtest.Running(ctx, ns, "web")
 		Expect(deploymentOf(ctx, after, "web").Spec.Template.Spec.HostUsers).To(HaveValue(BeFalse()))
 
 		By("using them no longer when one does not")

@@ -91,10 +91,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 
 		By("forgetting what no Challenge asks for")
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = false })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
-		}).Should(Succeed())
+		})
 	})
 
 	// An API server that has just started knows of no rights for a moment.
@@ -123,10 +122,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		pulled(ctx, c, nodes, nodes)
 		noRoom(ctx)
 		Expect(k8s.Delete(ctx, registration)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
-		}).Should(Succeed())
+		})
 	})
 
 	It("come so long before hideUntil as the setting says", func(ctx context.Context) {
@@ -219,10 +217,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		secrets := apiserver.Changes(ctx, &corev1.SecretList{}, forged.Name)
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = true })
 		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesPulling, forged.Name)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged), forged)).To(Succeed())
+		expect.Becomes(ctx, forged, func(g Gomega) {
 			g.Expect(forged.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
+		})
 		Expect(secrets).NotTo(Receive())
 		release(ctx)
 		pulled(ctx, c, nodes, nodes)
@@ -276,13 +273,12 @@ func allowPrepull(ctx context.Context) {
 // imagesShow waits for what a Challenge tells of its present version.
 func imagesShow(ctx context.Context, c *bergv1.Challenge, status metav1.ConditionStatus, reason, says string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+	expect.Becomes(ctx, c, func(g Gomega) {
 		now := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 		g.Expect(now).NotTo(BeNil())
 		g.Expect(*now).To(SatisfyAll(
 			HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", ContainSubstring(says)), HaveField("ObservedGeneration", c.Generation)))
-	}).Should(Succeed())
+	})
 }
 
 func pulled(ctx context.Context, c *bergv1.Challenge, pulls, nodes int) {

@@ -64,10 +64,8 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 	It("is left of an instance that ran: why it ended, when what happened, and its containers", func(ctx context.Context) {
 		inprocess.Restart(recording(), nil)
 		written := inprocess.Metric("berg_challengeinstancerecord_written_total")
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		i := bergtest.Running(ctx, ns, "web")
+		bergtest.Delete(ctx, i)
 
 		r := recordOf(ctx, i)
 		Expect(r.Spec.Reason).To(BeEquivalentTo(bergv1.TerminationUserRequest))
@@ -108,10 +106,8 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 			}
 		}))
 		end := func() *bergv1.ChallengeInstanceRecord {
-			i := bergtest.Instance(ctx, ns, "web")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			i := bergtest.Running(ctx, ns, "web")
+			bergtest.Delete(ctx, i)
 			return recordOf(ctx, i)
 		}
 		Expect(end().Spec.Containers[0].LogMissing).To(And(ContainSubstring("berg-operator-berg-record-logs"), ContainSubstring("kubectl apply -k config/berg/record")))
@@ -154,8 +150,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		for range 3 {
 			i := bergtest.Instance(ctx, ns, "missing")
 			expect.Reaches(ctx, i, bergv1.PhaseFailed)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			expect.Gone(ctx, i)
+			expect.Deleted(ctx, i)
 			all = append(all, i)
 			if len(all) < 3 { // what creationTimestamp tells apart are seconds
 				made := recordOf(ctx, i).CreationTimestamp.Time
@@ -182,10 +177,8 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		})
 		inprocess.Restart(recording(), nil)
 		before := inprocess.Metric("berg_challengeinstancerecord_refused_total")
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		i := bergtest.Running(ctx, ns, "web")
+		bergtest.Delete(ctx, i)
 		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstancerecord_refused_total") - before }).Should(BeEquivalentTo(1))
 		Expect(recordNames(ctx)).To(BeEmpty())
 	})
@@ -195,8 +188,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 			Expect(killedAfter).To(BeNumerically("<", 30), "an end has that many writes")
 			By(fmt.Sprintf("killing it after %d writes", killedAfter))
 			inprocess.Restart(recording(), nil)
-			i := bergtest.Instance(ctx, ns, "web")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "web")
 			inprocess.Pause()
 			cut := &cutEnd{after: killedAfter}
 			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(recording()), cut.wrap)
@@ -229,8 +221,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		}))
 		i := bergtest.Instance(ctx, ns, "missing")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		expect.Gone(ctx, i)
+		expect.Deleted(ctx, i)
 		Eventually(lost.Load).Should(BeEquivalentTo(3))
 		Expect(recordNames(ctx)).To(ConsistOf(string(i.UID)))
 	})
@@ -246,8 +237,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		}))
 		i := bergtest.Instance(ctx, ns, "missing")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		expect.Gone(ctx, i)
+		expect.Deleted(ctx, i)
 		recordOf(ctx, i)
 		Expect(refused.Load()).To(BeEquivalentTo(3))
 	})
@@ -292,8 +282,7 @@ var _ = Describe("The pace of deletions", Label("record"), func() {
 	It("is that of an operator that keeps no records", func(ctx context.Context) {
 		n := bulk.Number("RECORD_PACE", 12)
 		allowRecords(ctx)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "web", bergtest.OneContainer)
 		took := map[bool][]time.Duration{}
 		const rounds = 4
 		for round := range 2 * rounds {

@@ -19,8 +19,7 @@ import (
 
 var _ = Describe("An image that is pulled at every start", func() {
 	It("is compared with that of newer instances, also after a restart of the operator, and a rollout adopts it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "moving", `containers: [{hostname: web, image: "example.com/web:latest", imagePullPolicy: Always, ports: [{port: 8080}]}]`)
+		ns := bergtest.Publish(ctx, "moving", `containers: [{hostname: web, image: "example.com/web:latest", imagePullPolicy: Always, ports: [{port: 8080}]}]`)
 		runs := func(i *bergv1.ChallengeInstance, digest string, since time.Time) {
 			GinkgoHelper()
 			untilPods(ctx, i, corev1.PodRunning)
@@ -31,8 +30,7 @@ var _ = Describe("An image that is pulled at every start", func() {
 		}
 		start := func() *bergv1.ChallengeInstance {
 			GinkgoHelper()
-			i := bergtest.Instance(ctx, ns, "moving")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "moving")
 			return i
 		}
 		older, same := start(), start()

@@ -113,8 +113,7 @@ var _ = Describe("What has not changed costs no request", func() {
 	It("where admission changed what was created and changes no update, after a new leader", func(ctx context.Context) {
 		const many = 50
 		mirrorImages(ctx, "created", "CREATE")
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "created", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "created", bergtest.OneContainer)
 		instances := make([]*bergv1.ChallengeInstance, many)
 		for n := range instances {
 			instances[n] = bergtest.Instance(ctx, ns, "created")
@@ -161,8 +160,7 @@ var _ = Describe("What has not changed costs no request", func() {
 		Expect(err).NotTo(HaveOccurred())
 		many := bulk.Number("QUIET_INSTANCES", 30)
 
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "quiet", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "quiet", bergtest.OneContainer)
 		instances := make([]*bergv1.ChallengeInstance, many)
 		for n := range instances {
 			instances[n] = bergtest.Instance(ctx, ns, "quiet", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "12h" })
