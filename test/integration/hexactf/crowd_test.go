@@ -307,8 +307,7 @@ func startMany(ctx context.Context, n int) (o *observer, ns string, all []hexact
 	o = observe(ctx, ns)
 	bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
 	o.all(n, o.running)
-	var list hexactfv1.ChallengeList
-	Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+	list := apiserver.List[hexactfv1.ChallengeList](ctx, client.InNamespace(ns))
 	Expect(list.Items).To(HaveLen(n))
 	return o, ns, list.Items
 }

@@ -13,6 +13,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 )
@@ -26,8 +27,7 @@ var _ = Describe("A challenge with more content than the cache keeps", func() {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "LARGE", Value: strings.Repeat("x", 2*cache.MaxContent)})
 		})
 		c := running(ctx, ns, "large")
-		var deployments appsv1.DeploymentList
-		Expect(k8s.List(ctx, &deployments, client.InNamespace(ns))).To(Succeed())
+		deployments := apiserver.List[appsv1.DeploymentList](ctx, client.InNamespace(ns))
 		Expect(deployments.Items).To(HaveLen(1))
 		d := &deployments.Items[0]
 

@@ -367,8 +367,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 				ObjectMeta: metav1.ObjectMeta{Name: name + "-" + p.Name, Labels: map[string]string{kibashipv1.LabelAggregate: "true"}},
 				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create", "update"}}},
 			}
-			Expect(k8s.Create(ctx, made)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, made))).To(Succeed()) })
+			apiserver.Create(ctx, made)
 			return made
 		}
 		added := role("certificates", "cert-manager.io", "certificates")

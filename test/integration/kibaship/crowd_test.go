@@ -378,8 +378,7 @@ func likeness(ctx context.Context, o client.Object) []byte {
 
 func eventsAbout(ctx context.Context, namespace string, id types.UID) (all [][]byte) {
 	GinkgoHelper()
-	var events eventsv1.EventList
-	Expect(k8s.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+	events := apiserver.List[eventsv1.EventList](ctx, client.InNamespace(namespace))
 	for i := range events.Items {
 		e := &events.Items[i]
 		if e.Regarding.UID == id {

@@ -117,8 +117,7 @@ var _ = Describe("The samples", Serial, func() {
 		p, a, d := &kibashipv1.Project{}, &kibashipv1.Application{}, &kibashipv1.Deployment{}
 		sample("project", p)
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Delete(ctx, p))).To(Succeed())
-			expect.Gone(ctx, p)
+			expect.Removed(ctx, p)
 		})
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		sample("application", a)

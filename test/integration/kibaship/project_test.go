@@ -187,16 +187,13 @@ var _ = Describe("A project", func() {
 		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		in := client.InNamespace(kibashiptest.Namespace(p.Name))
 
-		var quotas corev1.ResourceQuotaList
-		Expect(k8s.List(ctx, &quotas, in)).To(Succeed())
+		quotas := apiserver.List[corev1.ResourceQuotaList](ctx, in)
 		Expect(quotas.Items).To(HaveLen(1))
 		Expect(quotas.Items[0].Spec.Hard.Pods().String()).To(Equal("10"))
-		var limits corev1.LimitRangeList
-		Expect(k8s.List(ctx, &limits, in)).To(Succeed())
+		limits := apiserver.List[corev1.LimitRangeList](ctx, in)
 		Expect(limits.Items).To(HaveLen(1))
 		Expect(limits.Items[0].Spec.Limits).To(HaveLen(2))
-		var policies networkingv1.NetworkPolicyList
-		Expect(k8s.List(ctx, &policies, in)).To(Succeed())
+		policies := apiserver.List[networkingv1.NetworkPolicyList](ctx, in)
 		Expect(policies.Items).To(HaveLen(1))
 		Expect(policies.Items[0].Spec.PodSelector).To(Equal(metav1.LabelSelector{}))
 		Expect(policies.Items[0].Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
@@ -328,8 +325,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 			Expect(ns.Labels).To(Equal(before.Labels))
 			Expect(ns.Annotations).To(Equal(before.Annotations))
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed())
-			var roles rbacv1.RoleBindingList
-			Expect(k8s.List(ctx, &roles, client.InNamespace(ns.Name))).To(Succeed())
+			roles := apiserver.List[rbacv1.RoleBindingList](ctx, client.InNamespace(ns.Name))
 			Expect(roles.Items).To(BeEmpty())
 		},
 		Entry("one without labels", nil, nil),

@@ -70,8 +70,7 @@ func tektonsKinds(ctx context.Context) {
 		definition := apiserver.Object(part)
 		apiserver.InstallDefinition(ctx, definition)
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Delete(ctx, definition))).To(Succeed())
-			expect.Gone(ctx, definition)
+			expect.Removed(ctx, definition)
 		})
 	}
 }
@@ -172,8 +171,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		for _, name := range alive {
 			p := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			expect.Settles(ctx, p, kibashipv1.ProjectReady)
-			var applications kibashipv1.ApplicationList
-			Expect(k8s.List(ctx, &applications, client.InNamespace(kibashiptest.Namespace(name)))).To(Succeed())
+			applications := apiserver.List[kibashipv1.ApplicationList](ctx, client.InNamespace(kibashiptest.Namespace(name)))
 			for i := range applications.Items {
 				expect.Settles(ctx, &applications.Items[i], kibashipv1.ApplicationReady)
 			}
@@ -193,8 +191,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 
 		By("the end")
 		removed(ctx, alive)
-		var namespaces corev1.NamespaceList
-		Expect(k8s.List(ctx, &namespaces)).To(Succeed())
+		namespaces := apiserver.List[corev1.NamespaceList](ctx)
 		for _, left := range namespaces.Items {
 			if left.Name != ns.Name {
 				Expect(left.Name).NotTo(HavePrefix("project-it-"))

@@ -17,6 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/launch"
@@ -81,9 +82,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		before := identities(ctx, ns)
 		load = append(load, bergtest.Several(ctx, ns, "killed", 10)...)
 
-		for _, i := range load {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, load...)
 		for name, id := range identities(ctx, ns) {
 			if before[name] != "" {
 				Expect(id).To(Equal(before[name]), "%s became another instance", name)
@@ -111,9 +110,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		load := bergtest.Several(ctx, ns, "deposed", 20)
 		Eventually(func() int { return len(first.gate.work(time.Time{})) }).Should(BeNumerically(">", 30))
 		Expect(first.Pause()).To(Succeed()) // in the middle of many reconciliations
-		for _, i := range load {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, load...)
 		second.leads(ctx)
 		// What it will find changed: half of what it was building is on its way out.
 		for _, i := range load[:10] {
@@ -224,8 +221,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 // identities maps the instances of a namespace to their status.instanceId.
 func identities(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
-	var instances bergv1.ChallengeInstanceList
-	Expect(k8s.List(ctx, &instances, client.InNamespace(namespace))).To(Succeed())
+	instances := apiserver.List[bergv1.ChallengeInstanceList](ctx, client.InNamespace(namespace))
 	out := map[string]string{}
 	for _, i := range instances.Items {
 		out[i.Name] = i.Status.InstanceID
@@ -247,8 +243,7 @@ func resourceVersions(ctx context.Context, instances []*bergv1.ChallengeInstance
 // startEvents counts how often each instance was told to start.
 func startEvents(ctx context.Context, namespace string) map[string]int {
 	GinkgoHelper()
-	var events corev1.EventList
-	Expect(k8s.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+	events := apiserver.List[corev1.EventList](ctx, client.InNamespace(namespace))
 	out := map[string]int{}
 	for _, e := range events.Items {
 		if e.Reason == bergv1.ReasonInstanceCreating {

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
+	"github.com/cilium/cilium/pkg/policy/api"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,10 +24,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
-	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
@@ -132,8 +131,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			},
 			webhooks(),
 		} {
-			Expect(k8s.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
+			apiserver.Create(ctx, o)
 		}
 		instance = "challenge-" + tenant
 		own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: instance}}
@@ -145,8 +143,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		for _, namespace := range []string{tenant, installed.Namespace} {
 			own := bindingIn(namespace, network.Role, itself)
 			own.Name = "stolen"
-			Expect(k8s.Create(ctx, own)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, own))).To(Succeed()) })
+			apiserver.Create(ctx, own)
 			Eventually(func() bool {
 				return apiserver.May(ctx, apiserver.OperatorUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"})
 			}).Should(BeTrue())
@@ -483,8 +480,7 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			o := apiserver.Object(document)
-			Expect(k8s.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
+			apiserver.Create(ctx, o)
 		}
 		ns := &corev1.Namespace{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: tenant}, ns)).To(Succeed())
@@ -509,8 +505,7 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 // bindable are the ClusterRoles that the operator may bind.
 func bindable(ctx context.Context) (names []string) {
 	GinkgoHelper()
-	var roles rbacv1.ClusterRoleList
-	Expect(k8s.List(ctx, &roles)).To(Succeed())
+	roles := apiserver.List[rbacv1.ClusterRoleList](ctx)
 	for _, role := range roles.Items {
 		if !strings.HasPrefix(role.Name, "berg-operator-") {
 			continue

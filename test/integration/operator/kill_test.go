@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -74,9 +75,7 @@ var _ = Describe("An operator that is killed", func() {
 		for range maxWrites / 2 {
 			instances = append(instances, bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner))
 		}
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		inprocess.Pause()
 		n := 0
 		for died := true; died; n++ {
@@ -139,9 +138,7 @@ func buildAndEndOver(ctx context.Context, l *line, end func([]*bergv1.ChallengeI
 	}
 	l.reset()
 	end(instances)
-	for _, i := range instances {
-		bergtest.Gone(ctx, i)
-	}
+	bergtest.AllGone(ctx, instances...)
 	return l.lost()
 }
 
@@ -299,8 +296,7 @@ func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {
 			}
 		}
 	}
-	var pods corev1.PodList
-	Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	for _, p := range pods.Items {
 		f.objects["Pod "+p.Name] = p.UID
 	}

@@ -164,13 +164,9 @@ var _ = Describe("Pressure", func() {
 		all := bergtest.Several(ctx, ns, "throttled", 10)
 		Eventually(refused.Load).Should(BeNumerically(">", len(all)), "the API server refuses nothing")
 		lift()
-		for _, i := range all {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, all...)
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
-		for _, i := range all {
-			bergtest.Gone(ctx, i)
-		}
+		bergtest.AllGone(ctx, all...)
 		AddReportEntry("throttled", fmt.Sprintf("%d requests were refused", refused.Load()))
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 

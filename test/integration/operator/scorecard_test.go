@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
@@ -78,8 +79,7 @@ var _ = Describe("The examples of the bundles", func() {
 		for _, o := range outcomes {
 			Expect(o.Problems).To(BeEmpty(), o.Name)
 		}
-		var left bergv1.ChallengeList
-		Expect(k8s.List(ctx, &left, client.InNamespace(ns))).To(Succeed())
+		left := apiserver.List[bergv1.ChallengeList](ctx, client.InNamespace(ns))
 		Expect(left.Items).To(BeEmpty())
 	})
 })

@@ -39,8 +39,7 @@ var _ = Describe("A crowd of environments", func() {
 		}
 		ready := func() int {
 			GinkgoHelper()
-			var environments quixv1.EnvironmentList
-			Expect(k8s.List(ctx, &environments, client.MatchingLabels(marked))).To(Succeed())
+			environments := apiserver.List[quixv1.EnvironmentList](ctx, client.MatchingLabels(marked))
 			n := 0
 			for i := range environments.Items {
 				if environments.Items[i].Status.Phase == quixv1.PhaseReady {
@@ -52,8 +51,7 @@ var _ = Describe("A crowd of environments", func() {
 		remove := func() {
 			GinkgoHelper()
 			// One by one: the deletion of all in one request may exceed its timeout.
-			var environments quixv1.EnvironmentList
-			Expect(k8s.List(ctx, &environments, client.MatchingLabels(marked))).To(Succeed())
+			environments := apiserver.List[quixv1.EnvironmentList](ctx, client.MatchingLabels(marked))
 			bulk.Each(crowd, func(n int) { Expect(k8s.Delete(ctx, &environments.Items[n])).To(Succeed()) })
 			Eventually(func(g Gomega) {
 				var left quixv1.EnvironmentList

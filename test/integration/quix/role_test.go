@@ -167,8 +167,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 			// A right that the operator does not have: it could grant its own rights.
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"create"}}},
 		}
-		Expect(k8s.Create(ctx, role)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, role)).To(Succeed()) })
+		apiserver.Create(ctx, role)
 		inprocess.Restart(map[string]string{"CLUSTER_ROLE_NAME": role.Name}, nil)
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseFailed)
@@ -186,8 +185,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed.Namespace, Name: installed.Account}},
 		}
 		for _, object := range []client.Object{right, binding} {
-			Expect(k8s.Create(ctx, object)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, object)).To(Succeed()) })
+			apiserver.Create(ctx, object)
 		}
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		Expect(environmentBinding(ctx, env).RoleRef.Name).To(Equal(role.Name))
@@ -216,8 +214,7 @@ var _ = Describe("Rights", func() {
 		text, err := os.ReadFile("../../../config/quix/samples/prerequisites/cluster_role_binding.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(yaml.UnmarshalStrict(text, grant)).To(Succeed())
-		Expect(k8s.Create(ctx, grant)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, grant)).To(Succeed()) })
+		apiserver.Create(ctx, grant)
 		Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, authorizationv1.ResourceAttributes{
 			Group: "quix.io", Resource: "environments", Verb: "create",
 		}).Should(BeTrue())

@@ -32,6 +32,22 @@ func Running(ctx context.Context, namespace, challenge string, modify ...func(*b
 	return i
 }
 
+// AllRun waits until all instances run.
+func AllRun(ctx context.Context, instances ...*bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	for _, i := range instances {
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+	}
+}
+
+// AllGone waits until neither the instances nor their namespaces exist.
+func AllGone(ctx context.Context, instances ...*bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	for _, i := range instances {
+		Gone(ctx, i)
+	}
+}
+
 // RequestsOfALife restarts the operator with settings, lets an instance run and end, and returns how many requests were
 // of a kind.
 func RequestsOfALife(ctx context.Context, env map[string]string, isCounted func(*http.Request) bool) int64 {

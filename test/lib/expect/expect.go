@@ -148,6 +148,13 @@ func Deleted(ctx context.Context, o client.Object) {
 	Gone(ctx, o)
 }
 
+// Removed is Deleted for a resource that may be gone already.
+func Removed(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(apiserver.Client.Delete(ctx, o))).To(Succeed())
+	Gone(ctx, o)
+}
+
 // Becomes refreshes a resource until all expectations of hold are met.
 func Becomes(ctx context.Context, o client.Object, hold func(g Gomega)) {
 	GinkgoHelper()

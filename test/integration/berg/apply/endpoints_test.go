@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -278,8 +279,7 @@ var _ = Describe("What the API server must accept", func() {
 		class.SetAPIVersion("node.k8s.io/v1")
 		class.SetKind("RuntimeClass")
 		class.SetName("kata-integration")
-		Expect(k8s.Create(ctx, class)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, class)).To(Succeed()) })
+		apiserver.Create(ctx, class)
 		inprocess.Restart(map[string]string{
 			"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "true", "CHALLENGE_RUNTIME_CLASS_NAME": "kata-integration",
 			"CLUSTER_DOMAIN": "k8s.example", "GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "NETWORK_POLICY": "both",
@@ -387,8 +387,7 @@ func takeNodePort(ctx context.Context, namespace string, i *bergv1.ChallengeInst
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "thief"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 1, NodePort: port}}},
 	}
-	Expect(k8s.Create(ctx, thief)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, thief))).To(Succeed()) })
+	apiserver.Create(ctx, thief)
 }
 
 // freeNodePort returns a node port that no Service has.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -87,8 +88,7 @@ var _ = Describe("A hostile author", func() {
 		Expect(container.Ports).To(Equal([]corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}}))
 		Expect(container.Env).To(ContainElement(corev1.EnvVar{Name: "CHALLENGE_NAMESPACE", Value: i.Status.Namespace}))
 
-		var services corev1.ServiceList
-		Expect(k8s.List(ctx, &services, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		services := apiserver.List[corev1.ServiceList](ctx, client.InNamespace(i.Status.Namespace))
 		for _, s := range services.Items {
 			Expect(s.Spec.ExternalIPs).To(BeEmpty())
 			Expect(s.Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))

@@ -79,9 +79,7 @@ var _ = Describe("An API that is not installed", func() {
 		ns := bergtest.Publish(ctx, "without", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "with", bergtest.EveryKind)
 		without, with, deleted := bergtest.Instance(ctx, ns, "without"), bergtest.Instance(ctx, ns, "with"), bergtest.Instance(ctx, ns, "with")
-		for _, i := range []*bergv1.ChallengeInstance{without, with, deleted} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, without, with, deleted)
 		before := with.Status.Services
 
 		install := uninstall(ctx, tlsRoutes)
@@ -130,9 +128,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			By("starting and deleting many, of which some need it")
 			before := len(seen.lookUps())
 			good, bad := bergtest.Several(ctx, ns, "runs", 10), bergtest.Several(ctx, ns, "waits", 5)
-			for _, i := range good {
-				expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			}
+			bergtest.AllRun(ctx, good...)
 			for _, i := range bad {
 				expect.Shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
 			}
@@ -140,9 +136,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			for _, i := range ended {
 				Expect(k8s.Delete(ctx, i)).To(Succeed())
 			}
-			for _, i := range ended {
-				bergtest.Gone(ctx, i)
-			}
+			bergtest.AllGone(ctx, ended...)
 			Expect(seen.lookUps()[before:]).To(BeEmpty())
 
 			By("installing it")

@@ -439,8 +439,7 @@ func newCheck(ctx context.Context, ns, challenge string, modify ...func(*bergv1.
 	}
 	Expect(k8s.Create(ctx, c)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(k8s.Delete(ctx, c))).To(Succeed())
-		expect.Gone(ctx, c)
+		expect.Removed(ctx, c)
 	})
 	return c
 }
@@ -534,8 +533,7 @@ func rests(ctx context.Context, c *bergv1.ChallengeCheck, foreign ...string) {
 	if len(foreign) == 0 {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: check.NamespacePrefix + string(c.UID)}, &corev1.Namespace{})).To(MatchError(apierrors.IsNotFound, "is gone"))
 	}
-	var jobs batchv1.JobList
-	Expect(k8s.List(ctx, &jobs, client.InNamespace(check.NamespacePrefix+string(c.UID)))).To(Succeed())
+	jobs := apiserver.List[batchv1.JobList](ctx, client.InNamespace(check.NamespacePrefix+string(c.UID)))
 	Expect(jobs.Items).To(BeEmpty())
 }
 
@@ -545,8 +543,7 @@ func secret(ctx context.Context, c *bergv1.ChallengeCheck, flag string) {
 	text, err := json.Marshal(c)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(string(text)).NotTo(ContainSubstring(flag))
-	var events eventsv1.EventList
-	Expect(k8s.List(ctx, &events)).To(Succeed())
+	events := apiserver.List[eventsv1.EventList](ctx)
 	for _, e := range events.Items {
 		Expect(e.Note).NotTo(ContainSubstring(flag))
 	}

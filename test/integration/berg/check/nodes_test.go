@@ -77,8 +77,7 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 		Expect(deploymentOf(ctx, before, "web").Spec.Template.Spec.HostUsers).To(BeNil())
 
 		By("using them when every node supports them")
-		var all corev1.NodeList
-		Expect(k8s.List(ctx, &all)).To(Succeed())
+		all := apiserver.List[corev1.NodeList](ctx)
 		for n := range all.Items {
 			bergtest.SupportUserNamespaces(ctx, &all.Items[n], true)
 			DeferCleanup(func(ctx context.Context) { bergtest.SupportUserNamespaces(ctx, &all.Items[n], false) })

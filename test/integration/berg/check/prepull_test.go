@@ -45,12 +45,10 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 	)
 	BeforeEach(func(ctx context.Context) {
 		allowPrepull(ctx)
-		var all corev1.NodeList
-		Expect(k8s.List(ctx, &all)).To(Succeed())
+		all := apiserver.List[corev1.NodeList](ctx)
 		nodes = len(all.Items)
 		// Samples that other specs have left would be pulled, too.
-		var left bergv1.ChallengeList
-		Expect(k8s.List(ctx, &left)).To(Succeed())
+		left := apiserver.List[bergv1.ChallengeList](ctx)
 		for i := range left.Items {
 			if c := &left.Items[i]; c.Spec.Prepull || c.Spec.HideUntil != "" {
 				Expect(client.IgnoreNotFound(k8s.Delete(ctx, c))).To(Succeed())
@@ -179,8 +177,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		n.Labels = map[string]string{corev1.LabelHostname: n.Name}
 		Expect(k8s.Create(ctx, n)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Delete(ctx, n))).To(Succeed())
-			expect.Gone(ctx, n)
+			expect.Removed(ctx, n)
 		})
 		pulled(ctx, c, nodes+1, nodes+1)
 		Expect(k8s.Delete(ctx, n)).To(Succeed())
@@ -190,8 +187,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 	It("touch no namespace that is not theirs", func(ctx context.Context) {
 		c := bergtest.Challenge(ctx, ns, "foreign", `{containers: [{hostname: web, image: "example.com/foreign:1"}]}`)
 		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prepull.NamespacePrefix + string(c.UID), Labels: prepull.OwnershipLabels.Found}}
-		Expect(k8s.Create(ctx, foreign)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, foreign))).To(Succeed()) })
+		apiserver.Create(ctx, foreign)
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = true })
 		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesPulling, foreign.Name)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())

@@ -122,9 +122,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		withdrawn := bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)
 		expired, asked := bergtest.Instance(ctx, ns, "web"), bergtest.Instance(ctx, ns, "web")
 		left, failed := bergtest.Instance(ctx, ns, "withdrawn"), bergtest.Instance(ctx, ns, "missing")
-		for _, i := range []*bergv1.ChallengeInstance{expired, asked, left} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, expired, asked, left)
 		expect.Reaches(ctx, failed, bergv1.PhaseFailed)
 		apiserver.Change(ctx, expired, func() { expired.Spec.Timeout = "1s" })
 		apiserver.Change(ctx, asked, func() { asked.Spec.TerminationReason = bergv1.TerminationAdmin })
@@ -245,9 +243,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 	It("is left of each of many that end together, and delays none of them", func(ctx context.Context) {
 		inprocess.Restart(recording(), nil)
 		all := bergtest.Several(ctx, ns, "web", 60)
-		for _, i := range all {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, all...)
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
 		for _, i := range all {
 			bergtest.Gone(ctx, i)
@@ -313,9 +309,7 @@ var _ = Describe("The pace of deletions", Label("record"), func() {
 func deletionTimes(ctx context.Context, ns string, n int) []time.Duration {
 	GinkgoHelper()
 	all := bergtest.Several(ctx, ns, "web", n)
-	for _, i := range all {
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-	}
+	bergtest.AllRun(ctx, all...)
 	took := make([]time.Duration, n)
 	turns := make(chan struct{}, 8)
 	var group sync.WaitGroup

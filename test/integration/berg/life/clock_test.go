@@ -27,9 +27,7 @@ var _ = Describe("A clock that is put forward", func() {
 		over, soon, later := bergtest.Instance(ctx, ns, "forward", bergtest.WithTimeout("1h")), bergtest.Instance(ctx, ns, "forward", bergtest.WithTimeout("2h")), bergtest.Instance(ctx, ns, "forward", bergtest.WithTimeout("9h"))
 		now := &bergtest.SteppingClock{}
 		inprocess.Instead(now, nil, nil)
-		for _, i := range []*bergv1.ChallengeInstance{over, soon, later} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, over, soon, later)
 		// A timer of hours runs for each of them.
 		for _, i := range []*bergv1.ChallengeInstance{over, soon, later} {
 			bergtest.RollOut(ctx, i, "seen")

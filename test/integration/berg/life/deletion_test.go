@@ -116,9 +116,7 @@ var _ = Describe("Deleting an instance", func() {
 	It("continues when what holds its namespace releases it, and says until then what that is", func(ctx context.Context) {
 		ns := bergtest.Publish(ctx, "held", bergtest.OneContainer)
 		inside, itself, refused := bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held")
-		for _, i := range []*bergv1.ChallengeInstance{inside, itself, refused} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, inside, itself, refused)
 
 		By("a finalizer of an object in it")
 		release := bergtest.Hold(ctx, inside.Status.Namespace)

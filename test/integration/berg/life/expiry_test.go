@@ -57,9 +57,7 @@ var _ = Describe("The time of an instance", func() {
 	It("is deleted within a second of its expiry, also of one that an extension moved and that a restart came before", func(ctx context.Context) {
 		ns := bergtest.Publish(ctx, "punctual", bergtest.OneContainer)
 		plain, extended, restarted := bergtest.Instance(ctx, ns, "punctual"), bergtest.Instance(ctx, ns, "punctual"), bergtest.Instance(ctx, ns, "punctual")
-		for _, i := range []*bergv1.ChallengeInstance{plain, extended, restarted} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, plain, extended, restarted)
 		inTime := func(i *bergv1.ChallengeInstance, all <-chan watch.Event) {
 			GinkgoHelper()
 			late := deletedAt(all, i.UID).Sub(i.Status.StartedAt.Add(parseDuration(i.Spec.Timeout)))

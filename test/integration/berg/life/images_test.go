@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -68,8 +69,7 @@ var _ = Describe("An image that is pulled at every start", func() {
 // podUIDs returns those of the pods of an instance that are not being deleted.
 func podUIDs(ctx context.Context, i *bergv1.ChallengeInstance) (uids []string) {
 	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil {
 			uids = append(uids, string(p.UID))

@@ -184,8 +184,7 @@ var _ = Describe("The life of an instance", func() {
 
 	It("is not healthy because a container that keeps ending runs for a moment, and is after a while, without an event", func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "attempts", bergtest.OneContainer)
-		var pods corev1.PodList
-		Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 		Expect(pods.Items).To(HaveLen(1))
 		p := &pods.Items[0]
 		before := p.DeepCopy()
@@ -295,8 +294,7 @@ var _ = Describe("The life of an instance", func() {
 			Type:       corev1.SecretTypeDockerConfigJson,
 			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 		}
-		Expect(k8s.Create(ctx, source)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, source)).To(Succeed()) })
+		apiserver.Create(ctx, source)
 		i := bergtest.StartRunning(ctx, "private", bergtest.OneContainer)
 		ns := i.Namespace
 		var copied corev1.Secret
@@ -332,13 +330,9 @@ var _ = Describe("The life of an instance", func() {
 			})
 		}
 		wg.Wait()
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
-		for _, i := range instances {
-			bergtest.Gone(ctx, i)
-		}
+		bergtest.AllGone(ctx, instances...)
 	})
 })
 

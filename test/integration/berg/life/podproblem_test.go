@@ -114,8 +114,7 @@ var _ = Describe("What keeps pods away", func() {
 		// Kubernetes copies what is new to the ReplicaSet, and tries to make its pods.
 		tried := func() string {
 			GinkgoHelper()
-			var sets appsv1.ReplicaSetList
-			Expect(k8s.List(ctx, &sets, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			sets := apiserver.List[appsv1.ReplicaSetList](ctx, client.InNamespace(i.Status.Namespace))
 			Expect(sets.Items).To(HaveLen(1))
 			return sets.Items[0].Annotations[bergv1.AnnotationRetriedAt]
 		}
@@ -266,8 +265,7 @@ func runtimeClass(ctx context.Context, name string) {
 	GinkgoHelper()
 	class := apiserver.Object(`{apiVersion: node.k8s.io/v1, kind: RuntimeClass, handler: runc}`)
 	class.SetName(name)
-	Expect(k8s.Create(ctx, class)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, class)).To(Succeed()) })
+	apiserver.Create(ctx, class)
 }
 
 // noneOf is a quota that allows none of a resource.
@@ -313,8 +311,7 @@ func untilPods(ctx context.Context, i *bergv1.ChallengeInstance, phases ...corev
 // setPods writes the status of the pods of an instance, as a kubelet does.
 func setPods(ctx context.Context, i *bergv1.ChallengeInstance, modify func(*corev1.Pod)) {
 	GinkgoHelper()
-	var list corev1.PodList
-	Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	list := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	Expect(list.Items).NotTo(BeEmpty())
 	for _, p := range list.Items {
 		before := p.DeepCopy()
@@ -338,8 +335,7 @@ func crashes(ctx context.Context, i *bergv1.ChallengeInstance, last corev1.Conta
 // sandboxFails tells, as a kubelet does, that the runtime refuses the sandbox of a pod.
 func sandboxFails(ctx context.Context, i *bergv1.ChallengeInstance, name, text string) {
 	GinkgoHelper()
-	var list corev1.PodList
-	Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	list := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	for _, p := range list.Items {
 		now := metav1.Now()
 		Expect(k8s.Create(ctx, &corev1.Event{

@@ -97,8 +97,7 @@ var _ = Describe("A namespace with every copied label and annotation", func() {
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodPost && r.URL.Path == "/api/v1/namespaces" && first.CompareAndSwap(false, true) {
 				defer GinkgoRecover()
-				var all bergv1.ChallengeInstanceList
-				Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+				all := apiserver.List[bergv1.ChallengeInstanceList](ctx, client.InNamespace(ns))
 				Expect(all.Items).To(HaveLen(1))
 				copied(&all.Items[0]).DeepCopyInto(foreign)
 				Expect(k8s.Create(ctx, foreign)).To(Succeed())

@@ -259,9 +259,7 @@ var _ = Describe("The queue of instances", func() {
 		waiting := bergtest.Instance(ctx, ns, "scarce")
 		waits(ctx, waiting, "spec.maxInstances of Challenge "+ns+"/scarce")
 		others := bergtest.Several(ctx, ns, "plenty", 2)
-		for _, i := range others {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, others...)
 		aSecondAfter(waiting)
 		third := bergtest.Instance(ctx, ns, "plenty")
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
@@ -303,8 +301,7 @@ var _ = Describe("The queue of instances", func() {
 		var namespace corev1.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: first.Status.Namespace}, &namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKeyWithValue(bergv1.LabelSource, "team-1"))
-		var pods corev1.PodList
-		Expect(k8s.List(ctx, &pods, client.InNamespace(namespace.Name), client.MatchingLabels{bergv1.LabelSource: "team-1"})).To(Succeed())
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(namespace.Name), client.MatchingLabels{bergv1.LabelSource: "team-1"})
 		Expect(pods.Items).To(HaveLen(1))
 
 		By("another operator: the limit holds")

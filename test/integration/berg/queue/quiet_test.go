@@ -129,9 +129,7 @@ var _ = Describe("What has not changed costs no request", func() {
 			}
 			return found
 		}
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		bergtest.Settle(ctx, ns)
 		inprocess.Pause()
 		before := generations()
@@ -165,9 +163,7 @@ var _ = Describe("What has not changed costs no request", func() {
 		for n := range instances {
 			instances[n] = bergtest.Instance(ctx, ns, "quiet", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "12h" })
 		}
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		bergtest.Settle(ctx, ns)
 		DeferCleanup(func(ctx context.Context) { // hundreds take minutes
 			for _, i := range instances {
@@ -220,8 +216,7 @@ spec:
 	for _, text := range []string{rules, binding} {
 		o := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
-		Expect(k8s.Create(ctx, o)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
+		apiserver.Create(ctx, o)
 	}
 	// The API server takes a moment to see it.
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: apiserver.NamespacePrefix, Labels: map[string]string{bergv1.LabelChallenge: challenge}}}
