@@ -96,7 +96,7 @@ var _ = Describe("Admission", Serial, func() {
 		broken := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { p.Labels = nil })
 		expect.Settles(ctx, broken, kibashipv1.ProjectFailed)
 		asked(ctx)
-		first := ready(ctx)
+		first := kibashiptest.Ready(ctx)
 
 		By("projects")
 		for reported, modify := range map[string]func(*kibashipv1.Project){
@@ -157,7 +157,7 @@ var _ = Describe("Admission", Serial, func() {
 
 	It("lets a project pass whose namespace it must wait for, and that is deleted", func(ctx context.Context) {
 		asked(ctx)
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "held", Finalizers: []string{"example.org/holds"}}}
 		Expect(k8s.Create(ctx, held)).To(Succeed())
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
@@ -172,7 +172,7 @@ var _ = Describe("Admission", Serial, func() {
 
 	It("gets no answer while the operator is down: these kinds wait, others do not", func(ctx context.Context) {
 		asked(ctx)
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		apiserver.Change(ctx, p, func() { p.Finalizers = append(p.Finalizers, "example.org/holds") })
 		inprocess.End()
 		err := k8s.Create(ctx, kibashiptest.NewProject(kibashiptest.NewName()))

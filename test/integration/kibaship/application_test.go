@@ -24,16 +24,9 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// ready makes a Project that is Ready.
-func ready(ctx context.Context, modify ...func(*kibashipv1.Project)) *kibashipv1.Project {
-	GinkgoHelper()
-	p := kibashiptest.Ready(ctx, modify...)
-	return p
-}
-
 var _ = Describe("An application", func() {
 	It("gets the labels of its project, and is Ready", func(ctx context.Context) {
-		p := ready(ctx, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB })
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB })
 		a := kibashiptest.Application(ctx, p.Name, "web")
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 		Expect(a.Labels).To(And(
@@ -73,7 +66,7 @@ var _ = Describe("An application", func() {
 	})
 
 	It("waits for the Secrets that it names, and notices when one goes", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "private", kibashiptest.Private("token"))
 		expect.Shows(ctx, a, kibashipv1.ConditionSecretFound, metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound)
 		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
@@ -100,7 +93,7 @@ var _ = Describe("An application", func() {
 				whole.Add(1)
 			}
 		}))
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		Expect(k8s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "token"}})).To(Succeed())
 		a := kibashiptest.Application(ctx, p.Name, "private", kibashiptest.Private("token"))
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
@@ -108,7 +101,7 @@ var _ = Describe("An application", func() {
 	})
 
 	It("keeps to what its project allows, also when that changes", func(ctx context.Context) {
-		p := ready(ctx, func(p *kibashipv1.Project) {
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) {
 			p.Spec.ApplicationTypes.DockerImage = &kibashipv1.TypePolicy{
 				Enabled:        true,
 				DefaultLimits:  kibashipv1.Limits{CPU: "1", Memory: "512Mi"},
@@ -151,7 +144,7 @@ var _ = Describe("An application", func() {
 	})
 
 	It("deletes its deployments, and those of no other application", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "web")
 		other := kibashiptest.Application(ctx, p.Name, "web-app-two") // a slug that holds a separator
 		for _, app := range []string{"web", "web-app-two"} {
@@ -173,7 +166,7 @@ var _ = Describe("An application", func() {
 	})
 
 	It("is left alone once it is Ready", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "web")
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 		version := a.ResourceVersion
@@ -184,7 +177,7 @@ var _ = Describe("An application", func() {
 	})
 
 	DescribeTable("that no schema takes", func(ctx context.Context, modify func(*kibashipv1.Application), reported string) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		err := k8s.Create(ctx, kibashiptest.NewApplication(p.Name, "bad", modify))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring(reported)))
@@ -216,7 +209,7 @@ var _ = Describe("An application", func() {
 	)
 
 	It("is no cluster of zero, which a client that writes what it says can ask for", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		for block, kind := range map[string]kibashipv1.ApplicationType{"mysqlCluster": kibashipv1.TypeMySQLCluster, "postgresCluster": kibashipv1.TypePostgresCluster} {
 			a := apiserver.Object(fmt.Sprintf(`
 apiVersion: platform.operator.kibaship.com/v1alpha1
@@ -231,7 +224,7 @@ spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
 	})
 
 	DescribeTable("that came past the webhook shows what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, reported string) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "bad", modify)
 		expect.Settles(ctx, a, kibashipv1.ApplicationFailed)
 		expect.Shows(ctx, a, kibashipv1.ConditionReady, metav1.ConditionFalse, reason)

@@ -37,7 +37,7 @@ var everything = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []str
 var _ = Describe("The metrics of a running operator", Serial, func() {
 	It("tell how many there are in each phase, how long, and what was done", func(ctx context.Context) {
 		made, passes := inprocess.Metric("kibaship_project_time_to_ready_seconds"), inprocess.Metric("kibaship_application_reconcile_duration_seconds")
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "web", kibashiptest.Private("no-such"))
 		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
 		d := kibashiptest.NewDeployment(p.Name, "web", "live")

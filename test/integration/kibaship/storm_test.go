@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -33,31 +32,6 @@ import (
 // concerns tells which writes count until an operator is killed.
 func concerns(r *http.Request) bool {
 	return strings.Contains(r.URL.Path, "it-") && !strings.Contains(r.URL.Path, "/events") || strings.HasSuffix(r.URL.Path, "/namespaces")
-}
-
-// dice can be thrown concurrently.
-type dice struct {
-	mu     sync.Mutex
-	random *rand.Rand
-}
-
-// hits is true once in n throws, in the long run.
-func (d *dice) hits(n int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.random.IntN(n) == 0
-}
-
-// failing is an API server that answers one of thirty requests with an error, or not at all. What
-// an operator needs to start is left out: it would not live long enough.
-func failing(random *rand.Rand) *trouble {
-	d := &dice{random: random}
-	return &trouble{
-		match: func(r *http.Request) bool {
-			return r.URL.Query().Get("watch") == "" && strings.Contains(r.URL.Path, "it-") && d.hits(30)
-		},
-		silent: func() bool { return d.hits(2) },
-	}
 }
 
 // tektonsKinds installs the definitions of Tekton's kinds, and nothing that works on them, until
@@ -118,6 +92,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 	It("projects, applications and builds come and go, nothing is lost, nothing is left, and nothing foreign is touched", func(ctx context.Context) {
 		count := bulk.Number("KIBASHIP_LIVES", 16)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+		about := transport.NewWeather(GinkgoRandomSeed())
 
 		tektonsKinds(ctx)
 
@@ -136,8 +111,8 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		var alive, doomed []string
 		for len(alive)+len(doomed) < count {
 			m := transport.NewKill(1+random.Int64N(60), false, concerns)
-			t := failing(rand.New(rand.NewPCG(random.Uint64(), 2)))
-			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.Wrap(t.wrap(next)) })
+			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
+			about.Blows.Store(true)
 			for range min(count-len(alive)-len(doomed), 1+random.IntN(8)) {
 				name := kibashiptest.NewName()
 				Expect(k8s.Create(ctx, kibashiptest.NewProject(name))).To(Succeed())
@@ -162,6 +137,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 			case <-m.Dead:
 			case <-time.After(time.Duration(random.IntN(3000)) * time.Millisecond):
 			}
+			about.Blows.Store(false)
 			stop()
 		}
 

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -35,6 +34,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // make pressure runs the specs of crowds with PRESSURE instances.
@@ -89,7 +89,7 @@ var _ = Describe("Pressure", func() {
 			for _, i := range stuck {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
 			}
-			before := p.resident()
+			before := int64(p.memory().Resident)
 			finalizers := func(ctx context.Context, i *bergv1.ChallengeInstance, value string) error {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-" + i.Spec.OwnerID}}
 				return client.IgnoreNotFound(k8s.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+value+`}}`))))
@@ -120,7 +120,7 @@ var _ = Describe("Pressure", func() {
 			Expect(others).To(BeEmpty(), "writes about what cannot continue")
 			Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
 			bergtest.Gone(ctx, i)
-			after := p.resident()
+			after := int64(p.memory().Resident)
 			AddReportEntry("stuck", fmt.Sprintf("%d namespaces are held; the operator has %d MiB, and had %d MiB when their instances ran", many, after>>20, before>>20))
 			Expect(after).To(BeNumerically("<", 512<<20), "half the memory limit of config/manager")
 			release(ctx)
@@ -138,12 +138,12 @@ var _ = Describe("Pressure", func() {
 			for _, i := range all {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
 			}
-			most := p.anonymous()
+			most := int64(p.memory().Anonymous)
 			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
 			for _, i := range all {
 				bergtest.GoneWithin(ctx, i, crowdLimit)
 			}
-			most = max(most, p.anonymous())
+			most = max(most, int64(p.memory().Anonymous))
 			AddReportEntry("memory", fmt.Sprintf("%d instances came and went with a limit of %d MiB; at most %d MiB were used", many, limit>>20, most>>20))
 			// A tenth is what the container has beyond it.
 			Expect(most).To(BeNumerically("<", limit*10/9))
@@ -217,32 +217,12 @@ func reachesInCrowd(ctx context.Context, i *bergv1.ChallengeInstance, phase berg
 	}).WithTimeout(crowdLimit).Should(Succeed())
 }
 
-// resident returns how many bytes of memory the process uses, its program among them.
-func (p *process) resident() int64 {
+// memory returns what the process holds.
+func (p *process) memory() machine.Memory {
 	GinkgoHelper()
-	return p.memory("VmRSS:")
-}
-
-// anonymous returns how many bytes of memory the process has made for itself.
-func (p *process) anonymous() int64 {
-	GinkgoHelper()
-	return p.memory("RssAnon:")
-}
-
-// memory reads a line of /proc/<pid>/status.
-func (p *process) memory(name string) int64 {
-	GinkgoHelper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	m, err := machine.ReadMemory(p.PID())
 	Expect(err).NotTo(HaveOccurred())
-	for line := range bytes.Lines(text) {
-		if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			kilobytes, err := strconv.ParseInt(strings.Fields(string(value))[0], 10, 64)
-			Expect(err).NotTo(HaveOccurred())
-			return kilobytes << 10
-		}
-	}
-	Fail("no " + name)
-	return 0
+	return m
 }
 
 // throttle gives the operator no share of the API server and no queue, until lift is

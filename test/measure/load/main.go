@@ -141,7 +141,7 @@ func measure(ctx context.Context, o options, chosen []scenario, report *Report, 
 		result.Name, result.Title, result.Date = s.name, s.title(o), time.Now().UTC().Truncate(time.Second)
 		result.Machine, result.Load = here, machine.LoadAverage()
 		show.done()
-		printScenario(stdout, result)
+		fmt.Fprint(stdout, results(Report{Scenarios: []Scenario{result}}))
 		report.put(result)
 		if err := report.write(file); err != nil {
 			return err
