@@ -36,9 +36,7 @@ import (
 
 var _ = Describe("A Deployment of a Git repository", func() {
 	It("builds, tells the image, and then waits for its next change", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, "")
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, "")
 		Expect(run.GetName()).To(Equal("project-" + w.project + "-app-web-deployment-live-run-1"))
 		Expect(metav1.IsControlledBy(run, d)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue(kibashipv1.LabelApplication, w.app.Name))
@@ -92,9 +90,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	DescribeTable("tells why a run failed", func(ctx SpecContext, status, taskReason, message string, steps []any, reason, reported string) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		w.ends(ctx, run, "False", status, failed(taskReason, message, steps...))
 		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, reason)
@@ -115,9 +111,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	)
 
 	It("believes of a run only the steps that no RUN can write for", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, "")
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, "")
 		forged := succeeded(
 			step("clone", 0, map[string]string{"commit": sha(1)}),
 			step("build", 0, map[string]string{"commit": sha(666), "digest": digest(666)}),
@@ -130,9 +124,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("starts a run for each change, cancels the one before, and keeps five", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		first := w.running(ctx, d)
+		w, d, first := newBuild(ctx, sha(1))
 		volume := w.volume(ctx, first)
 		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
 		w.running(ctx, d)
@@ -159,9 +151,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("follows the source of its Application, unless its own spec names it", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, "")
-		first := w.running(ctx, d)
+		w, d, first := newBuild(ctx, "")
 		w.succeeds(ctx, first, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
 
@@ -278,9 +268,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("says within a minute or so that Tekton does not take up its run, and continues when it does", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 			c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
@@ -292,9 +280,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		old := run.GetUID()
 		Expect(k8s.Delete(ctx, run)).To(Succeed())
 		expect.Becomes(ctx, run, func(g Gomega) {
@@ -350,9 +336,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("tells the image where it was pushed, also when the registry is another one by then", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		inprocess.Restart(map[string]string{"BUILD_REGISTRY": "other.example.org"}, nil)
 		w.succeeds(ctx, run, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
@@ -360,9 +344,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("tells what was built while its Application is not Ready", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.RootDirectory = "../../etc" })
 		expect.Reaches(ctx, w.app, kibashipv1.ApplicationFailed)
 		w.succeeds(ctx, run, 1)
@@ -374,9 +356,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("remembers a run that was deleted before its end as one that failed", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		lost := w.running(ctx, d)
+		w, d, lost := newBuild(ctx, sha(1))
 		resume := inprocess.Pause()
 		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
 		Expect(k8s.Delete(ctx, lost)).To(Succeed())
@@ -395,9 +375,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("says that a volume is not bound, also when the time of the run is over", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		const unbound = `pod status "PodScheduled":"False"; message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."`
 		task := func(status, reason, message string) map[string]any {
 			return map[string]any{"podName": "pod", "conditions": []any{map[string]any{"type": "Succeeded", "status": status, "reason": reason, "message": message}}}
@@ -490,9 +468,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("writes nothing when nothing has changed", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		w.succeeds(ctx, run, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
 		versions := func() string {

@@ -43,6 +43,14 @@ func newWorld(ctx context.Context, spec kibashipv1.ApplicationSpec, secrets ...s
 	return w
 }
 
+// newBuild makes a world with a Deployment of a commit, which builds.
+func newBuild(ctx context.Context, commit string) (world, *kibashipv1.Deployment, *unstructured.Unstructured) {
+	GinkgoHelper()
+	w := newWorld(ctx, git())
+	d := w.deploy(ctx, commit)
+	return w, d, w.running(ctx, d)
+}
+
 // git is an Application whose source is public.
 func git() kibashipv1.ApplicationSpec {
 	return kibashipv1.ApplicationSpec{
