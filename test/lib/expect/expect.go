@@ -200,6 +200,17 @@ func Until(ctx context.Context, limit time.Duration, look func(context.Context) 
 	Eventually(ctx, look).WithTimeout(limit).Should(Succeed())
 }
 
+// Refreshed is Until for what a resource shows: it reads the resource before each look.
+func Refreshed(ctx context.Context, limit time.Duration, o client.Object, look func() error) {
+	GinkgoHelper()
+	Until(ctx, limit, func(ctx context.Context) error {
+		if err := get(ctx, o); err != nil {
+			return err
+		}
+		return look()
+	})
+}
+
 // Conditions returns all conditions of a resource in one line.
 func Conditions(o client.Object) string {
 	GinkgoHelper()
