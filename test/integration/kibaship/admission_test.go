@@ -204,8 +204,7 @@ var _ = Describe("Admission", Serial, func() {
 		Consistently(ask).WithTimeout(time.Second).Should(Succeed())
 
 		By("a configuration that another client spoiled")
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
+		configuration := apiserver.Get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, client.ObjectKey{Name: operator.WebhookConfiguration})
 		apiserver.Change(ctx, configuration, func() { configuration.Webhooks[0].ClientConfig.CABundle = nil })
 		expect.Becomes(ctx, configuration, func(g Gomega) {
 			g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(Equal(authorities))
@@ -225,8 +224,7 @@ var _ = Describe("Admission", Serial, func() {
 	It("is given no authority without the policy that limits what the operator may change of it", func(ctx context.Context) {
 		asked(ctx)
 		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
+		configuration := apiserver.Get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, client.ObjectKey{Name: operator.WebhookConfiguration})
 		Expect(configuration.Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
 		answers(ctx)
 		bundle := func() []byte {

@@ -178,8 +178,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		p := kibashiptest.Ready(ctx)
 		namespace := kibashiptest.Namespace(p.Name)
 		thief := apiserver.As(accountOf(p.Name))
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
 		patch := func(change func(*corev1.Namespace)) error {
 			changed := ns.DeepCopy()
 			change(changed)
@@ -251,8 +250,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 				{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "friend"},
 			},
 		})).To(Succeed())
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
 		app := kibashiptest.Application(ctx, p.Name, "forged")
 		for _, name := range []string{accountOf(other.Name), "friend"} {
 			friend := apiserver.As(name)

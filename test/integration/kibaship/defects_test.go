@@ -58,8 +58,7 @@ var _ = Describe("When the API server fails,", Serial, func() {
 		expect.Shows(ctx, p, kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonWriteFailed)
 		expect.Reaches(ctx, p, kibashipv1.ProjectPending)
 		Expect(p.Status.Message).To(ContainSubstring("the store is on fire"))
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)})
 		made := ns.UID
 		t.over.Store(true)
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)

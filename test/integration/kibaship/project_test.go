@@ -78,8 +78,7 @@ var _ = Describe("A project", func() {
 			HaveKeyWithValue("platform.kibaship.com/workspace-uuid", uuidB))
 		namespace := "project-" + n + "-ns-kibaship-com"
 
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
 		Expect(ns.Labels).To(labels)
 		Expect(ns.Annotations).To(And(
 			HaveKeyWithValue("platform.kibaship.com/created-by", "kibaship-operator"),
@@ -88,15 +87,12 @@ var _ = Describe("A project", func() {
 		Expect(ns.OwnerReferences).To(HaveLen(1))
 		Expect(ns.OwnerReferences[0].UID).To(Equal(p.UID))
 
-		account := &corev1.ServiceAccount{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-sa-kibaship-com"}, account)).To(Succeed())
+		account := apiserver.Get[corev1.ServiceAccount](ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-sa-kibaship-com"})
 		Expect(account.Labels).To(labels)
-		role := &rbacv1.Role{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-role-kibaship-com"}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.Role](ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-role-kibaship-com"})
 		Expect(role.Labels).To(labels)
 		Expect(role.Rules).To(Equal(everything))
-		binding := &rbacv1.RoleBinding{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-binding-kibaship-com"}, binding)).To(Succeed())
+		binding := apiserver.Get[rbacv1.RoleBinding](ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-binding-kibaship-com"})
 		Expect(binding.Labels).To(labels)
 		Expect(binding.RoleRef).To(Equal(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}))
 		Expect(binding.Subjects).To(ConsistOf(rbacv1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}))
@@ -224,8 +220,7 @@ var _ = Describe("A project", func() {
 	})
 
 	It("waits for the ClusterRole that an administrator creates", func(ctx context.Context) {
-		role := &rbacv1.ClusterRole{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashipv1.ProjectAdmin}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: kibashipv1.ProjectAdmin})
 		Expect(k8s.Delete(ctx, role)).To(Succeed())
 		DeferCleanup(kibashiptest.Admin)
 		p := kibashiptest.Project(ctx, kibashiptest.NewName())
@@ -353,16 +348,14 @@ var _ = Describe("A namespace that is not a project's", func() {
 		By("deleting it: the project continues in a namespace of its own")
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
-		own := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), own)).To(Succeed())
+		own := apiserver.Get[corev1.Namespace](ctx, client.ObjectKeyFromObject(ns))
 		Expect(p.Status.NamespaceUID).To(Equal(own.UID))
 		Expect(p.Status.NamespaceProof).To(BeEmpty())
 	})
 
 	It("is what an administrator makes of one by taking its label off", func(ctx context.Context) {
 		p := kibashiptest.Ready(ctx)
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)})
 		apiserver.Change(ctx, ns, func() {
 			delete(ns.Labels, kibashipv1.LabelUUID)
 			ns.OwnerReferences = nil // the garbage collector goes by these alone

@@ -57,8 +57,7 @@ var _ = Describe("Tekton", Serial, func() {
 
 		remove := tektonStandsIn(ctx)
 		expect.Shows(ctx, p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionTrue, kibashipv1.ReasonCreated)
-		reader := &rbacv1.Role{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "tekton-tasks-reader"}, reader)).To(Succeed())
+		reader := apiserver.Get[rbacv1.Role](ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "tekton-tasks-reader"})
 		Expect(reader.Rules).To(Equal([]rbacv1.PolicyRule{{APIGroups: []string{"tekton.dev"}, Resources: []string{"tasks"}, Verbs: []string{"get", "list", "watch"}}}))
 		Expect(reader.Labels).To(HaveKeyWithValue("platform.kibaship.com/managed-by", "kibaship-operator"))
 		binding := &rbacv1.RoleBinding{}
@@ -83,8 +82,7 @@ var _ = Describe("Tekton", Serial, func() {
 		}).Should(Succeed())
 
 		By("removing the operator from its own binding: it comes back, and the subject that was put there stays")
-		shared := &rbacv1.RoleBinding{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "kibaship-operator-tekton-binding"}, shared)).To(Succeed())
+		shared := apiserver.Get[rbacv1.RoleBinding](ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "kibaship-operator-tekton-binding"})
 		operators, other := shared.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "another-user"}
 		Expect(operators).To(HaveLen(1))
 		apiserver.Change(ctx, shared, func() { shared.Subjects = []rbacv1.Subject{other} })

@@ -184,8 +184,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			return stolen.Create(ctx, deploymentIn(foreign.Name, func(d *appsv1.Deployment) { d.Name = "other" }), client.DryRunAll)
 		}),
 		Entry("no Deployment is changed to one of a challenge", func(ctx context.Context) error {
-			d := &appsv1.Deployment{}
-			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "attacker"}, d)).To(Succeed())
+			d := apiserver.Get[appsv1.Deployment](ctx, client.ObjectKey{Namespace: tenant, Name: "attacker"})
 			d.Labels, d.ResourceVersion = map[string]string{}, "" // the Deployment controller has written since
 			ofChallenge(d)
 			return stolen.Update(ctx, d, client.DryRunAll)
@@ -228,8 +227,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			return stolen.Delete(ctx, &ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
 		}),
 		Entry("no route gets the label of instances", func(ctx context.Context) error {
-			r := &gatewayv1.HTTPRoute{}
-			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "attacked"}, r)).To(Succeed())
+			r := apiserver.Get[gatewayv1.HTTPRoute](ctx, client.ObjectKey{Namespace: tenant, Name: "attacked"})
 			r.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}
 			return stolen.Update(ctx, r, client.DryRunAll)
 		}),
@@ -316,8 +314,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 	})
 
 	DescribeTable("of its webhook configuration", func(ctx context.Context, change func(*admissionregistrationv1.ValidatingWebhookConfiguration), allowed bool) {
-		live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, live)).To(Succeed())
+		live := apiserver.Get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, client.ObjectKey{Name: operator.WebhookConfiguration})
 		changed := live.DeepCopy()
 		change(changed)
 		err := stolen.Patch(ctx, changed, client.MergeFrom(live), client.DryRunAll)
@@ -482,8 +479,7 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 			o := apiserver.Object(document)
 			apiserver.Create(ctx, o)
 		}
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: tenant}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: tenant})
 		label := func(c client.Client, name string) error {
 			return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}}}, client.DryRunAll)
 		}

@@ -85,8 +85,7 @@ var _ = Describe("An environment", func() {
 		ns.Labels["quix.io/foreign"] = "stays"
 		ns.Annotations["example.com/foreign"] = "stays"
 		// An owner that exists: the garbage collector removes others.
-		role := &rbacv1.ClusterRole{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: platformRole})
 		ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{
 			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
 		})

@@ -17,8 +17,7 @@ import (
 // environmentNamespace returns the namespace of an Environment.
 func environmentNamespace(ctx context.Context, env *quixv1.Environment) *corev1.Namespace {
 	GinkgoHelper()
-	ns := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, ns)).To(Succeed())
+	ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"})
 	return ns
 }
 
@@ -28,8 +27,7 @@ func bindingKey(env *quixv1.Environment) client.ObjectKey {
 
 func environmentBinding(ctx context.Context, env *quixv1.Environment) *rbacv1.RoleBinding {
 	GinkgoHelper()
-	binding := &rbacv1.RoleBinding{}
-	Expect(k8s.Get(ctx, bindingKey(env), binding)).To(Succeed())
+	binding := apiserver.Get[rbacv1.RoleBinding](ctx, bindingKey(env))
 	return binding
 }
 

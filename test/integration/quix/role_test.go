@@ -39,8 +39,7 @@ func listPods(namespace string) authorizationv1.ResourceAttributes {
 // editRole changes the platform's ClusterRole until the end of the spec.
 func editRole(ctx context.Context, modify func(*rbacv1.ClusterRole)) (fix func()) {
 	GinkgoHelper()
-	role := &rbacv1.ClusterRole{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
+	role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: platformRole})
 	before := role.DeepCopy()
 	modify(role)
 	Expect(k8s.Patch(ctx, role, client.MergeFrom(before))).To(Succeed())
@@ -206,8 +205,7 @@ var _ = Describe("Rights", func() {
 	It("of the platform are limited to its environments, and the operator has none of them", func(ctx context.Context) {
 		env := quixtest.Ready(ctx)
 		inside := env.Spec.ID + "-qdep"
-		role := &rbacv1.ClusterRole{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: platformRole})
 		Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, listPods(inside)).Should(BeTrue())
 		// The only cluster-wide right, which the platform's manifests grant.
 		grant := &rbacv1.ClusterRoleBinding{}

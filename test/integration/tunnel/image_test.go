@@ -116,8 +116,7 @@ var _ = Describe("The image of the proxies", func() {
 		tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)
 		pod := tunneltest.ClientPod(ctx, p)
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(1))
-		copied := &corev1.Secret{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ImagePullSecrets[0].Name}, copied)).To(Succeed())
+		copied := apiserver.Get[corev1.Secret](ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ImagePullSecrets[0].Name})
 		Expect(copied.Data).To(Equal(reads.Data))
 		all := apiserver.List[corev1.SecretList](ctx, client.InNamespace(pod.Namespace))
 		for _, s := range all.Items {

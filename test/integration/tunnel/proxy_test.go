@@ -101,8 +101,7 @@ var _ = Describe("A pair of proxies", func() {
 
 		By("its objects")
 		pod := tunneltest.ClientPod(ctx, p)
-		service := &corev1.Service{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: p.Name}, service)).To(Succeed())
+		service := apiserver.Get[corev1.Service](ctx, client.ObjectKey{Namespace: pod.Namespace, Name: p.Name})
 		Expect(service.Spec.ClusterIP).To(Equal(corev1.ClusterIPNone))
 		Expect(service.Spec.Ports).To(HaveLen(1))
 		Expect(service.Spec.Ports[0].Port).To(Equal(web.ClientProxyPort))

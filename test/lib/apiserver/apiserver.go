@@ -179,6 +179,17 @@ func Create(ctx context.Context, o client.Object) {
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(Client.Delete(ctx, o))).To(Succeed()) })
 }
 
+// Get reads an object.
+func Get[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, key client.ObjectKey) O {
+	GinkgoHelper()
+	o := O(new(T))
+	Expect(Client.Get(ctx, key, o)).To(Succeed())
+	return o
+}
+
 // List returns the objects of a list's kind.
 func List[T any, L interface {
 	*T

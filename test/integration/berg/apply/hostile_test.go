@@ -65,8 +65,7 @@ var _ = Describe("A hostile author", func() {
 		})
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 
-		web := &appsv1.Deployment{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, web)).To(Succeed())
+		web := apiserver.Get[appsv1.Deployment](ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"})
 		Expect(web.Annotations).To(HaveKeyWithValue(bergv1.AnnotationInstanceUID, string(i.UID)))
 		template := web.Spec.Template
 		Expect(slices.Sorted(maps.Keys(template.Labels))).To(Equal([]string{

@@ -58,8 +58,7 @@ var _ = Describe("ISOLATION_CHECK", func() {
 		Expect(condition.Status).To(Equal(corev1.ConditionUnknown))
 		Expect(condition.Message).To(ContainSubstring("was not made by this operator"))
 		Expect(<-recorder.Events).To(HavePrefix("Warning " + isolation.ReasonInconclusive))
-		live := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), live)).To(Succeed())
+		live := apiserver.Get[corev1.Namespace](ctx, client.ObjectKeyFromObject(foreign))
 		Expect(live.DeletionTimestamp).To(BeNil())
 	})
 
@@ -106,15 +105,13 @@ func newChecker(ctx context.Context) (*isolation.Checker, *events.FakeRecorder) 
 
 func checkNamespace(ctx context.Context, c *isolation.Checker) string {
 	GinkgoHelper()
-	own := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: c.Pod.Namespace}, own)).To(Succeed())
+	own := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: c.Pod.Namespace})
 	return "berg-isolation-check-" + string(own.UID)
 }
 
 func isolationCondition(ctx context.Context, c *isolation.Checker) corev1.PodCondition {
 	GinkgoHelper()
-	pod := &corev1.Pod{}
-	Expect(k8s.Get(ctx, c.Pod, pod)).To(Succeed())
+	pod := apiserver.Get[corev1.Pod](ctx, c.Pod)
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == isolation.ConditionType {
 			return condition

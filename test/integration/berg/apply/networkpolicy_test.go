@@ -145,8 +145,7 @@ var _ = Describe("NETWORK_POLICY", func() {
 			isolatedBy(i, "CiliumNetworkPolicy")
 			Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(BeEmpty())
 		}
-		policy := &ciliumv2.CiliumNetworkPolicy{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "challenge-network-policy"}, policy)).To(Succeed())
+		policy := apiserver.Get[ciliumv2.CiliumNetworkPolicy](ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "challenge-network-policy"})
 		order, err := resourceversion.CompareResourceVersion(policy.ResourceVersion, deleted())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(order).To(BeNumerically("<", 0), "the old policy went before the new one was there")

@@ -155,8 +155,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 			case n%2 == 0:
 				apiserver.Change(ctx, c, func() { c.Spec.Solver.Env[0].Value = fmt.Sprint(n) })
 			default:
-				challenge := &bergv1.Challenge{}
-				Expect(k8s.Get(ctx, client.ObjectKey{Namespace: ns, Name: "web"}, challenge)).To(Succeed())
+				challenge := apiserver.Get[bergv1.Challenge](ctx, client.ObjectKey{Namespace: ns, Name: "web"})
 				apiserver.Change(ctx, challenge, func() { challenge.Spec.Difficulty = fmt.Sprint(n) })
 			}
 		}
@@ -460,8 +459,7 @@ func solverOf(ctx context.Context, c *bergv1.ChallengeCheck) *corev1.Pod {
 // checked is the instance that a check plays.
 func checked(ctx context.Context, c *bergv1.ChallengeCheck) *bergv1.ChallengeInstance {
 	GinkgoHelper()
-	i := &bergv1.ChallengeInstance{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "check-" + string(c.UID)}, i)).To(Succeed())
+	i := apiserver.Get[bergv1.ChallengeInstance](ctx, client.ObjectKey{Namespace: c.Namespace, Name: "check-" + string(c.UID)})
 	return i
 }
 

@@ -125,7 +125,6 @@ func allowNodes(ctx context.Context) {
 func deploymentOf(ctx context.Context, i *bergv1.ChallengeInstance, hostname string) *appsv1.Deployment {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-	d := &appsv1.Deployment{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: hostname}, d)).To(Succeed())
+	d := apiserver.Get[appsv1.Deployment](ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: hostname})
 	return d
 }

@@ -128,8 +128,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, inside)
 
 		By("a finalizer of the namespace itself")
-		namespace := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: itself.Status.Namespace}, namespace)).To(Succeed())
+		namespace := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: itself.Status.Namespace})
 		finalizers := func(finalizers ...string) {
 			before := namespace.DeepCopy()
 			namespace.Finalizers = finalizers
@@ -314,8 +313,7 @@ var _ = Describe("A namespace that is deleted by hand", func() {
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
-		now := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, key, now)).To(Succeed())
+		now := apiserver.Get[corev1.Namespace](ctx, key)
 		Expect(now.UID).NotTo(Equal(old.UID))
 		Expect(i.Status.InstanceID).To(Equal(before.Status.InstanceID))
 		Expect(i.Status.Services).To(Equal(before.Status.Services))
@@ -346,8 +344,7 @@ func vanish(ctx context.Context, i *bergv1.ChallengeInstance) {
 		g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
 		g.Expect(pods.Items).To(BeEmpty())
 	}).Should(Succeed())
-	namespace := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, namespace)).To(Succeed())
+	namespace := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: i.Status.Namespace})
 	namespace.Spec.Finalizers = nil
 	Expect(k8s.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
 	Eventually(func(g Gomega) { // the first only marks it

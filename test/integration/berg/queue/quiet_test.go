@@ -97,8 +97,7 @@ var _ = Describe("What has not changed costs no request", func() {
 		seen.reset()
 		for n := range 2 * 10 { // more than a contested object would be granted
 			before := reconciles()
-			challenged := &bergv1.Challenge{}
-			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: "mirrored"}, challenged)).To(Succeed())
+			challenged := apiserver.Get[bergv1.Challenge](ctx, client.ObjectKey{Namespace: i.Namespace, Name: "mirrored"})
 			edited := client.MergeFrom(challenged.DeepCopy())
 			challenged.Spec.Description = fmt.Sprint(n)
 			Expect(k8s.Patch(ctx, challenged, edited)).To(Succeed())
@@ -141,8 +140,7 @@ var _ = Describe("What has not changed costs no request", func() {
 
 		By("a change by hand, which the new leader still puts back")
 		key := client.ObjectKey{Namespace: instances[0].Status.Namespace, Name: "web"}
-		changed := &appsv1.Deployment{}
-		Expect(k8s.Get(ctx, key, changed)).To(Succeed())
+		changed := apiserver.Get[appsv1.Deployment](ctx, key)
 		Expect(k8s.Patch(ctx, changed, apiserver.RawPatch(`[{"op":"remove","path":"/spec/template/spec/containers/0/resources"}]`), client.FieldOwner("another-client"))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, key, changed)).To(Succeed())
