@@ -140,8 +140,7 @@ var _ = Describe("Admission", Serial, func() {
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", reported, err)
 			Expect(err).To(MatchError(ContainSubstring(reported)))
 		}
-		a := kibashiptest.Application(ctx, first.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		kibashiptest.ReadyApplication(ctx, first.Name, "web")
 
 		By("deployments")
 		d := kibashiptest.NewDeployment(first.Name, "web", "staging")

@@ -27,8 +27,7 @@ import (
 var _ = Describe("An application", func() {
 	It("gets the labels of its project, and is Ready", func(ctx context.Context) {
 		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB })
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		Expect(a.Labels).To(And(
 			HaveKeyWithValue("platform.kibaship.com/project-uuid", p.Labels[kibashipv1.LabelUUID]),
 			HaveKeyWithValue("platform.kibaship.com/workspace-uuid", uuidB)))
@@ -77,8 +76,7 @@ var _ = Describe("An application", func() {
 		Expect(k8s.Create(ctx, secret("another"))).To(Succeed())
 		Expect(k8s.Create(ctx, secret("token"))).To(Succeed())
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
-		second := kibashiptest.Application(ctx, p.Name, "second", kibashiptest.Private("token"))
-		expect.Settles(ctx, second, kibashipv1.ApplicationReady)
+		second := kibashiptest.ReadyApplication(ctx, p.Name, "second", kibashiptest.Private("token"))
 		Expect(k8s.Delete(ctx, secret("token"))).To(Succeed())
 		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
 		expect.Settles(ctx, second, kibashipv1.ApplicationPending)
@@ -95,8 +93,7 @@ var _ = Describe("An application", func() {
 		}))
 		p := kibashiptest.Ready(ctx)
 		Expect(k8s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "token"}})).To(Succeed())
-		a := kibashiptest.Application(ctx, p.Name, "private", kibashiptest.Private("token"))
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		kibashiptest.ReadyApplication(ctx, p.Name, "private", kibashiptest.Private("token"))
 		Expect(whole.Load()).To(BeZero())
 	})
 
@@ -112,8 +109,7 @@ var _ = Describe("An application", func() {
 			}
 			p.Spec.Volumes.MaxStorageSize = "10Gi"
 		})
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		Expect(a.Status.Limits).To(Equal(kibashipv1.Limits{CPU: "1", Memory: "512Mi"}))
 
 		for field, limits := range map[string]kibashipv1.Limits{
@@ -167,8 +163,7 @@ var _ = Describe("An application", func() {
 
 	It("is left alone once it is Ready", func(ctx context.Context) {
 		p := kibashiptest.Ready(ctx)
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		version := a.ResourceVersion
 		Consistently(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())

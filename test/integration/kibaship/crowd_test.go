@@ -307,8 +307,7 @@ func newBare(ctx context.Context, asks *requests) *bare {
 	} {
 		b.like.objects = append(b.like.objects, likeness(ctx, o))
 	}
-	a := kibashiptest.Application(ctx, p.Name, "web")
-	expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+	a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
 	b.like.applicationName, b.like.applicationUID = a.Name, a.UID
 	b.like.applicationStatus = encoded(map[string]any{"status": a.Status})

@@ -110,8 +110,7 @@ var _ = Describe("A project", func() {
 
 	It("is left alone once it is Ready: neither another pass nor another operator writes anything", func(ctx context.Context) {
 		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.Status.Usage.Applications).To(BeEquivalentTo(1))
 			var all kibashipv1.ProjectList

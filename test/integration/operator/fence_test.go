@@ -158,6 +158,12 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 		Expect(err).To(MatchError(ContainSubstring(fence)), "refused, but not by the policy")
 	}
+	deletion := func(o client.Object) func(context.Context) error {
+		return func(ctx context.Context) error {
+			o.SetNamespace(tenant)
+			return stolen.Delete(ctx, o, client.DryRunAll)
+		}
+	}
 	marked := func(change func(*corev1.Namespace)) *corev1.Namespace {
 		ns := foreign.DeepCopy()
 		change(ns)
@@ -205,27 +211,13 @@ var _ = Describe("With the operator's token", Ordered, func() {
 				d.Name, d.Spec.Template.Spec.HostNetwork = "other", true
 			}), client.DryRunAll)
 		}),
-		Entry("no Deployment is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, deploymentIn(tenant), client.DryRunAll)
-		}),
-		Entry("no pod is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no ConfigMap is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no Service is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no policy is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no route is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no policy of Cilium is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
+		Entry("no Deployment is deleted", deletion(deploymentIn(""))),
+		Entry("no pod is deleted", deletion(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no ConfigMap is deleted", deletion(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no Service is deleted", deletion(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no policy is deleted", deletion(&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no route is deleted", deletion(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no policy of Cilium is deleted", deletion(&ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
 		Entry("no route gets the label of instances", func(ctx context.Context) error {
 			r := apiserver.Get[gatewayv1.HTTPRoute](ctx, client.ObjectKey{Namespace: tenant, Name: "attacked"})
 			r.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}

@@ -95,6 +95,14 @@ func Application(ctx context.Context, project, app string, modify ...func(*kibas
 	return a
 }
 
+// ReadyApplication creates an Application, and waits until it is Ready.
+func ReadyApplication(ctx context.Context, project, app string, modify ...func(*kibashipv1.Application)) *kibashipv1.Application {
+	GinkgoHelper()
+	a := Application(ctx, project, app, modify...)
+	expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+	return a
+}
+
 // Private makes an Application one of a private repository, whose token is in a Secret.
 func Private(secret string) func(*kibashipv1.Application) {
 	return func(a *kibashipv1.Application) {
