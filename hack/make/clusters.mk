@@ -13,16 +13,16 @@ cluster-down: ## Remove the cluster NAME.
 
 .PHONY: demo
 demo: ## Run the demo: from nothing to running challenges, step by step. ARGS are its arguments.
-	go run $(DEMO) $(ARGS)
+	hack/demo $(ARGS)
 
 .PHONY: demo-picture
 demo-picture: ## Update the picture in the README: the web sample in a browser, through a real Gateway; needs root.
 	hack/packages node network browser
-	go run $(DEMO) --profile network --name demo-picture --keep=false --picture docs/berg/web.png
+	hack/demo --profile network --name demo-picture --keep=false --picture docs/berg/web.png
 
 .PHONY: demo-down
 demo-down: ## Remove everything that the demo created.
-	go run $(DEMO) down
+	hack/demo down $(ARGS)
 
 .PHONY: first-ten-minutes
 first-ten-minutes: image ## Run the commands of README.md up to the first flag, and print how long each step takes; needs root.

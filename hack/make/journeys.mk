@@ -97,7 +97,6 @@ OLM_RELEASES := 0.0.7 0.0.8 0.0.9
 
 .PHONY: e2e-olm
 e2e-olm: test-releases images ## Install, upgrade and remove the operator with a real OLM; needs root.
-	go test -C test/cluster/components/olm $(TESTARGS) ./...
 	hack/with-cluster --profile olm --name $(OLM_CLUSTER) -- \
 		$(MAKE) e2e-olm-run OLM_CLUSTER=$(OLM_CLUSTER)
 

@@ -13,10 +13,6 @@ plugin: ## Build kubectl-berg for this machine into bin/. With bin/ in PATH, kub
 plugin-archives: ## Build kubectl-berg for PLUGIN_PLATFORMS, with a manifest for Krew, into dist/plugin.
 	go run ./hack/plugin --version v$(VERSION) --platforms $(PLUGIN_PLATFORMS) --url $(PLUGIN_URL) --output $(DIST)/plugin
 
-.PHONY: plugin-recordings
-plugin-recordings: plugin ## Record `kubectl berg try` and `why` again for the documentation, on the cluster of KUBECONFIG.
-	KUBECTL_BERG=$(BIN)/kubectl-berg hack/record-plugin docs/kubectl-berg
-
 .PHONY: plugin-extend
 plugin-extend: ## Measure the time to extend 1,000 instances, compared with a bare client. EXTEND=1000.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-extend -- \

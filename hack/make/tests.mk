@@ -4,7 +4,6 @@
 # that hold one, so that a new family needs no line here.
 CLUSTER     := ./test/cluster
 IMAGES      := ./test/samples/images
-DEMO        := ./test/samples/demo
 RIGHTS      := ./test/measure/rights
 LOAD        := ./test/measure/load
 CHAOS       := ./test/measure/chaos

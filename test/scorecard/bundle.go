@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
+	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -20,68 +20,11 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// csv is what the checks read of a ClusterServiceVersion.
-type csv struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		DisplayName string `json:"displayName"`
-		Version     string `json:"version"`
-		Icon        []struct {
-			Data      []byte `json:"base64data"`
-			MediaType string `json:"mediatype"`
-		} `json:"icon"`
-		CustomResourceDefinitions struct {
-			Owned []owned `json:"owned"`
-		} `json:"customresourcedefinitions"`
-		Install struct {
-			Spec struct {
-				Deployments        []deployment  `json:"deployments"`
-				Permissions        []permissions `json:"permissions"`
-				ClusterPermissions []permissions `json:"clusterPermissions"`
-			} `json:"spec"`
-		} `json:"install"`
-		RelatedImages []struct {
-			Image string `json:"image"`
-		} `json:"relatedImages"`
-	} `json:"spec"`
-}
-
-type owned struct {
-	Name              string       `json:"name"`
-	Kind              string       `json:"kind"`
-	Version           string       `json:"version"`
-	DisplayName       string       `json:"displayName"`
-	Description       string       `json:"description"`
-	SpecDescriptors   []descriptor `json:"specDescriptors"`
-	StatusDescriptors []descriptor `json:"statusDescriptors"`
-}
-
-// descriptor is what a console shows a field by.
-type descriptor struct {
-	Path         string   `json:"path"`
-	DisplayName  string   `json:"displayName"`
-	Description  string   `json:"description"`
-	XDescriptors []string `json:"x-descriptors"`
-}
-
-type deployment struct {
-	Name string                `json:"name"`
-	Spec appsv1.DeploymentSpec `json:"spec"`
-}
-
-type permissions struct {
-	ServiceAccountName string              `json:"serviceAccountName"`
-	Rules              []rbacv1.PolicyRule `json:"rules"`
-}
-
 // bundle is a bundle as it is unpacked.
 type bundle struct {
-	csv csv
+	csv operatorsv1alpha1.ClusterServiceVersion
 	// deployment is that of the operator, manager its pod.
-	deployment *deployment
+	deployment *operatorsv1alpha1.StrategyDeploymentSpec
 	manager    corev1.PodTemplateSpec
 	examples   []unstructured.Unstructured
 	// scorecardImages are those that its tests run.
@@ -107,8 +50,8 @@ func load(dir string) (bundle, error) {
 	if err := yaml.Unmarshal(text, &b.csv); err != nil {
 		return bundle{}, fmt.Errorf("%s: %w", files[0], err)
 	}
-	for n := range b.csv.Spec.Install.Spec.Deployments {
-		d := &b.csv.Spec.Install.Spec.Deployments[n]
+	for n := range b.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		d := &b.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[n]
 		if len(d.Spec.Template.Spec.Containers) != 1 {
 			return bundle{}, fmt.Errorf("the Deployment %s must have one container", d.Name)
 		}
@@ -120,7 +63,7 @@ func load(dir string) (bundle, error) {
 		return bundle{}, errors.New("the bundle must have a Deployment of the operator")
 	}
 	b.manager = b.deployment.Spec.Template
-	if err := json.Unmarshal([]byte(b.csv.Metadata.Annotations["alm-examples"]), &b.examples); err != nil {
+	if err := json.Unmarshal([]byte(b.csv.Annotations["alm-examples"]), &b.examples); err != nil {
 		return bundle{}, fmt.Errorf("annotation alm-examples: %w", err)
 	}
 	if b.scorecardImages, err = loadScorecardImages(filepath.Join(dir, "tests", "scorecard", "config.yaml")); err != nil {
@@ -135,13 +78,7 @@ func loadScorecardImages(file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var config struct {
-		Stages []struct {
-			Tests []struct {
-				Image string `json:"image"`
-			} `json:"tests"`
-		} `json:"stages"`
-	}
+	var config v1alpha3.Configuration
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -178,7 +115,7 @@ func loadDefinitions(dir string) (map[string]*apiextensionsv1.CustomResourceDefi
 
 // name is the name of the package.
 func (b bundle) name() string {
-	name, _, _ := strings.Cut(b.csv.Metadata.Name, ".v")
+	name, _, _ := strings.Cut(b.csv.Name, ".v")
 	return name
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,7 +108,7 @@ var escalating = []string{"escalate", "bind", "impersonate"}
 func rights(b bundle) []string {
 	var problems []string
 	allowed := b.allowed()
-	each := func(scope string, all []permissions, visit func(scope, where string, rule rbacv1.PolicyRule)) {
+	each := func(scope string, all []operatorsv1alpha1.StrategyDeploymentPermissions, visit func(scope, where string, rule rbacv1.PolicyRule)) {
 		for _, p := range all {
 			for i, rule := range p.Rules {
 				visit(scope, fmt.Sprintf("rule %d of %s for the %s", i, p.ServiceAccountName, scope), rule)
@@ -136,7 +137,7 @@ func rights(b bundle) []string {
 			}
 		}
 	}
-	install := b.csv.Spec.Install.Spec
+	install := b.csv.Spec.InstallStrategy.StrategySpec
 	each("namespace", install.Permissions, general)
 	each("cluster", install.ClusterPermissions, func(scope, where string, rule rbacv1.PolicyRule) {
 		general(scope, where, rule)
@@ -155,7 +156,7 @@ func rights(b bundle) []string {
 // podSecurity: the Pod Security Standard "restricted", a read-only root, a
 // numeric user.
 func podSecurity(b bundle) []string {
-	return eachDeployment(b, func(d deployment, want func(bool, string)) {
+	return eachDeployment(b, func(d operatorsv1alpha1.StrategyDeploymentSpec, want func(bool, string)) {
 		pod, spec := d.Spec.Template.Spec.SecurityContext, d.Spec.Template.Spec
 		if want(pod != nil, "the pod has no securityContext"); pod == nil {
 			return
@@ -180,9 +181,9 @@ func podSecurity(b bundle) []string {
 }
 
 // eachDeployment calls check for each Deployment of a bundle, with a function that notes a problem unless something is as it must be.
-func eachDeployment(b bundle, check func(d deployment, want func(ok bool, problem string))) []string {
+func eachDeployment(b bundle, check func(d operatorsv1alpha1.StrategyDeploymentSpec, want func(ok bool, problem string))) []string {
 	var problems []string
-	for _, d := range b.csv.Spec.Install.Spec.Deployments {
+	for _, d := range b.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		check(d, func(ok bool, problem string) {
 			if !ok {
 				problems = append(problems, d.Name+": "+problem)
@@ -195,7 +196,7 @@ func eachDeployment(b bundle, check func(d deployment, want func(ok bool, proble
 // podOperation: what a cluster needs to run the pod well, and OLM to go on after
 // a mistake in the configuration.
 func podOperation(b bundle) []string {
-	return eachDeployment(b, func(d deployment, want func(bool, string)) {
+	return eachDeployment(b, func(d operatorsv1alpha1.StrategyDeploymentSpec, want func(bool, string)) {
 		container := d.Spec.Template.Spec.Containers[0]
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			_, ok := container.Resources.Requests[name]
@@ -220,7 +221,7 @@ func images(b bundle) []string {
 	var problems []string
 	image := b.container().Image
 	var needed []string
-	for _, d := range b.csv.Spec.Install.Spec.Deployments {
+	for _, d := range b.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		needed = append(needed, d.Spec.Template.Spec.Containers[0].Image)
 	}
 	for _, v := range b.container().Env {
@@ -243,7 +244,7 @@ func images(b bundle) []string {
 			problems = append(problems, fmt.Sprintf("the image %q is not pinned: give it a version or a digest", i))
 		}
 	}
-	if annotated := b.csv.Metadata.Annotations["containerImage"]; annotated != image {
+	if annotated := b.csv.Annotations["containerImage"]; annotated != image {
 		problems = append(problems, fmt.Sprintf("the annotation containerImage is %q, the Deployment runs %q", annotated, image))
 	}
 	return problems

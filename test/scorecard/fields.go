@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -37,7 +38,11 @@ func fields(b bundle) []string {
 			continue
 		}
 		root := definition.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties
-		for part, descriptors := range map[string][]descriptor{"spec": kind.SpecDescriptors, "status": kind.StatusDescriptors} {
+		statuses := make([]operatorsv1alpha1.SpecDescriptor, len(kind.StatusDescriptors))
+		for n, d := range kind.StatusDescriptors {
+			statuses[n] = operatorsv1alpha1.SpecDescriptor(d)
+		}
+		for part, descriptors := range map[string][]operatorsv1alpha1.SpecDescriptor{"spec": kind.SpecDescriptors, "status": statuses} {
 			where := kind.Kind + "." + part
 			described := map[string]bool{}
 			for _, d := range descriptors {

@@ -5,42 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/docs"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
 
 // bundleDir is where operator-sdk unpacks the bundle in the test's pod.
 const bundleDir = "/bundle"
 
-// result and status are TestResult and TestStatus of the group
-// scorecard.operatorframework.io/v1alpha3.
-type result struct {
-	Name   string   `json:"name"`
-	State  string   `json:"state"`
-	Errors []string `json:"errors,omitempty"`
-}
-
-type status struct {
-	Results []result `json:"results"`
-}
-
 // timeout bounds how long an example may take to run, and to go. The pod of a
 // test is given up after the time that operator-sdk is told by --wait-time.
 const timeout = 3 * time.Minute
 
 func main() {
-	var result status
+	var result v1alpha3.TestStatus
 	switch {
 	case len(os.Args) == 1:
 		result = checkBundle(bundleDir)
@@ -59,12 +45,12 @@ func main() {
 	_, _ = fmt.Fprintln(os.Stdout, string(output))
 }
 
-func checkBundle(dir string) status {
+func checkBundle(dir string) v1alpha3.TestStatus {
 	b, err := load(dir)
 	if err != nil {
 		return failed("readable", err)
 	}
-	var s status
+	var s v1alpha3.TestStatus
 	for _, c := range checks {
 		s.Results = append(s.Results, resultOf(c.name, c.problems(b)))
 	}
@@ -72,7 +58,7 @@ func checkBundle(dir string) status {
 }
 
 // tryExamples runs the examples on the cluster that the pod is in.
-func tryExamples(ctx context.Context, dir string) status {
+func tryExamples(ctx context.Context, dir string) v1alpha3.TestStatus {
 	// What libraries log would spoil the output.
 	ctrl.SetLogger(logr.Discard())
 	b, err := load(dir)
@@ -87,7 +73,7 @@ func tryExamples(ctx context.Context, dir string) status {
 	if err != nil {
 		return failed("examples", err)
 	}
-	var s status
+	var s v1alpha3.TestStatus
 	for _, o := range outcomes {
 		s.Results = append(s.Results, resultOf("example-"+o.Name+"-"+o.Did, o.Problems))
 	}
@@ -112,37 +98,17 @@ func newRun() (examples.Run, error) {
 	if err != nil {
 		return examples.Run{}, err
 	}
-	text, err := documentation()
+	text, err := examples.ReadDocumentation()
 	return examples.Run{Client: k8s, Namespace: namespace, Timeout: timeout, Documentation: text}, err
 }
 
-// documentation is the text of the pages that explain what is: neither why it is so, nor
-// what to do at an alert.
-func documentation() (string, error) {
-	var b strings.Builder
-	err := fs.WalkDir(docs.Pages, ".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (path == "adr" || path == "runbooks"):
-			return fs.SkipDir
-		case d.IsDir():
-			return nil
-		}
-		text, err := docs.Pages.ReadFile(path)
-		b.Write(text)
-		return err
-	})
-	return b.String(), err
-}
-
-func resultOf(name string, problems []string) result {
+func resultOf(name string, problems []string) v1alpha3.TestResult {
 	if len(problems) > 0 {
-		return result{Name: name, State: "fail", Errors: problems}
+		return v1alpha3.TestResult{Name: name, State: v1alpha3.FailState, Errors: problems}
 	}
-	return result{Name: name, State: "pass"}
+	return v1alpha3.TestResult{Name: name, State: v1alpha3.PassState}
 }
 
-func failed(name string, err error) status {
-	return status{Results: []result{{Name: name, State: "error", Errors: []string{err.Error()}}}}
+func failed(name string, err error) v1alpha3.TestStatus {
+	return v1alpha3.TestStatus{Results: []v1alpha3.TestResult{{Name: name, State: v1alpha3.ErrorState, Errors: []string{err.Error()}}}}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -57,7 +58,7 @@ var (
 // allowedRights: the bundle grants what is allowed, no more and no less.
 func allowedRights(b bundle) []string {
 	granted := map[string][]string{}
-	grant := func(scope string, all []permissions) {
+	grant := func(scope string, all []operatorsv1alpha1.StrategyDeploymentPermissions) {
 		for _, p := range all {
 			for _, rule := range p.Rules {
 				for _, right := range resources(rule) {
@@ -67,7 +68,7 @@ func allowedRights(b bundle) []string {
 			}
 		}
 	}
-	install := b.csv.Spec.Install.Spec
+	install := b.csv.Spec.InstallStrategy.StrategySpec
 	grant("namespace", install.Permissions)
 	grant("cluster", install.ClusterPermissions)
 

@@ -1,18 +1,13 @@
 package build
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/bergctf/berg-operator/test/cluster/disk"
-	"github.com/bergctf/berg-operator/test/cluster/poll"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
 )
 
@@ -20,44 +15,6 @@ func testPlaces(t *testing.T) disk.Places {
 	t.Helper()
 	dir := t.TempDir()
 	return disk.Places{Components: filepath.Join(dir, "components"), Binaries: filepath.Join(dir, "bin"), Clusters: filepath.Join(dir, "clusters")}
-}
-
-func TestManyBuildOnce(t *testing.T) {
-	p := testPlaces(t)
-	const runners = 8
-	var builds, arrived atomic.Int32
-	slow := &Part{Name: "slow", build: func(b *builder, out string) error {
-		builds.Add(1)
-		// Not before the others want it too.
-		err := poll.Until(t.Context(), func(context.Context) error {
-			if arrived.Load() < runners {
-				return errors.New("a runner is missing")
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(out, "program"), []byte("built"), 0o755)
-	}}
-	var group sync.WaitGroup
-	for range runners {
-		group.Go(func() {
-			arrived.Add(1)
-			dir, err := One(t.Context(), p, slow, progress.New(io.Discard))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if content, err := os.ReadFile(filepath.Join(dir, "program")); err != nil || string(content) != "built" {
-				t.Errorf("the part holds %q, %v", content, err)
-			}
-		})
-	}
-	group.Wait()
-	if n := builds.Load(); n != 1 {
-		t.Errorf("built %d times, want once", n)
-	}
 }
 
 func TestFailedBuildLeavesNothing(t *testing.T) {
@@ -89,20 +46,6 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	part.build = func(*builder, string) error { return nil }
 	if _, err := One(t.Context(), p, part, progress.New(io.Discard)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestCacheThatCannotBeWritten(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may write everywhere")
-	}
-	p := testPlaces(t)
-	if err := os.MkdirAll(p.Binaries, 0o555); err != nil {
-		t.Fatal(err)
-	}
-	_, err := One(t.Context(), p, &Part{Name: "part"}, progress.New(io.Discard))
-	if err == nil || !strings.Contains(err.Error(), "BERG_CLUSTER_BIN") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got %v, want one line with the remedy", err)
 	}
 }
 

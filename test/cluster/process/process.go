@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bergctf/berg-operator/test/cluster/poll"
+	"golang.org/x/sys/unix"
 )
 
 // Every process of a cluster carries these two in its environment. They are the only bookkeeping there is:
@@ -47,7 +48,8 @@ func Of(dir string) ([]Process, error) {
 			continue
 		}
 		if name, ok := markOf(environOf(pid, dir), dir); ok {
-			found = append(found, Process{PID: pid, Component: name, Leader: sessionOf(pid) == pid})
+			session, _ := unix.Getsid(pid) // 0 for one that has ended
+			found = append(found, Process{PID: pid, Component: name, Leader: session == pid})
 		}
 	}
 	slices.SortFunc(found, func(a, b Process) int { return a.PID - b.PID })
@@ -71,25 +73,6 @@ func environOf(pid int, dir string) []byte {
 		}
 		<-time.After(time.Millisecond)
 	}
-}
-
-// sessionOf returns the session of a process, or 0 when it is gone.
-func sessionOf(pid int) int {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	return parseSession(raw)
-}
-
-// parseSession reads /proc/PID/stat, in which the name of the program, in parentheses, may hold anything.
-func parseSession(stat []byte) int {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 4 {
-		return 0
-	}
-	session, _ := strconv.Atoi(string(fields[3]))
-	return session
 }
 
 // markOf reads a /proc/PID/environ and tells whether it carries the mark of dir, and for which component.

@@ -1,12 +1,8 @@
 package process
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -33,59 +29,6 @@ func TestMarkOf(t *testing.T) {
 				t.Errorf("got %q, %v; want %q, %v", component, ours, tc.component, tc.ours)
 			}
 		})
-	}
-}
-
-func TestParseSession(t *testing.T) {
-	for stat, want := range map[string]int{
-		"4711 (kubelet) S 1 4700 4699 0 -1 4194560 0":      4699,
-		"4711 (a) R 9 9 (strange) S 1 4700 4699 0 -1 4194": 4699,
-		"":          0,
-		"4711 (cut": 0,
-	} {
-		if got := parseSession([]byte(stat)); got != want {
-			t.Errorf("session in %q: got %d, want %d", stat, got, want)
-		}
-	}
-}
-
-// The session of the test itself says nothing: its leader may live outside of this
-// process namespace, where the kernel reports 0.
-func TestSessionOfALeader(t *testing.T) {
-	cmd := exec.Command("sleep", "60")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid := cmd.Process.Pid
-	if got := sessionOf(pid); got != pid {
-		t.Errorf("got %d for the leader of a session, want its own id %d", got, pid)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	if got := sessionOf(pid); got != 0 {
-		t.Errorf("got %d for a process that is gone, want 0", got)
-	}
-}
-
-func TestTail(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "log")
-	var log strings.Builder
-	for i := range 100 {
-		log.WriteString("line " + strconv.Itoa(i) + "\n")
-	}
-	log.WriteString(strings.Repeat("x", 5000) + "\n")
-	if err := os.WriteFile(file, []byte(log.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(Tail(file, 3), "\n")
-	if len(lines) != 3 || lines[0] != "  line 98" || len(lines[2]) > 400 {
-		t.Errorf("got %q", lines)
-	}
-	if got := Tail(file+".none", 3); got != "(nothing logged)" {
-		t.Errorf("without a log: %q", got)
 	}
 }
 

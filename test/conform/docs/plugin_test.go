@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"html"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,17 +11,17 @@ import (
 
 const pluginPage = "docs/kubectl-berg.md"
 
-// The recordings show the present messages of the plugin. make plugin-recordings records them again.
-func TestRecordingsShowPresentMessages(t *testing.T) {
-	tag := regexp.MustCompile(`<[^>]*>`)
-	for file, phrases := range map[string][]string{
+// The examples of output have the present messages of the plugin.
+func TestExamplesHavePresentMessages(t *testing.T) {
+	for section, phrases := range map[string][]string{
 		"try": {"Starting instance", "deployments created", "namespace 0.", "Press Ctrl-C", "the instance and all its objects are deleted"},
 		"why": {"cannot be pulled", "PodsReady:", "shown to players: ImageUnavailable", "start: namespace"},
 	} {
-		text := html.UnescapeString(tag.ReplaceAllString(string(read(t, "docs/kubectl-berg/"+file+".svg")), ""))
+		_, text, _ := strings.Cut(sectionOf(t, string(read(t, pluginPage)), "Commands"), "\n### "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n### ")
 		for _, phrase := range phrases {
 			if !strings.Contains(text, phrase) {
-				t.Errorf("the recording of %s does not show %q", file, phrase)
+				t.Errorf("section %s of %s does not show %q", section, pluginPage, phrase)
 			}
 		}
 	}

@@ -181,10 +181,7 @@ var _ = Describe("ChallengeChecks in health", Label("health"), Serial, func() {
 // resultOf waits until a check has ended.
 func resultOf(ctx context.Context, c *bergv1.ChallengeCheck) *bergv1.CheckResult {
 	GinkgoHelper()
-	expect.Until(ctx, 6*time.Minute, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, 6*time.Minute, c, func() error {
 		return deployed.ErrorIf(c.Status.LastResult == nil || c.Status.Run != nil, c.Name+": "+expect.Conditions(c))
 	})
 	return c.Status.LastResult

@@ -81,10 +81,7 @@ var _ = Describe("A running instance", func() {
 			c.object.SetName(c.name)
 			Expect(world.Patch(ctx, c.object, client.RawPatch("application/merge-patch+json", []byte(c.patch)))).To(Succeed())
 			Expect(c.back(c.object)).To(BeFalse(), "the change did not take place")
-			expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-				if err := world.Get(ctx, client.ObjectKeyFromObject(c.object), c.object); err != nil {
-					return err
-				}
+			expect.Refreshed(ctx, deployed.ReactLimit, c.object, func() error {
 				return deployed.ErrorIf(!c.back(c.object), "the change is still there")
 			})
 		}

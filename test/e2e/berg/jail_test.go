@@ -55,10 +55,7 @@ var _ = Describe("Challenges that are jails", Label("jails"), Serial, func() {
 
 		By("being accepted, and played")
 		challenge := stage.Challenge(ctx, "jails", jailContainers(bergv1.SandboxNested)...)
-		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-			if err := world.Get(ctx, client.ObjectKeyFromObject(challenge), challenge); err != nil {
-				return err
-			}
+		expect.Refreshed(ctx, deployed.ReactLimit, challenge, func() error {
 			return deployed.ErrorIf(!meta.IsStatusConditionTrue(challenge.Status.Conditions, bergv1.ChallengeConditionAccepted), expect.Conditions(challenge))
 		})
 		reported := stage.Start(ctx, stage.Instance("jails"))
@@ -307,10 +304,7 @@ func seizePrivileged(ctx context.Context, s *journey.Stage) map[string]string {
 		},
 	}
 	Expect(world.Create(ctx, pod)).To(Succeed())
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, pod, func() error {
 		return deployed.ErrorIf(!deployed.PodReady(pod), "the privileged pod is not ready")
 	})
 	command := []string{"seize"}

@@ -404,10 +404,7 @@ func startServer(ctx context.Context, s *journey.Stage) string {
 		},
 	}
 	Expect(world.Create(ctx, pod)).To(Succeed())
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, pod, func() error {
 		return deployed.ErrorIf(!deployed.PodReady(pod), "the server's pod is not ready")
 	})
 	return pod.Status.PodIP

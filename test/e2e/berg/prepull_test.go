@@ -109,10 +109,7 @@ var _ = Describe("Images that are pulled ahead, on real pods", Label("prepull"),
 		c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "refused"}}
 		c.Spec = bergv1.ChallengeSpec{Prepull: true, Containers: []bergv1.Container{{Hostname: "web", Image: slow.address + "/secret:1"}}}
 		Expect(world.Create(ctx, c)).To(Succeed())
-		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-			if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
-				return err
-			}
+		expect.Refreshed(ctx, deployed.StartLimit, c, func() error {
 			now := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 			return deployed.ErrorIf(now == nil || now.Reason != bergv1.ImagesPullFailed || !strings.Contains(strings.ToLower(now.Message), "authoriz"), expect.Conditions(c))
 		})
@@ -151,10 +148,7 @@ func letIn(ctx context.Context, r slowRegistry) {
 // imagesReady waits until the images of a Challenge are on its nodes, and what pulled them is gone.
 func imagesReady(ctx context.Context, c *bergv1.Challenge) {
 	GinkgoHelper()
-	expect.Until(ctx, 2*deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, 2*deployed.StartLimit, c, func() error {
 		return deployed.ErrorIf(!meta.IsStatusConditionTrue(c.Status.Conditions, bergv1.ChallengeConditionImagesReady), expect.Conditions(c))
 	})
 	expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {

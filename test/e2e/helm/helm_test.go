@@ -70,8 +70,7 @@ var _ = Describe("Helm", Ordered, func() {
 
 		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
 		bergtest.Challenge(ctx, stage, "echo", echo)
-		instance = bergtest.Instance(ctx, stage, "echo")
-		expect.Reaches(ctx, instance, bergv1.PhaseRunning)
+		instance = bergtest.Running(ctx, stage, "echo")
 		its = pods(ctx, instance)
 		Expect(instance.Status.Services).To(HaveEach(HaveField("Hostname", "first.example.test")))
 	}, SpecTimeout(2*startLimit))

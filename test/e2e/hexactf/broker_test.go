@@ -46,10 +46,7 @@ func paused(ctx context.Context) (back func()) {
 // notifying waits for a reason of the condition Notifying, and refreshes the challenge.
 func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 	GinkgoHelper()
-	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.ReactLimit, c, func() error {
 		now := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionNotifying)
 		return deployed.ErrorIf(now == nil || now.Reason != reason, expect.Conditions(c))
 	})

@@ -52,10 +52,7 @@ func (p *platform) runs(ctx context.Context, name, image string) *corev1.Pod {
 	pod.Namespace, pod.Name = p.namespace, name
 	pod.Spec.Containers = []corev1.Container{{Name: name, Image: image}}
 	Expect(world.Create(ctx, pod)).To(Succeed())
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, pod, func() error {
 		return deployed.ErrorIf(!deployed.PodReady(pod), name+" is not ready")
 	})
 	return pod

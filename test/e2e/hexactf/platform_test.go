@@ -133,10 +133,7 @@ func (p *platform) request(ctx context.Context, definition string) *hexactfv1.Ch
 // reaches waits for a state, and refreshes the challenge.
 func reaches(ctx context.Context, c *hexactfv1.Challenge, state hexactfv1.State) {
 	GinkgoHelper()
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, c, func() error {
 		return deployed.ErrorIf(c.Status.CurrentStatus.State != state, fmt.Sprintf("state %s %q: %s",
 			c.Status.CurrentStatus.State, c.Status.CurrentStatus.ErrorMsg, expect.Conditions(c)))
 	})

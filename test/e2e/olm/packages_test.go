@@ -175,10 +175,7 @@ var _ = Describe("The packages side by side", Ordered, func() {
 				object.SetLabels(map[string]string{"apps.hexactf.io/challengeId": "1", "apps.hexactf.io/user": "alice"})
 			}
 			Expect(world.Create(ctx, object)).To(Succeed())
-			expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
-				if err := world.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-					return err
-				}
+			expect.Refreshed(ctx, instanceLimit, object, func() error {
 				if status, _, _ := unstructured.NestedMap(object.Object, "status"); len(status) == 0 {
 					return fmt.Errorf("%s has no status", object.GetName())
 				}
@@ -195,10 +192,7 @@ var _ = Describe("The packages side by side", Ordered, func() {
 		Expect(world.Create(ctx, network)).To(Succeed())
 		shows := func(condition, status, reason string) {
 			GinkgoHelper()
-			expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
-				if err := world.Get(ctx, client.ObjectKeyFromObject(network), network); err != nil {
-					return err
-				}
+			expect.Refreshed(ctx, instanceLimit, network, func() error {
 				all, _, _ := unstructured.NestedSlice(network.Object, "status", "conditions")
 				for _, one := range all {
 					if c, ok := one.(map[string]any); ok && c["type"] == condition && c["status"] == status && c["reason"] == reason {

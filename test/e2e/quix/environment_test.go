@@ -44,10 +44,7 @@ func newID() string { return "e2e-" + uuid.NewString()[:8] }
 // and refreshes it.
 func environmentIs(ctx context.Context, env *quixv1.Environment, phase quixv1.Phase, conditionType, reason string) {
 	GinkgoHelper()
-	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(env), env); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.ReactLimit, env, func() error {
 		c := meta.FindStatusCondition(env.Status.Conditions, conditionType)
 		return deployed.ErrorIf(env.Status.Phase != phase || c == nil || c.Reason != reason,
 			fmt.Sprintf("phase %s: %s; conditions %+v", env.Status.Phase, env.Status.Message, env.Status.Conditions))
@@ -181,10 +178,7 @@ var _ = Describe("A Quix environment", func() {
 
 		By("the deletion of the namespace: the remaining environment continues, and a third one of its ID does not")
 		Expect(world.Delete(ctx, foreign)).To(Succeed())
-		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
-			if err := world.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
-				return err
-			}
+		expect.Refreshed(ctx, deployed.DeleteLimit, second, func() error {
 			return deployed.ErrorIf(second.Status.Phase != quixv1.PhaseReady, second.Status.Message)
 		})
 		third := newEnvironment(ctx, id)

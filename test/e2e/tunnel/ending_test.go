@@ -112,10 +112,7 @@ func toolbox(env corev1.EnvVar) corev1.Container {
 func ready(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
 	GinkgoHelper()
 	Expect(world.Create(ctx, pod)).To(Succeed())
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, pod, func() error {
 		return deployed.ErrorIf(!deployed.PodReady(pod), "pod "+pod.Name+" is not ready")
 	})
 	return pod
@@ -126,10 +123,7 @@ func newNetwork(ctx context.Context) (owner client.Object, namespace string) {
 	n := &tunnelv1.ContainerNetwork{ObjectMeta: metav1.ObjectMeta{Name: "net-" + uuid.NewString()[:8]}}
 	Expect(world.Create(ctx, n)).To(Succeed())
 	DeferCleanup(removed(n), NodeTimeout(deployed.DeleteLimit))
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, n, func() error {
 		return deployed.ErrorIf(n.Status.State != tunnelv1.NetworkRunning, "the network does not run: "+n.Status.Message)
 	})
 	return n, n.Status.NetworkName

@@ -36,9 +36,7 @@ import (
 
 var _ = Describe("A Deployment of a Git repository", func() {
 	It("builds, tells the image, and then waits for its next change", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, "")
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, "")
 		Expect(run.GetName()).To(Equal("project-" + w.project + "-app-web-deployment-live-run-1"))
 		Expect(metav1.IsControlledBy(run, d)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue(kibashipv1.LabelApplication, w.app.Name))
@@ -92,9 +90,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	DescribeTable("tells why a run failed", func(ctx SpecContext, status, taskReason, message string, steps []any, reason, reported string) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		w.ends(ctx, run, "False", status, failed(taskReason, message, steps...))
 		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, reason)
@@ -115,9 +111,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	)
 
 	It("believes of a run only the steps that no RUN can write for", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, "")
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, "")
 		forged := succeeded(
 			step("clone", 0, map[string]string{"commit": sha(1)}),
 			step("build", 0, map[string]string{"commit": sha(666), "digest": digest(666)}),
@@ -130,9 +124,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("starts a run for each change, cancels the one before, and keeps five", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		first := w.running(ctx, d)
+		w, d, first := newBuild(ctx, sha(1))
 		volume := w.volume(ctx, first)
 		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
 		w.running(ctx, d)
@@ -150,29 +142,25 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		}
 		w.running(ctx, d)
 		Eventually(func() []string { return w.runs(ctx) }).Should(HaveLen(kibashipv1.HistoryLimit))
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.RunHistory).To(HaveLen(kibashipv1.HistoryLimit))
 			g.Expect(d.Status.RunHistory[0].Name).To(HaveSuffix("-run-7"))
 			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(6)))
-		}).Should(Succeed())
+		})
 		expect.GoneWithin(ctx, volume, time.Minute)
 	})
 
 	It("follows the source of its Application, unless its own spec names it", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, "")
-		first := w.running(ctx, d)
+		w, d, first := newBuild(ctx, "")
 		w.succeeds(ctx, first, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
 
 		By("changing the branch of the Application")
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Branch = "next" })
 		var second *unstructured.Unstructured
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.CurrentPipelineRun.Name).NotTo(Equal(first.GetName()))
-		}).Should(Succeed())
+		})
 		second = w.running(ctx, d)
 		Expect(paramOf(second, "git-branch")).To(Equal("next"))
 		w.succeeds(ctx, second, 2)
@@ -181,11 +169,10 @@ var _ = Describe("A Deployment of a Git repository", func() {
 
 		By("changing it back")
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Branch = "main" })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(1)))
 			g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(first.GetName()))
-		}).Should(Succeed())
+		})
 
 		By("naming a tag, and a branch without a commit")
 		for _, source := range []*kibashipv1.DeploymentSource{{Tag: "v1.0"}, {Branch: "stable"}} {
@@ -229,10 +216,9 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		By("ending the build")
 		first.succeeds(ctx, run, 1)
 		second.running(ctx, next)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(last), last)).To(Succeed())
+		expect.Becomes(ctx, last, func(g Gomega) {
 			g.Expect(last.Status.Message).To(ContainSubstring("number 1 in the queue"))
-		}).Should(Succeed())
+		})
 
 		By("deleting the Deployment that builds")
 		Expect(k8s.Delete(ctx, next)).To(Succeed())
@@ -245,10 +231,9 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		first.running(ctx, first.deploy(ctx, sha(1)))
 		place := func(d *kibashipv1.Deployment, number int) {
 			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			expect.Becomes(ctx, d, func(g Gomega) {
 				g.Expect(d.Status.Message).To(ContainSubstring("number %d in the queue", number))
-			}).Should(Succeed())
+			})
 		}
 		// A condition knows seconds: of two that began to wait in the same one, the name decides.
 		later := func(d *kibashipv1.Deployment) {
@@ -283,9 +268,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("says within a minute or so that Tekton does not take up its run, and continues when it does", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 			c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
@@ -297,15 +280,12 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		old := run.GetUID()
 		Expect(k8s.Delete(ctx, run)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+		expect.Becomes(ctx, run, func(g Gomega) {
 			g.Expect(run.GetUID()).NotTo(Equal(old))
-		}).Should(Succeed())
+		})
 		w.succeeds(ctx, run, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
 		Expect(k8s.Delete(ctx, run)).To(Succeed())
@@ -356,9 +336,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("tells the image where it was pushed, also when the registry is another one by then", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		inprocess.Restart(map[string]string{"BUILD_REGISTRY": "other.example.org"}, nil)
 		w.succeeds(ctx, run, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
@@ -366,31 +344,25 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("tells what was built while its Application is not Ready", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.RootDirectory = "../../etc" })
 		expect.Reaches(ctx, w.app, kibashipv1.ApplicationFailed)
 		w.succeeds(ctx, run, 1)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.BuiltImage).NotTo(BeNil(), d.Status.Message)
 			g.Expect(d.Status.BuiltImage.Reference).To(HaveSuffix("/web@" + digest(1)))
 			g.Expect(d.Status.LastSuccessfulRun.Image).To(Equal(d.Status.BuiltImage.Reference))
-		}).Should(Succeed())
+		})
 	})
 
 	It("remembers a run that was deleted before its end as one that failed", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		lost := w.running(ctx, d)
+		w, d, lost := newBuild(ctx, sha(1))
 		resume := inprocess.Pause()
 		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
 		Expect(k8s.Delete(ctx, lost)).To(Succeed())
 		resume()
 		w.running(ctx, d)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.RunHistory).To(HaveLen(2))
 			for _, entry := range d.Status.RunHistory {
 				if entry.Name == lost.GetName() {
@@ -399,23 +371,20 @@ var _ = Describe("A Deployment of a Git repository", func() {
 					g.Expect(entry.CompletionTime).NotTo(BeNil())
 				}
 			}
-		}).Should(Succeed())
+		})
 	})
 
 	It("says that a volume is not bound, also when the time of the run is over", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		const unbound = `pod status "PodScheduled":"False"; message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."`
 		task := func(status, reason, message string) map[string]any {
 			return map[string]any{"podName": "pod", "conditions": []any{map[string]any{"type": "Succeeded", "status": status, "reason": reason, "message": message}}}
 		}
 		w.ends(ctx, run, "Unknown", "Running", task("Unknown", "Pending", unbound))
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning))
 			g.Expect(d.Status.Message).To(ContainSubstring("unbound immediate PersistentVolumeClaims"))
-		}).Should(Succeed())
+		})
 		w.ends(ctx, run, "False", "PipelineRunTimeout", task("False", "TaskRunTimeout", "too late"))
 		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonRunTimedOut)
@@ -480,14 +449,12 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Expect(names).To(HaveLen(1))
 		pipeline.SetName(names[0])
 		apiserver.Change(ctx, pipeline, func() { pipeline.Object["spec"] = map[string]any{"tasks": []any{}} })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(pipeline), pipeline)).To(Succeed())
+		expect.Becomes(ctx, pipeline, func(g Gomega) {
 			g.Expect(stepsOf(pipeline)).To(HaveLen(3))
-		}).Should(Succeed())
+		})
 
 		By("taking the name before a Deployment of the same name comes again")
-		Expect(k8s.Delete(ctx, d)).To(Succeed())
-		expect.Gone(ctx, d)
+		expect.Deleted(ctx, d)
 		expect.GoneWithin(ctx, pipeline, time.Minute)
 		foreign := kind("Pipeline")
 		foreign.SetNamespace(w.namespace)
@@ -501,9 +468,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 	})
 
 	It("writes nothing when nothing has changed", func(ctx SpecContext) {
-		w := newWorld(ctx, git())
-		d := w.deploy(ctx, sha(1))
-		run := w.running(ctx, d)
+		w, d, run := newBuild(ctx, sha(1))
 		w.succeeds(ctx, run, 1)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
 		versions := func() string {
@@ -526,8 +491,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		w.running(ctx, d)
 		By("also where the system before has left its finalizer")
 		apiserver.Change(ctx, d, func() { d.Finalizers = []string{kibashipv1.DeploymentFinalizer} })
-		Expect(k8s.Delete(ctx, d)).To(Succeed())
-		expect.Gone(ctx, d)
+		expect.Deleted(ctx, d)
 		Eventually(func() []string { return w.runs(ctx) }, time.Minute).Should(BeEmpty())
 		w.create(ctx, sha(1))
 		Eventually(func() []string { return w.runs(ctx) }, time.Minute).Should(HaveLen(1), "a new one of that name")

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
@@ -29,8 +30,7 @@ func admin(ctx context.Context) {
 func project(ctx context.Context, name string) string {
 	GinkgoHelper()
 	p := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kibashipv1.LabelUUID: uuid.NewString()}}}
-	Expect(k8s.Create(ctx, p)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, p))).To(Succeed()) })
+	apiserver.Create(ctx, p)
 	expect.Reaches(ctx, p, kibashipv1.ProjectReady)
 	return p.Status.NamespaceName
 }

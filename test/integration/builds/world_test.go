@@ -43,6 +43,14 @@ func newWorld(ctx context.Context, spec kibashipv1.ApplicationSpec, secrets ...s
 	return w
 }
 
+// newBuild makes a world with a Deployment of a commit, which builds.
+func newBuild(ctx context.Context, commit string) (world, *kibashipv1.Deployment, *unstructured.Unstructured) {
+	GinkgoHelper()
+	w := newWorld(ctx, git())
+	d := w.deploy(ctx, commit)
+	return w, d, w.running(ctx, d)
+}
+
 // git is an Application whose source is public.
 func git() kibashipv1.ApplicationSpec {
 	return kibashipv1.ApplicationSpec{
@@ -97,14 +105,13 @@ func (w world) runs(ctx context.Context) []string {
 func (w world) running(ctx context.Context, d *kibashipv1.Deployment) *unstructured.Unstructured {
 	GinkgoHelper()
 	run := kind("PipelineRun")
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+	expect.Becomes(ctx, d, func(g Gomega) {
 		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
 		g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning), "%s; %s", d.Status.Message, expect.Conditions(d))
 		g.Expect(d.Status.CurrentPipelineRun).NotTo(BeNil())
 		g.Expect(d.Status.CurrentPipelineRun.Phase).To(Equal(kibashipv1.DeploymentRunning))
 		g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: d.Status.CurrentPipelineRun.Name}, run)).To(Succeed())
-	}).Should(Succeed())
+	})
 	return run
 }
 

@@ -53,8 +53,7 @@ func failsWith(ctx context.Context, c *hexactfv1.Challenge, modify func(*hexactf
 
 var _ = Describe("A challenge that can never run", func() {
 	DescribeTable("is deleted in state Error before any object is created, and the error says why", func(ctx context.Context, modify func(*hexactfv1.Challenge), says string, received ...hexactfv1.State) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := hexactftest.New(ns, "web")
 		Expect(failsWith(ctx, c, modify)).To(ContainSubstring(says))
 		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty())
@@ -96,8 +95,7 @@ spec: %s`, ns, spec)).Object}
 	)
 
 	It("cannot change its definition after the start", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		before := c.DeepCopy()
 		c.Spec.Definition = "other"
@@ -241,8 +239,7 @@ var _ = Describe("An object of another owner", func() {
 	}
 
 	It("is left untouched, and the challenge continues when it is gone", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := hexactftest.New(ns, "web")
 		conflicting := unrelated(ns, prefix(c, "web")+"-deploy")
 		Expect(k8s.Create(ctx, conflicting)).To(Succeed())
@@ -268,8 +265,7 @@ var _ = Describe("An object of another owner", func() {
 	})
 
 	It("of the same names belongs to a live challenge, which the message names", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		first := running(ctx, ns, "web")
 		second := hexactftest.New(ns, "web")
 		second.Labels = first.Labels
@@ -281,8 +277,7 @@ var _ = Describe("An object of another owner", func() {
 	})
 
 	It("was left behind by kubectl delete --cascade=orphan, which is reported, and the next start replaces it", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.TwoComponents)
+		ns := hexactftest.Define(ctx, "web", hexactftest.TwoComponents)
 		c := running(ctx, ns, "web")
 		again := hexactftest.New(ns, "web")
 		again.Name, again.Labels = c.Name, c.Labels
@@ -311,8 +306,7 @@ var _ = Describe("An object of another owner", func() {
 	})
 
 	It("may be a Service that would lead players to another server", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := hexactftest.New(ns, "web")
 		conflicting := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: prefix(c, "web") + "-svc", Labels: map[string]string{"owner": "another"}},
@@ -335,8 +329,7 @@ var _ = Describe("An object of another owner", func() {
 	})
 
 	It("may use up the quota, which does not end the challenge", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		Expect(k8s.Create(ctx, &corev1.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
 			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services.nodeports": {}}},

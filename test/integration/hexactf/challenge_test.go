@@ -45,8 +45,7 @@ func running(ctx context.Context, ns, definition string, modify ...func(*hexactf
 
 var _ = Describe("A challenge", func() {
 	It("runs, is reported by messages, and is deleted with its objects", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.TwoComponents)
+		ns := hexactftest.Define(ctx, "web", hexactftest.TwoComponents)
 		c := hexactftest.New(ns, "web")
 		Expect(k8s.Create(ctx, c)).To(Succeed())
 		Expect(c.Status).To(BeZero(), "clients look again only if the answer to their POST has no status")
@@ -97,10 +96,9 @@ var _ = Describe("A challenge", func() {
 		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", c.Name)).To(Equal(1.0))
 
 		By("the removal of the acknowledged messages from its status")
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
-		}).Should(Succeed())
+		})
 
 		hexactftest.Delete(ctx, c)
 		expect.Gone(ctx, c)
@@ -112,8 +110,7 @@ var _ = Describe("A challenge", func() {
 	})
 
 	It("is deleted when it expires, and not before", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(5*time.Second))
+		ns := hexactftest.Define(ctx, "short", hexactftest.OneComponent, hexactftest.Lasting(5*time.Second))
 		c := running(ctx, ns, "short")
 		over := c.Status.ExpiresAt.Time
 		Expect(over.Sub(c.Status.StartedAt.Time)).To(Equal(5 * time.Second))
@@ -124,8 +121,7 @@ var _ = Describe("A challenge", func() {
 	})
 
 	It("expires after half an hour, and a shared one does not", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "own", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "own", hexactftest.OneComponent)
 		hexactftest.Definition(ctx, ns, "shared", hexactftest.OneComponent, func(s *hexactfv1.ChallengeDefinitionSpec) { s.IsOne = true })
 		own, shared := running(ctx, ns, "own"), running(ctx, ns, "shared")
 		Expect(own.Status.IsOne).To(BeFalse())
@@ -150,8 +146,7 @@ var _ = Describe("A challenge", func() {
 	})
 
 	It("is repaired when its objects are changed or deleted", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		service := get(ctx, ns, prefix(c, "web")+"-svc", &corev1.Service{})
 		deployment := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{})
@@ -160,15 +155,14 @@ var _ = Describe("A challenge", func() {
 		apiserver.Change(ctx, deployment, func() { deployment.Spec.Template.Spec.Containers[0].Image = "example.com/other" })
 		Expect(k8s.Delete(ctx, policy)).To(Succeed())
 		Expect(k8s.Delete(ctx, service)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		expect.Becomes(ctx, deployment, func(g Gomega) {
 			g.Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("example.com/web:1"))
 			recreated := &corev1.Service{}
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(service), recreated)).To(Succeed())
 			g.Expect(recreated.UID).NotTo(Equal(service.UID))
 			g.Expect(recreated.Spec.Ports[0].NodePort).To(Equal(service.Spec.Ports[0].NodePort), "players use this node port")
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), &networkingv1.NetworkPolicy{})).To(Succeed())
-		}).Should(Succeed())
+		})
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
 		Expect(platform.States(c)).To(Equal([]hexactfv1.State{hexactfv1.StateCreating, hexactfv1.StateRunning}))
 	})
@@ -193,8 +187,7 @@ var _ = Describe("A challenge", func() {
 	})
 
 	It("is in the metric of dashboards immediately after a restart", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		runs := running(ctx, ns, "web")
 		waits := hexactftest.Challenge(ctx, ns, "missing")
 		hexactftest.Reaches(ctx, waits, hexactfv1.StateError)
@@ -226,8 +219,7 @@ var _ = Describe("A challenge", func() {
 
 	It("is not isolated when HEXACTF_ISOLATION is false", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"HEXACTF_ISOLATION": "false"}, nil)
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		pod := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{}).Spec.Template.Spec
 		Expect(pod.AutomountServiceAccountToken).To(BeNil())
@@ -236,8 +228,7 @@ var _ = Describe("A challenge", func() {
 
 	It("keeps running untouched when another operator has started it", func(ctx context.Context) {
 		resume := inprocess.Pause()
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := hexactftest.Challenge(ctx, ns, "web", func(c *hexactfv1.Challenge) { c.Finalizers = []string{hexactfv1.Finalizer} })
 		began := metav1.NewTime(time.Now().Add(-10 * time.Minute).Truncate(time.Second))
 		before := c.DeepCopy()
@@ -272,8 +263,7 @@ var _ = Describe("A challenge", func() {
 
 var _ = Describe("When a player starts the same problem again and again,", func() {
 	It("a challenge of one name is created and deleted, the last time as quickly as the first", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		like := hexactftest.New(ns, "web")
 		var took []time.Duration
 		for n := range 12 {

@@ -31,8 +31,7 @@ func concerns(r *http.Request) bool {
 
 var _ = Describe("An operator that is killed", func() {
 	It("after any of its writes has a successor that deletes every expired challenge and sends every message", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent, hexactftest.Lasting(4*time.Second))
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent, hexactftest.Lasting(4*time.Second))
 		const writes = 9 // of one challenge
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
@@ -60,8 +59,7 @@ var _ = Describe("An operator that is killed", func() {
 	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 
 	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and sends every message,", func(ctx SpecContext, before bool) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		const writes = 9 // of one challenge that a client deletes
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))

@@ -22,8 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
@@ -58,63 +56,28 @@ func median(all []float64) float64 {
 
 // observer records when the challenges of a namespace were created, ran and were deleted.
 type observer struct {
-	mu               sync.Mutex
-	created, running map[string]time.Time
-	deleted          map[string]time.Time
+	running, deleted *bulk.Observer
+
+	mu      sync.Mutex
+	created map[string]time.Time
 }
 
 func observe(ctx context.Context, ns string) *observer {
 	GinkgoHelper()
-	o := &observer{created: map[string]time.Time{}, running: map[string]time.Time{}, deleted: map[string]time.Time{}}
-	changes := apiserver.Changes(ctx, &hexactfv1.ChallengeList{}, ns)
-	go func() {
-		for e := range changes {
-			if c, ok := e.Object.(*hexactfv1.Challenge); ok {
-				o.see(c)
-			}
-		}
-	}()
-	return o
-}
-
-func (o *observer) see(c *hexactfv1.Challenge) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := time.Now()
-	if c.Status.CurrentStatus.State == hexactfv1.StateRunning && o.running[c.Name].IsZero() {
-		o.running[c.Name] = now
+	return &observer{
+		created: map[string]time.Time{},
+		running: bulk.Observe(ctx, &hexactfv1.ChallengeList{}, ns, func(c *hexactfv1.Challenge) bool {
+			return c.Status.CurrentStatus.State == hexactfv1.StateRunning
+		}),
+		deleted: bulk.Observe(ctx, &hexactfv1.ChallengeList{}, ns, func(c *hexactfv1.Challenge) bool { return c.DeletionTimestamp != nil }),
 	}
-	if c.DeletionTimestamp != nil && o.deleted[c.Name].IsZero() {
-		o.deleted[c.Name] = now
-	}
-}
-
-// all waits until n challenges are in a map, and returns the first and the last time.
-func (o *observer) all(n int, seen map[string]time.Time) (first, last time.Time) {
-	GinkgoHelper()
-	Eventually(func() int {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(seen)
-	}).WithTimeout(20 * time.Minute).WithPolling(20 * time.Millisecond).Should(Equal(n))
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, at := range seen {
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
-	return first, last
 }
 
 // latencies are the sorted times from creation to Running.
 func (o *observer) latencies() (all []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for name, at := range o.running {
+	for name, at := range o.running.Times() {
 		all = append(all, at.Sub(o.created[name]))
 	}
 	slices.Sort(all)
@@ -126,7 +89,7 @@ func (o *observer) create(ctx context.Context, ns, definition string) *hexactfv1
 	GinkgoHelper()
 	c := hexactftest.New(ns, definition)
 	o.mu.Lock()
-	o.created[c.Name] = time.Now()
+	o.created[client.ObjectKeyFromObject(c).String()] = time.Now()
 	o.mu.Unlock()
 	Expect(k8s.Create(ctx, c)).To(Succeed())
 	return c
@@ -150,8 +113,7 @@ func (t result) String() string {
 // is not nil, it starts them in place of the operator.
 func startAll(ctx context.Context, n int, pace time.Duration, begin func(ctx context.Context, c *hexactfv1.Challenge)) result {
 	GinkgoHelper()
-	ns := hexactftest.Namespace(ctx)
-	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 	o := observe(ctx, ns)
 	one := func(int) {
 		c := o.create(ctx, ns, "web")
@@ -175,7 +137,7 @@ func startAll(ctx context.Context, n int, pace time.Duration, begin func(ctx con
 		}
 		all.Wait()
 	}
-	_, last := o.all(n, o.running)
+	_, last := o.running.Await(n)
 	return result{float64(n) / last.Sub(began).Seconds(), o.latencies()}
 }
 
@@ -230,11 +192,10 @@ var _ = Describe("A crowd of challenges", func() {
 
 	It("costs no write while nothing changes", func(ctx context.Context) {
 		n := bulk.Number("HEXACTF_QUIET", 20)
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		o := observe(ctx, ns)
 		bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
-		o.all(n, o.running)
+		o.running.Await(n)
 		Eventually(func(g Gomega) {
 			var all hexactfv1.ChallengeList
 			g.Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
@@ -280,7 +241,7 @@ func expireTogether(ctx context.Context, n int) time.Duration {
 		Expect(k8s.Status().Patch(ctx, &all[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"expiresAt":%q}}`, at.UTC().Format(time.RFC3339))))).To(Succeed())
 	})
 	Expect(time.Now()).To(BeTemporally("<", at.Add(-time.Second)), "the operator was not idle")
-	first, last := o.all(n, o.deleted)
+	first, last := o.deleted.Await(n)
 	Expect(first).To(BeTemporally(">=", at.Add(-time.Second)))
 	awaitAllGone(ctx, ns)
 	return last.Sub(first)
@@ -295,7 +256,7 @@ func (b *bare) deleteTogether(ctx context.Context, n int) time.Duration {
 	bulk.Each(n, func(i int) {
 		Expect(b.Delete(ctx, &all[i], client.Preconditions{UID: &all[i].UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	})
-	first, last := o.all(n, o.deleted)
+	first, last := o.deleted.Await(n)
 	resume()
 	awaitAllGone(ctx, ns)
 	return last.Sub(first)
@@ -308,9 +269,8 @@ func startMany(ctx context.Context, n int) (o *observer, ns string, all []hexact
 	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 	o = observe(ctx, ns)
 	bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
-	o.all(n, o.running)
-	var list hexactfv1.ChallengeList
-	Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+	o.running.Await(n)
+	list := apiserver.List[hexactfv1.ChallengeList](ctx, client.InNamespace(ns))
 	Expect(list.Items).To(HaveLen(n))
 	return o, ns, list.Items
 }
@@ -333,7 +293,6 @@ func awaitAllGone(ctx context.Context, ns string) {
 // It waits only for the Deployment.
 type bare struct {
 	client.Client
-	events kubernetes.Interface
 	// What the operator wrote for one challenge.
 	service    corev1.Service
 	policy     networkingv1.NetworkPolicy
@@ -347,19 +306,11 @@ type bare struct {
 
 func newBare(ctx context.Context) *bare {
 	GinkgoHelper()
-	rc := rest.CopyConfig(apiserver.Config)
-	rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
-	rc.QPS = -1
-	c, err := client.New(rc, client.Options{Scheme: k8s.Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	events, err := kubernetes.NewForConfig(rc)
-	Expect(err).NotTo(HaveOccurred())
-	b := &bare{Client: c, events: events, waits: map[types.UID]func(){}}
+	b := &bare{Client: apiserver.As(apiserver.OperatorUser), waits: map[types.UID]func(){}}
 
 	resume := inprocess.Pause()
 	resume()
-	ns := hexactftest.Namespace(ctx)
-	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 	like := running(ctx, ns, "web")
 	b.status = like.Status
 	b.service = *get(ctx, ns, prefix(like, "web")+"-svc", &corev1.Service{})
@@ -466,11 +417,11 @@ func (b *bare) patchStatus(ctx context.Context, c *hexactfv1.Challenge, status h
 func (b *bare) event(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 	// As in the operator, no other write waits for it.
 	go func() {
-		_, _ = b.events.EventsV1().Events(c.Namespace).Create(ctx, &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "crowd-"}, EventTime: metav1.NowMicro(),
+		_ = b.Create(ctx, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, GenerateName: "crowd-"}, EventTime: metav1.NowMicro(),
 			ReportingController: "integration", ReportingInstance: "integration", Action: "Create", Reason: reason, Type: corev1.EventTypeNormal,
 			Regarding: corev1.ObjectReference{APIVersion: hexactfv1.GroupVersion.String(), Kind: "Challenge", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
-		}, metav1.CreateOptions{})
+		})
 	}()
 }
 

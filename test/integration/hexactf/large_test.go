@@ -13,6 +13,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 )
@@ -26,8 +27,7 @@ var _ = Describe("A challenge with more content than the cache keeps", func() {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "LARGE", Value: strings.Repeat("x", 2*cache.MaxContent)})
 		})
 		c := running(ctx, ns, "large")
-		var deployments appsv1.DeploymentList
-		Expect(k8s.List(ctx, &deployments, client.InNamespace(ns))).To(Succeed())
+		deployments := apiserver.List[appsv1.DeploymentList](ctx, client.InNamespace(ns))
 		Expect(deployments.Items).To(HaveLen(1))
 		d := &deployments.Items[0]
 
@@ -45,10 +45,9 @@ var _ = Describe("A challenge with more content than the cache keeps", func() {
 		changed := d.DeepCopy()
 		changed.Spec.Replicas = ptr.To[int32](3)
 		Expect(k8s.Patch(ctx, changed, client.MergeFrom(d))).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(*d.Spec.Replicas).To(Equal(int32(1)))
-		}).Should(Succeed())
+		})
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 

@@ -56,8 +56,7 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(bare.Close)
 
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		const sends, records, operator, after = "only sends", "records and sends", "operator", ", after the write"
 		send := func(key string, began time.Time) {
 			value, err := json.Marshal(map[string]any{"timestamp": began.UTC(), "written": time.Now().UTC(), "filling": strings.Repeat("a", 200)})

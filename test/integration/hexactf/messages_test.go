@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -24,8 +23,7 @@ import (
 
 var _ = Describe("While the broker does not answer", func() {
 	It("challenges run and expire, and their messages wait and arrive in order", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		platform.Away()
 		DeferCleanup(platform.Back)
 		c := running(ctx, ns, "web")
@@ -52,8 +50,7 @@ var _ = Describe("While the broker does not answer", func() {
 
 	It("a deletion waits no longer than KAFKA_DELETE_TIMEOUT, and reports messages that may be lost", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"KAFKA_DELETE_TIMEOUT": "4s"}, nil)
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(6*time.Second))
+		ns := hexactftest.Define(ctx, "short", hexactftest.OneComponent, hexactftest.Lasting(6*time.Second))
 		platform.Away()
 		DeferCleanup(platform.Back)
 		lost := inprocess.Metric("hexactf_messages_lost_total")
@@ -70,8 +67,7 @@ var _ = Describe("While the broker does not answer", func() {
 var _ = Describe("Without a broker", func() {
 	It("no message is recorded, and a deletion does not wait", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"KAFKA_BROKERS": "", "KAFKA_DELETE_TIMEOUT": "1h"}, nil)
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		expect.Shows(ctx, c, hexactfv1.ConditionNotifying, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff)
 		Expect(c.Status.Messages).To(BeNil())
@@ -107,30 +103,26 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 
 var _ = Describe("An unchanged challenge", func() {
 	It("costs no write, also after a restart that reconciles it again", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.TwoComponents)
+		ns := hexactftest.Define(ctx, "web", hexactftest.TwoComponents)
 		c := running(ctx, ns, "web")
 		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
-		}).Should(Succeed())
+		})
 		w := &writes{}
 		inprocess.Restart(nil, w.wrap)
 		Consistently(w.list).WithTimeout(4 * time.Second).Should(BeEmpty())
 	})
 
 	It("costs few writes from its creation to its deletion", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		w := &writes{}
 		inprocess.Restart(nil, w.wrap)
 		c := running(ctx, ns, "web")
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(c.Status.Messages).NotTo(BeNil())
 			g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
-		}).Should(Succeed())
+		})
 		hexactftest.Delete(ctx, c)
 		expect.Gone(ctx, c)
 		// Finalizer, Creating, three objects, the endpoint, Running, acknowledged; Terminating, zero replicas, finalizer. A

@@ -78,8 +78,7 @@ func lateDefinition(ctx context.Context, namespace string) {
 // readyNow makes the pods of a challenge ready.
 func readyNow(ctx context.Context, c *hexactfv1.Challenge) {
 	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(k8s.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabels{hexactfv1.LabelPartOf: c.Name})).To(Succeed())
+	pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(c.Namespace), client.MatchingLabels{hexactfv1.LabelPartOf: c.Name})
 	Expect(pods.Items).NotTo(BeEmpty())
 	for i := range pods.Items {
 		Expect(k8s.Patch(ctx, &pods.Items[i], apiserver.RawPatch(`{"metadata":{"labels":{"berg.test/behaviour":"ready"}}}`))).To(Succeed())

@@ -41,14 +41,12 @@ var _ = Describe("The conditions Ready and Stalled of a challenge", func() {
 	})
 
 	It("ask for an object of another owner to be deleted, also while the challenge runs", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		ready(ctx, c, metav1.ConditionTrue, hexactfv1.ReasonAvailable, false)
 		resume := inprocess.Pause()
 		deployment := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{})
-		Expect(k8s.Delete(ctx, deployment)).To(Succeed())
-		expect.Gone(ctx, deployment)
+		expect.Deleted(ctx, deployment)
 		conflicting := &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: deployment.Name, Labels: map[string]string{"owner": "another"}},
 			Spec:       deployment.Spec,

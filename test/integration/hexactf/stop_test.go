@@ -21,12 +21,10 @@ import (
 
 var _ = Describe("The end of a challenge", func() {
 	It("keeps its network policies until its last pod is gone", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
-		var pods corev1.PodList
-		Expect(k8s.List(ctx, &pods, client.InNamespace(ns), part)).To(Succeed())
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(ns), part)
 		Expect(pods.Items).To(HaveLen(1))
 		pod := &pods.Items[0]
 		Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically("==", 2))
@@ -66,12 +64,10 @@ var _ = Describe("The end of a challenge", func() {
 
 var _ = Describe("A challenge whose network policy cannot be put in place", func() {
 	It("has no pods until it can, and says so", func(ctx context.Context) {
-		ns := hexactftest.Namespace(ctx)
-		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		c := running(ctx, ns, "web")
 		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
-		var policies networkingv1.NetworkPolicyList
-		Expect(k8s.List(ctx, &policies, client.InNamespace(ns), part)).To(Succeed())
+		policies := apiserver.List[networkingv1.NetworkPolicyList](ctx, client.InNamespace(ns), part)
 		Expect(policies.Items).To(HaveLen(1))
 		lift := apiserver.Deny(ctx, apiserver.Denial{
 			Name: "policies-" + ns, Group: networkingv1.GroupName, Resources: []string{"networkpolicies"}, Operation: "CREATE",

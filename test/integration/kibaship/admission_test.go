@@ -96,7 +96,7 @@ var _ = Describe("Admission", Serial, func() {
 		broken := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { p.Labels = nil })
 		expect.Settles(ctx, broken, kibashipv1.ProjectFailed)
 		asked(ctx)
-		first := ready(ctx)
+		first := kibashiptest.Ready(ctx)
 
 		By("projects")
 		for reported, modify := range map[string]func(*kibashipv1.Project){
@@ -140,8 +140,7 @@ var _ = Describe("Admission", Serial, func() {
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", reported, err)
 			Expect(err).To(MatchError(ContainSubstring(reported)))
 		}
-		a := kibashiptest.Application(ctx, first.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		kibashiptest.ReadyApplication(ctx, first.Name, "web")
 
 		By("deployments")
 		d := kibashiptest.NewDeployment(first.Name, "web", "staging")
@@ -152,20 +151,18 @@ var _ = Describe("Admission", Serial, func() {
 		By("changes that matter to no rule, and deletions, are accepted")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(broken), broken)).To(Succeed())
 		apiserver.Change(ctx, broken, func() { broken.Annotations = map[string]string{"another": "client"} })
-		Expect(k8s.Delete(ctx, broken)).To(Succeed())
-		expect.Gone(ctx, broken)
+		expect.Deleted(ctx, broken)
 	})
 
 	It("lets a project pass whose namespace it must wait for, and that is deleted", func(ctx context.Context) {
 		asked(ctx)
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "held", Finalizers: []string{"example.org/holds"}}}
 		Expect(k8s.Create(ctx, held)).To(Succeed())
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
+		})
 		apiserver.Change(ctx, p, func() { p.Labels = nil }) // which breaks every rule
 		apiserver.RemoveFinalizers(ctx, held)
 		// Without the label the namespace is not provably its own; it goes with its owner.
@@ -174,7 +171,7 @@ var _ = Describe("Admission", Serial, func() {
 
 	It("gets no answer while the operator is down: these kinds wait, others do not", func(ctx context.Context) {
 		asked(ctx)
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		apiserver.Change(ctx, p, func() { p.Finalizers = append(p.Finalizers, "example.org/holds") })
 		inprocess.End()
 		err := k8s.Create(ctx, kibashiptest.NewProject(kibashiptest.NewName()))
@@ -206,13 +203,11 @@ var _ = Describe("Admission", Serial, func() {
 		Consistently(ask).WithTimeout(time.Second).Should(Succeed())
 
 		By("a configuration that another client spoiled")
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
+		configuration := apiserver.Get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, client.ObjectKey{Name: operator.WebhookConfiguration})
 		apiserver.Change(ctx, configuration, func() { configuration.Webhooks[0].ClientConfig.CABundle = nil })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+		expect.Becomes(ctx, configuration, func(g Gomega) {
 			g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(Equal(authorities))
-		}).Should(Succeed())
+		})
 		Eventually(ask).Should(Succeed())
 
 		By("a Secret that holds nonsense")
@@ -228,8 +223,7 @@ var _ = Describe("Admission", Serial, func() {
 	It("is given no authority without the policy that limits what the operator may change of it", func(ctx context.Context) {
 		asked(ctx)
 		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
+		configuration := apiserver.Get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, client.ObjectKey{Name: operator.WebhookConfiguration})
 		Expect(configuration.Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
 		answers(ctx)
 		bundle := func() []byte {

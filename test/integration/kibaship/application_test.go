@@ -24,19 +24,10 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// ready makes a Project that is Ready.
-func ready(ctx context.Context, modify ...func(*kibashipv1.Project)) *kibashipv1.Project {
-	GinkgoHelper()
-	p := kibashiptest.Project(ctx, kibashiptest.NewName(), modify...)
-	expect.Settles(ctx, p, kibashipv1.ProjectReady)
-	return p
-}
-
 var _ = Describe("An application", func() {
 	It("gets the labels of its project, and is Ready", func(ctx context.Context) {
-		p := ready(ctx, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB })
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB })
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		Expect(a.Labels).To(And(
 			HaveKeyWithValue("platform.kibaship.com/project-uuid", p.Labels[kibashipv1.LabelUUID]),
 			HaveKeyWithValue("platform.kibaship.com/workspace-uuid", uuidB)))
@@ -46,11 +37,10 @@ var _ = Describe("An application", func() {
 		By("losing a label, and the workspace of the project")
 		apiserver.Change(ctx, a, func() { delete(a.Labels, kibashipv1.LabelProjectUUID) })
 		apiserver.Change(ctx, p, func() { delete(p.Labels, kibashipv1.LabelWorkspaceUUID) })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
+		expect.Becomes(ctx, a, func(g Gomega) {
 			g.Expect(a.Labels).To(HaveKey("platform.kibaship.com/project-uuid"))
 			g.Expect(a.Labels).NotTo(HaveKey("platform.kibaship.com/workspace-uuid"))
-		}).Should(Succeed())
+		})
 	})
 
 	It("waits for its project", func(ctx context.Context) {
@@ -75,7 +65,7 @@ var _ = Describe("An application", func() {
 	})
 
 	It("waits for the Secrets that it names, and notices when one goes", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "private", kibashiptest.Private("token"))
 		expect.Shows(ctx, a, kibashipv1.ConditionSecretFound, metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound)
 		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
@@ -86,8 +76,7 @@ var _ = Describe("An application", func() {
 		Expect(k8s.Create(ctx, secret("another"))).To(Succeed())
 		Expect(k8s.Create(ctx, secret("token"))).To(Succeed())
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
-		second := kibashiptest.Application(ctx, p.Name, "second", kibashiptest.Private("token"))
-		expect.Settles(ctx, second, kibashipv1.ApplicationReady)
+		second := kibashiptest.ReadyApplication(ctx, p.Name, "second", kibashiptest.Private("token"))
 		Expect(k8s.Delete(ctx, secret("token"))).To(Succeed())
 		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
 		expect.Settles(ctx, second, kibashipv1.ApplicationPending)
@@ -102,15 +91,14 @@ var _ = Describe("An application", func() {
 				whole.Add(1)
 			}
 		}))
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		Expect(k8s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "token"}})).To(Succeed())
-		a := kibashiptest.Application(ctx, p.Name, "private", kibashiptest.Private("token"))
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		kibashiptest.ReadyApplication(ctx, p.Name, "private", kibashiptest.Private("token"))
 		Expect(whole.Load()).To(BeZero())
 	})
 
 	It("keeps to what its project allows, also when that changes", func(ctx context.Context) {
-		p := ready(ctx, func(p *kibashipv1.Project) {
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) {
 			p.Spec.ApplicationTypes.DockerImage = &kibashipv1.TypePolicy{
 				Enabled:        true,
 				DefaultLimits:  kibashipv1.Limits{CPU: "1", Memory: "512Mi"},
@@ -121,8 +109,7 @@ var _ = Describe("An application", func() {
 			}
 			p.Spec.Volumes.MaxStorageSize = "10Gi"
 		})
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		Expect(a.Status.Limits).To(Equal(kibashipv1.Limits{CPU: "1", Memory: "512Mi"}))
 
 		for field, limits := range map[string]kibashipv1.Limits{
@@ -153,7 +140,7 @@ var _ = Describe("An application", func() {
 	})
 
 	It("deletes its deployments, and those of no other application", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "web")
 		other := kibashiptest.Application(ctx, p.Name, "web-app-two") // a slug that holds a separator
 		for _, app := range []string{"web", "web-app-two"} {
@@ -162,8 +149,7 @@ var _ = Describe("An application", func() {
 		}
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 		expect.Settles(ctx, other, kibashipv1.ApplicationReady)
-		Expect(k8s.Delete(ctx, a)).To(Succeed())
-		expect.Gone(ctx, a)
+		expect.Deleted(ctx, a)
 		Eventually(func(g Gomega) {
 			var left kibashipv1.DeploymentList
 			g.Expect(k8s.List(ctx, &left, client.InNamespace(a.Namespace))).To(Succeed())
@@ -176,9 +162,8 @@ var _ = Describe("An application", func() {
 	})
 
 	It("is left alone once it is Ready", func(ctx context.Context) {
-		p := ready(ctx)
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		p := kibashiptest.Ready(ctx)
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 		version := a.ResourceVersion
 		Consistently(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
@@ -187,7 +172,7 @@ var _ = Describe("An application", func() {
 	})
 
 	DescribeTable("that no schema takes", func(ctx context.Context, modify func(*kibashipv1.Application), reported string) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		err := k8s.Create(ctx, kibashiptest.NewApplication(p.Name, "bad", modify))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring(reported)))
@@ -219,7 +204,7 @@ var _ = Describe("An application", func() {
 	)
 
 	It("is no cluster of zero, which a client that writes what it says can ask for", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		for block, kind := range map[string]kibashipv1.ApplicationType{"mysqlCluster": kibashipv1.TypeMySQLCluster, "postgresCluster": kibashipv1.TypePostgresCluster} {
 			a := apiserver.Object(fmt.Sprintf(`
 apiVersion: platform.operator.kibaship.com/v1alpha1
@@ -234,13 +219,12 @@ spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
 	})
 
 	DescribeTable("that came past the webhook shows what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, reported string) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "bad", modify)
 		expect.Settles(ctx, a, kibashipv1.ApplicationFailed)
 		expect.Shows(ctx, a, kibashipv1.ConditionReady, metav1.ConditionFalse, reason)
 		Expect(a.Status.Message).To(ContainSubstring(reported))
-		Expect(k8s.Delete(ctx, a)).To(Succeed())
-		expect.Gone(ctx, a)
+		expect.Deleted(ctx, a)
 	},
 		Entry("an image that is none", func(a *kibashipv1.Application) { a.Spec.DockerImage.Image = "Not An Image" }, kibashipv1.ReasonInvalidSpec, "spec.dockerImage.image"),
 		Entry("a type that is not enabled", func(a *kibashipv1.Application) {

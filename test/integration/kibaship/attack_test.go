@@ -98,8 +98,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 	})
 
 	It("cannot take off the bounds that its project asks for, nor raise itself", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		namespace := kibashiptest.Namespace(p.Name)
 		limits := "project-" + p.Name + "-limits-kibaship-com"
 		thief := apiserver.As(accountOf(p.Name))
@@ -176,12 +175,10 @@ var _ = Describe("The ServiceAccount of a project", func() {
 	})
 
 	It("cannot take its namespace from its project, nor take bounds off that an administrator sets", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		namespace := kibashiptest.Namespace(p.Name)
 		thief := apiserver.As(accountOf(p.Name))
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
 		patch := func(change func(*corev1.Namespace)) error {
 			changed := ns.DeepCopy()
 			change(changed)
@@ -253,8 +250,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 				{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "friend"},
 			},
 		})).To(Succeed())
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
 		app := kibashiptest.Application(ctx, p.Name, "forged")
 		for _, name := range []string{accountOf(other.Name), "friend"} {
 			friend := apiserver.As(name)
@@ -284,16 +280,14 @@ var _ = Describe("The ServiceAccount of a project", func() {
 
 		By("bounds that are set later, which name the binding")
 		apiserver.Change(ctx, p, func() { bound(&p.Spec) })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionLimitsReady)
 			g.Expect(c).To(And(HaveField("Reason", kibashipv1.ReasonRightsExceedBounds), HaveField("Message", ContainSubstring("handed"))))
-		}).Should(Succeed())
+		})
 	})
 
 	It("has network policies that are older than the bounds, and its project says so until they are gone", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		namespace := kibashiptest.Namespace(p.Name)
 		thief := apiserver.As(accountOf(p.Name))
 		older, wanted := open(namespace, "older"), open(namespace, "wanted")
@@ -304,12 +298,11 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		apiserver.Change(ctx, p, func() { bound(&p.Spec) })
 		says := func(names ...string) {
 			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			expect.Becomes(ctx, p, func(g Gomega) {
 				c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionLimitsReady)
 				g.Expect(c).To(And(HaveField("Reason", kibashipv1.ReasonPoliciesExceedBounds), HaveField("Message", ContainSubstring(": "+strings.Join(names, ", ")+". "))))
 				g.Expect(p.Status.Phase).To(Equal(kibashipv1.ProjectFailed))
-			}).Should(Succeed())
+			})
 		}
 		says("older", "wanted")
 		apiserver.Change(ctx, wanted, func() { wanted.Labels = map[string]string{kibashipv1.LabelAllowed: "true"} })
@@ -318,8 +311,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 	})
 
 	It("has rights that are older than the bounds, and its project says so until they are gone", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		namespace := kibashiptest.Namespace(p.Name)
 		thief := apiserver.As(accountOf(p.Name))
 		binding := &rbacv1.RoleBinding{
@@ -331,19 +323,17 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		Expect(thief.Create(ctx, binding)).To(Succeed())
 
 		apiserver.Change(ctx, p, func() { bound(&p.Spec) })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionLimitsReady)
 			g.Expect(c).To(And(HaveField("Reason", kibashipv1.ReasonRightsExceedBounds), HaveField("Message", ContainSubstring("older"))))
 			g.Expect(p.Status.Phase).To(Equal(kibashipv1.ProjectFailed))
-		}).Should(Succeed())
+		})
 		Expect(k8s.Delete(ctx, binding)).To(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 	})
 
 	It("writes no status and no endpoints within bounds", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		for _, what := range []authorizationv1.ResourceAttributes{
 			{Group: kibashipv1.GroupVersion.Group, Resource: "applications", Subresource: "status"},
 			{Group: kibashipv1.GroupVersion.Group, Resource: "deployments", Subresource: "status"},
@@ -361,8 +351,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 	})
 
 	It("gets within bounds what an administrator adds, but no way out of them", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		may := func(group, resource, verb string) func() bool {
 			return func() bool {
 				return apiserver.May(ctx, accountOf(p.Name), authorizationv1.ResourceAttributes{
@@ -376,8 +365,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 				ObjectMeta: metav1.ObjectMeta{Name: name + "-" + p.Name, Labels: map[string]string{kibashipv1.LabelAggregate: "true"}},
 				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create", "update"}}},
 			}
-			Expect(k8s.Create(ctx, made)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, made))).To(Succeed()) })
+			apiserver.Create(ctx, made)
 			return made
 		}
 		added := role("certificates", "cert-manager.io", "certificates")
@@ -385,10 +373,9 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 
 		refused := role("quotas", "", "resourcequotas")
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionAccessReady).Message).To(ContainSubstring(refused.Name))
-		}).Should(Succeed())
+		})
 		Expect(may("", "resourcequotas", "update")()).To(BeFalse())
 		Expect(may("cert-manager.io", "certificates", "create")()).To(BeTrue())
 
@@ -429,7 +416,6 @@ var _ = Describe("The ServiceAccount of a project", func() {
 			err := stolen.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "greedy"}, RoleRef: ref, Subjects: subjects}, client.DryRunAll)
 			g.Expect(err).To(MatchError(ContainSubstring("the operator may bind roles in namespaces of")))
 		}).Should(Succeed())
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		kibashiptest.Ready(ctx)
 	})
 })

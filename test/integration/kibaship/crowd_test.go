@@ -64,55 +64,14 @@ func removed(ctx context.Context, names []string) {
 	}).WithTimeout(30 * time.Minute).WithPolling(time.Second).Should(Succeed())
 }
 
-// observer sees which Projects and Applications become Ready, by this operator or another client. It watches:
-// to list a crowd again and again would be more work for the API server than the crowd is.
-type observer struct {
-	mu    sync.Mutex
-	ready map[types.UID]time.Time
+// observeProjects records which Projects become Ready, by this operator or another client.
+func observeProjects(ctx context.Context) *bulk.Observer {
+	return bulk.Observe(ctx, &kibashipv1.ProjectList{}, "", func(p *kibashipv1.Project) bool { return p.Status.Phase == kibashipv1.ProjectReady })
 }
 
-// observe sees what becomes Ready from now on.
-func observe(ctx context.Context, of client.ObjectList) *observer {
-	GinkgoHelper()
-	o := &observer{ready: map[types.UID]time.Time{}}
-	changes := apiserver.Changes(ctx, of, "")
-	go func() {
-		for e := range changes {
-			switch object := e.Object.(type) {
-			case *kibashipv1.Project:
-				o.see(object.UID, object.Status.Phase == kibashipv1.ProjectReady)
-			case *kibashipv1.Application:
-				o.see(object.UID, object.Status.Phase == kibashipv1.ApplicationReady)
-			}
-		}
-	}()
-	return o
-}
-
-func (o *observer) see(id types.UID, done bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if done && o.ready[id].IsZero() {
-		o.ready[id] = time.Now()
-	}
-}
-
-// all waits until so many were Ready, and returns when the last one became so.
-func (o *observer) all(n int) (last time.Time) {
-	GinkgoHelper()
-	Eventually(func() int {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.ready)
-	}).WithTimeout(15 * time.Minute).WithPolling(20 * time.Millisecond).Should(Equal(n))
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, at := range o.ready {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last
+// observeApplications is observeProjects for Applications.
+func observeApplications(ctx context.Context) *bulk.Observer {
+	return bulk.Observe(ctx, &kibashipv1.ApplicationList{}, "", func(a *kibashipv1.Application) bool { return a.Status.Phase == kibashipv1.ApplicationReady })
 }
 
 // requests counts what a client asks of the API server, watches left out.
@@ -191,7 +150,7 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	if by != nil {
 		who = "bare client"
 	}
-	seen := observe(ctx, &kibashipv1.ProjectList{})
+	seen := observeProjects(ctx)
 	asks.take(1)
 	reconciliations := reconciliationsOf("kibaship-project")
 	began := time.Now()
@@ -202,11 +161,12 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 			by.project(ctx, p)
 		}
 	})
-	t.projects = float64(len(names)) / seen.all(len(names)).Sub(began).Seconds()
+	_, last := seen.Await(len(names))
+	t.projects = float64(len(names)) / last.Sub(began).Seconds()
 	asks.reaches("POST events", 2*len(names))
 	AddReportEntry(who, fmt.Sprintf("%d projects: %.1f/s, %s, %.1f reconciliations each", len(names), t.projects, asks.take(len(names)), (reconciliationsOf("kibaship-project")-reconciliations)/float64(len(names))))
 
-	seen = observe(ctx, &kibashipv1.ApplicationList{})
+	seen = observeApplications(ctx)
 	reconciliations = reconciliationsOf("kibaship-application")
 	began = time.Now()
 	bulk.Each(applications, func(i int) {
@@ -216,7 +176,8 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 			by.application(ctx, a)
 		}
 	})
-	t.applications = float64(applications) / seen.all(applications).Sub(began).Seconds()
+	_, last = seen.Await(applications)
+	t.applications = float64(applications) / last.Sub(began).Seconds()
 	asks.reaches("POST events", applications)
 	AddReportEntry(who, fmt.Sprintf("%d applications: %.1f/s, %s, %.1f reconciliations each", applications, t.applications, asks.take(applications), (reconciliationsOf("kibaship-application")-reconciliations)/float64(applications)))
 	return t
@@ -271,16 +232,16 @@ var _ = Describe("A crowd of projects", Serial, func() {
 	It("is left alone: nothing is written, also by an operator that has just started", func(ctx context.Context) {
 		n, seconds := bulk.Number("KIBASHIP_QUIET", 15), bulk.Number("KIBASHIP_QUIET_SECONDS", 5)
 		names := crowd(n)
-		seen := observe(ctx, &kibashipv1.ProjectList{})
+		seen := observeProjects(ctx)
 		bulk.Each(n, func(i int) {
 			Expect(k8s.Create(ctx, kibashiptest.NewProject(names[i]))).To(Succeed())
 		})
-		seen.all(n)
-		seen = observe(ctx, &kibashipv1.ApplicationList{})
+		seen.Await(n)
+		seen = observeApplications(ctx)
 		bulk.Each(n, func(i int) {
 			Expect(k8s.Create(ctx, kibashiptest.NewApplication(names[i], "web"))).To(Succeed())
 		})
-		seen.all(n)
+		seen.Await(n)
 		Eventually(func(g Gomega) {
 			var projects kibashipv1.ProjectList
 			g.Expect(k8s.List(ctx, &projects)).To(Succeed())
@@ -346,8 +307,7 @@ func newBare(ctx context.Context, asks *requests) *bare {
 	} {
 		b.like.objects = append(b.like.objects, likeness(ctx, o))
 	}
-	a := kibashiptest.Application(ctx, p.Name, "web")
-	expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+	a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
 	b.like.applicationName, b.like.applicationUID = a.Name, a.UID
 	b.like.applicationStatus = encoded(map[string]any{"status": a.Status})
@@ -378,8 +338,7 @@ func likeness(ctx context.Context, o client.Object) []byte {
 
 func eventsAbout(ctx context.Context, namespace string, id types.UID) (all [][]byte) {
 	GinkgoHelper()
-	var events eventsv1.EventList
-	Expect(k8s.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+	events := apiserver.List[eventsv1.EventList](ctx, client.InNamespace(namespace))
 	for i := range events.Items {
 		e := &events.Items[i]
 		if e.Regarding.UID == id {

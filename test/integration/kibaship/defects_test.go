@@ -32,12 +32,10 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// trouble is an API server that fails at some requests, as long as it lasts: with an error, or,
-// where silent says so, without an answer.
+// trouble is an API server that fails at some requests until it is over.
 type trouble struct {
-	match  func(*http.Request) bool
-	silent func() bool
-	over   atomic.Bool
+	match func(*http.Request) bool
+	over  atomic.Bool
 }
 
 func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
@@ -45,12 +43,7 @@ func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
 		if t.over.Load() || !t.match(r) {
 			return next.RoundTrip(r)
 		}
-		// Made for silence too, since it closes the body.
-		answer := transport.Refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError, "the store is on fire")
-		if t.silent != nil && t.silent() {
-			return nil, os.ErrDeadlineExceeded
-		}
-		return answer, nil
+		return transport.Refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError, "the store is on fire"), nil
 	})
 }
 
@@ -65,8 +58,7 @@ var _ = Describe("When the API server fails,", Serial, func() {
 		expect.Shows(ctx, p, kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonWriteFailed)
 		expect.Reaches(ctx, p, kibashipv1.ProjectPending)
 		Expect(p.Status.Message).To(ContainSubstring("the store is on fire"))
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)})
 		made := ns.UID
 		t.over.Store(true)
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
@@ -75,7 +67,7 @@ var _ = Describe("When the API server fails,", Serial, func() {
 	})
 
 	It("rights that cannot be taken away first are reported, and go with the namespace", func(ctx context.Context) {
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		binding := "/rolebindings/project-" + p.Name + "-admin-binding-kibaship-com" // p is read again while the operator runs
 		t := &trouble{match: func(r *http.Request) bool {
 			return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, binding)
@@ -117,8 +109,7 @@ var _ = Describe("The samples", Serial, func() {
 		p, a, d := &kibashipv1.Project{}, &kibashipv1.Application{}, &kibashipv1.Deployment{}
 		sample("project", p)
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Delete(ctx, p))).To(Succeed())
-			expect.Gone(ctx, p)
+			expect.Removed(ctx, p)
 		})
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		sample("application", a)

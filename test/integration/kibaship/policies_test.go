@@ -36,8 +36,7 @@ var _ = Describe("Without an admission policy", Serial, func() {
 
 	DescribeTable("that projects rely on, those that are new get no rights until it is there, and the others keep theirs",
 		func(ctx context.Context, policy string, modify ...func(*kibashipv1.Project)) {
-			live := kibashiptest.Project(ctx, kibashiptest.NewName(), modify...)
-			expect.Settles(ctx, live, kibashipv1.ProjectReady)
+			live := kibashiptest.Ready(ctx, modify...)
 			had := bindingsOf(ctx, live)
 
 			restore := apiserver.RemovePolicy(ctx, policy)
@@ -69,8 +68,7 @@ var _ = Describe("Without an admission policy", Serial, func() {
 	})
 
 	It("for bindings, nothing is bound in the namespace of Tekton", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
 		tektonStandsIn(ctx)
 		expect.Shows(ctx, p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonAdmissionPolicyMissing)

@@ -37,7 +37,7 @@ var everything = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []str
 var _ = Describe("The metrics of a running operator", Serial, func() {
 	It("tell how many there are in each phase, how long, and what was done", func(ctx context.Context) {
 		made, passes := inprocess.Metric("kibaship_project_time_to_ready_seconds"), inprocess.Metric("kibaship_application_reconcile_duration_seconds")
-		p := ready(ctx)
+		p := kibashiptest.Ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "web", kibashiptest.Private("no-such"))
 		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
 		d := kibashiptest.NewDeployment(p.Name, "web", "live")
@@ -59,8 +59,7 @@ var _ = Describe("The metrics of a running operator", Serial, func() {
 		Expect(inprocess.Metric("kibaship_project_time_to_ready_seconds")).To(BeNumerically(">", made))
 		Expect(inprocess.Metric("kibaship_application_reconcile_duration_seconds")).To(BeNumerically(">", passes))
 
-		Expect(k8s.Delete(ctx, failed)).To(Succeed())
-		expect.Gone(ctx, failed)
+		expect.Deleted(ctx, failed)
 		Eventually(in("project", "Failed")).Should(BeZero())
 	})
 })
@@ -79,8 +78,7 @@ var _ = Describe("A project", func() {
 			HaveKeyWithValue("platform.kibaship.com/workspace-uuid", uuidB))
 		namespace := "project-" + n + "-ns-kibaship-com"
 
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
 		Expect(ns.Labels).To(labels)
 		Expect(ns.Annotations).To(And(
 			HaveKeyWithValue("platform.kibaship.com/created-by", "kibaship-operator"),
@@ -89,15 +87,12 @@ var _ = Describe("A project", func() {
 		Expect(ns.OwnerReferences).To(HaveLen(1))
 		Expect(ns.OwnerReferences[0].UID).To(Equal(p.UID))
 
-		account := &corev1.ServiceAccount{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-sa-kibaship-com"}, account)).To(Succeed())
+		account := apiserver.Get[corev1.ServiceAccount](ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-sa-kibaship-com"})
 		Expect(account.Labels).To(labels)
-		role := &rbacv1.Role{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-role-kibaship-com"}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.Role](ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-role-kibaship-com"})
 		Expect(role.Labels).To(labels)
 		Expect(role.Rules).To(Equal(everything))
-		binding := &rbacv1.RoleBinding{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-binding-kibaship-com"}, binding)).To(Succeed())
+		binding := apiserver.Get[rbacv1.RoleBinding](ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + n + "-admin-binding-kibaship-com"})
 		Expect(binding.Labels).To(labels)
 		Expect(binding.RoleRef).To(Equal(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}))
 		Expect(binding.Subjects).To(ConsistOf(rbacv1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}))
@@ -109,25 +104,21 @@ var _ = Describe("A project", func() {
 		expect.Event(ctx, p, corev1.EventTypeNormal, kibashipv1.ReasonProjectReady)
 
 		By("deleting it")
-		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		expect.Gone(ctx, p)
+		expect.Deleted(ctx, p)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue(), "the finalizer goes after the namespace")
 	})
 
 	It("is left alone once it is Ready: neither another pass nor another operator writes anything", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
-		a := kibashiptest.Application(ctx, p.Name, "web")
-		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
+		a := kibashiptest.ReadyApplication(ctx, p.Name, "web")
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.Status.Usage.Applications).To(BeEquivalentTo(1))
 			var all kibashipv1.ProjectList
 			g.Expect(k8s.List(ctx, &all)).To(Succeed())
 			for i := range all.Items { // those of other specs are written until they are gone
 				g.Expect(all.Items[i].DeletionTimestamp).To(BeNil())
 			}
-		}).Should(Succeed())
+		})
 		versions := func() []string {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
@@ -150,8 +141,7 @@ var _ = Describe("A project", func() {
 	})
 
 	It("gets back what is deleted or changed by hand", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		namespace := kibashiptest.Namespace(p.Name)
 		for _, o := range []client.Object{
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "project-" + p.Name + "-sa-kibaship-com"}},
@@ -166,46 +156,39 @@ var _ = Describe("A project", func() {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 			first := o.GetUID()
 			Expect(k8s.Delete(ctx, o)).To(Succeed())
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			expect.Becomes(ctx, o, func(g Gomega) {
 				g.Expect(o.GetUID()).NotTo(Equal(first))
-			}).Should(Succeed())
+			})
 		}
 		By("a Role that grants more, and a binding that names another subject")
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "project-" + p.Name + "-admin-role-kibaship-com"}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
 		right := role.DeepCopy().Rules
 		apiserver.Change(ctx, role, func() { role.Rules = everything })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+		expect.Becomes(ctx, role, func(g Gomega) {
 			g.Expect(role.Rules).To(Equal(right))
-		}).Should(Succeed())
+		})
 		By("the label of Pod Security on the namespace")
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 		apiserver.Change(ctx, ns, func() { delete(ns.Labels, "pod-security.kubernetes.io/enforce") })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
+		expect.Becomes(ctx, ns, func(g Gomega) {
 			g.Expect(ns.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "baseline"))
-		}).Should(Succeed())
+		})
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 	})
 
 	It("gets quota, limits, network policy and Pod Security where it asks for them, and loses them again", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { bound(&p.Spec) })
 		in := client.InNamespace(kibashiptest.Namespace(p.Name))
 
-		var quotas corev1.ResourceQuotaList
-		Expect(k8s.List(ctx, &quotas, in)).To(Succeed())
+		quotas := apiserver.List[corev1.ResourceQuotaList](ctx, in)
 		Expect(quotas.Items).To(HaveLen(1))
 		Expect(quotas.Items[0].Spec.Hard.Pods().String()).To(Equal("10"))
-		var limits corev1.LimitRangeList
-		Expect(k8s.List(ctx, &limits, in)).To(Succeed())
+		limits := apiserver.List[corev1.LimitRangeList](ctx, in)
 		Expect(limits.Items).To(HaveLen(1))
 		Expect(limits.Items[0].Spec.Limits).To(HaveLen(2))
-		var policies networkingv1.NetworkPolicyList
-		Expect(k8s.List(ctx, &policies, in)).To(Succeed())
+		policies := apiserver.List[networkingv1.NetworkPolicyList](ctx, in)
 		Expect(policies.Items).To(HaveLen(1))
 		Expect(policies.Items[0].Spec.PodSelector).To(Equal(metav1.LabelSelector{}))
 		Expect(policies.Items[0].Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
@@ -215,11 +198,10 @@ var _ = Describe("A project", func() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "one"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "one", Image: "registry.example.org/one"}}},
 		})).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			used := p.Status.Usage.Quota[corev1.ResourcePods]
 			g.Expect(used.Value()).To(BeEquivalentTo(1))
-		}).Should(Succeed())
+		})
 
 		By("taking all of it off the spec")
 		apiserver.Change(ctx, p, func() { p.Spec = kibashipv1.ProjectSpec{} })
@@ -237,8 +219,7 @@ var _ = Describe("A project", func() {
 	})
 
 	It("waits for the ClusterRole that an administrator creates", func(ctx context.Context) {
-		role := &rbacv1.ClusterRole{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashipv1.ProjectAdmin}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: kibashipv1.ProjectAdmin})
 		Expect(k8s.Delete(ctx, role)).To(Succeed())
 		DeferCleanup(kibashiptest.Admin)
 		p := kibashiptest.Project(ctx, kibashiptest.NewName())
@@ -250,19 +231,17 @@ var _ = Describe("A project", func() {
 	})
 
 	It("tells what holds its namespace, and goes when that is gone", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: kibashiptest.Namespace(p.Name), Name: "held", Finalizers: []string{"example.org/holds"},
 		}}
 		Expect(k8s.Create(ctx, held)).To(Succeed())
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionNamespaceReady)
 			g.Expect(c.Reason).To(Equal(kibashipv1.ReasonDeletionBlocked))
 			g.Expect(p.Status.Message).To(ContainSubstring("example.org/holds"))
-		}).Should(Succeed())
+		})
 		apiserver.RemoveFinalizers(ctx, held)
 		expect.Gone(ctx, p)
 	})
@@ -295,16 +274,14 @@ var _ = Describe("A project that came past the webhook", func() {
 	)
 
 	It("does not take the uuid of another one", func(ctx context.Context) {
-		first := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, first, kibashipv1.ProjectReady)
+		first := kibashiptest.Ready(ctx)
 		second := kibashiptest.Project(ctx, "it-z-"+first.Name, func(p *kibashipv1.Project) { p.Labels = first.Labels })
 		expect.Settles(ctx, second, kibashipv1.ProjectFailed)
 		expect.Shows(ctx, second, kibashipv1.ConditionAccepted, metav1.ConditionFalse, kibashipv1.ReasonUUIDTaken)
 		Expect(second.Status.Message).To(ContainSubstring(first.Name))
 		expect.Settles(ctx, first, kibashipv1.ProjectReady)
 		By("letting it go")
-		Expect(k8s.Delete(ctx, first)).To(Succeed())
-		expect.Gone(ctx, first)
+		expect.Deleted(ctx, first)
 		expect.Settles(ctx, second, kibashipv1.ProjectReady)
 	})
 
@@ -325,8 +302,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "kept"}}
 			Expect(k8s.Create(ctx, kept)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
-				Expect(k8s.Delete(ctx, ns)).To(Succeed())
-				expect.Gone(ctx, ns)
+				expect.Deleted(ctx, ns)
 			})
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 			before := ns.DeepCopy()
@@ -335,8 +311,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 			expect.Settles(ctx, p, kibashipv1.ProjectFailed)
 			expect.Shows(ctx, p, kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, kibashipv1.ReasonNamespaceConflict)
 			Expect(p.Status.NamespaceName).To(BeEmpty())
-			Expect(k8s.Delete(ctx, p)).To(Succeed())
-			expect.Gone(ctx, p)
+			expect.Deleted(ctx, p)
 
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 			Expect(ns.UID).To(Equal(before.UID))
@@ -344,8 +319,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 			Expect(ns.Labels).To(Equal(before.Labels))
 			Expect(ns.Annotations).To(Equal(before.Annotations))
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed())
-			var roles rbacv1.RoleBindingList
-			Expect(k8s.List(ctx, &roles, client.InNamespace(ns.Name))).To(Succeed())
+			roles := apiserver.List[rbacv1.RoleBindingList](ctx, client.InNamespace(ns.Name))
 			Expect(roles.Items).To(BeEmpty())
 		},
 		Entry("one without labels", nil, nil),
@@ -373,28 +347,23 @@ var _ = Describe("A namespace that is not a project's", func() {
 		By("deleting it: the project continues in a namespace of its own")
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
-		own := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), own)).To(Succeed())
+		own := apiserver.Get[corev1.Namespace](ctx, client.ObjectKeyFromObject(ns))
 		Expect(p.Status.NamespaceUID).To(Equal(own.UID))
 		Expect(p.Status.NamespaceTokenDigest).To(BeEmpty())
 	})
 
 	It("is what an administrator makes of one by taking its label off", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
+		p := kibashiptest.Ready(ctx)
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)})
 		apiserver.Change(ctx, ns, func() {
 			delete(ns.Labels, kibashipv1.LabelUUID)
 			ns.OwnerReferences = nil // the garbage collector goes by these alone
 		})
 		expect.Settles(ctx, p, kibashipv1.ProjectFailed)
-		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		expect.Gone(ctx, p)
+		expect.Deleted(ctx, p)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 		Expect(ns.DeletionTimestamp).To(BeNil())
-		Expect(k8s.Delete(ctx, ns)).To(Succeed())
-		expect.Gone(ctx, ns)
+		expect.Deleted(ctx, ns)
 	})
 })
 

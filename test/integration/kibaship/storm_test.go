@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -35,31 +34,6 @@ func concerns(r *http.Request) bool {
 	return strings.Contains(r.URL.Path, "it-") && !strings.Contains(r.URL.Path, "/events") || strings.HasSuffix(r.URL.Path, "/namespaces")
 }
 
-// dice can be thrown concurrently.
-type dice struct {
-	mu     sync.Mutex
-	random *rand.Rand
-}
-
-// hits is true once in n throws, in the long run.
-func (d *dice) hits(n int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.random.IntN(n) == 0
-}
-
-// failing is an API server that answers one of thirty requests with an error, or not at all. What
-// an operator needs to start is left out: it would not live long enough.
-func failing(random *rand.Rand) *trouble {
-	d := &dice{random: random}
-	return &trouble{
-		match: func(r *http.Request) bool {
-			return r.URL.Query().Get("watch") == "" && strings.Contains(r.URL.Path, "it-") && d.hits(30)
-		},
-		silent: func() bool { return d.hits(2) },
-	}
-}
-
 // tektonsKinds installs the definitions of Tekton's kinds, and nothing that works on them, until
 // the spec ends.
 func tektonsKinds(ctx context.Context) {
@@ -70,8 +44,7 @@ func tektonsKinds(ctx context.Context) {
 		definition := apiserver.Object(part)
 		apiserver.InstallDefinition(ctx, definition)
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Delete(ctx, definition))).To(Succeed())
-			expect.Gone(ctx, definition)
+			expect.Removed(ctx, definition)
 		})
 	}
 }
@@ -119,6 +92,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 	It("projects, applications and builds come and go, nothing is lost, nothing is left, and nothing foreign is touched", func(ctx context.Context) {
 		count := bulk.Number("KIBASHIP_LIVES", 16)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+		about := transport.NewWeather(GinkgoRandomSeed())
 
 		tektonsKinds(ctx)
 
@@ -127,8 +101,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kibashiptest.Namespace(foreign), Labels: map[string]string{kibashipv1.LabelUUID: uuidA}}}
 		Expect(k8s.Create(ctx, ns)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(k8s.Delete(ctx, ns)).To(Succeed())
-			expect.Gone(ctx, ns)
+			expect.Deleted(ctx, ns)
 		})
 		intruder := kibashiptest.Project(ctx, foreign, func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = uuidA })
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
@@ -138,8 +111,8 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		var alive, doomed []string
 		for len(alive)+len(doomed) < count {
 			m := transport.NewKill(1+random.Int64N(60), false, concerns)
-			t := failing(rand.New(rand.NewPCG(random.Uint64(), 2)))
-			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.Wrap(t.wrap(next)) })
+			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
+			about.Blows.Store(true)
 			for range min(count-len(alive)-len(doomed), 1+random.IntN(8)) {
 				name := kibashiptest.NewName()
 				Expect(k8s.Create(ctx, kibashiptest.NewProject(name))).To(Succeed())
@@ -164,6 +137,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 			case <-m.Dead:
 			case <-time.After(time.Duration(random.IntN(3000)) * time.Millisecond):
 			}
+			about.Blows.Store(false)
 			stop()
 		}
 
@@ -173,8 +147,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		for _, name := range alive {
 			p := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			expect.Settles(ctx, p, kibashipv1.ProjectReady)
-			var applications kibashipv1.ApplicationList
-			Expect(k8s.List(ctx, &applications, client.InNamespace(kibashiptest.Namespace(name)))).To(Succeed())
+			applications := apiserver.List[kibashipv1.ApplicationList](ctx, client.InNamespace(kibashiptest.Namespace(name)))
 			for i := range applications.Items {
 				expect.Settles(ctx, &applications.Items[i], kibashipv1.ApplicationReady)
 			}
@@ -188,15 +161,13 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		}).Should(Succeed())
 		AddReportEntry("The storm", fmt.Sprintf("%d projects live, %d builds, %d projects went", len(alive), builds, len(doomed)))
 		expect.Settles(ctx, intruder, kibashipv1.ProjectFailed)
-		Expect(k8s.Delete(ctx, intruder)).To(Succeed())
-		expect.Gone(ctx, intruder)
+		expect.Deleted(ctx, intruder)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
 		Expect(ns.ResourceVersion).To(Equal(version))
 
 		By("the end")
 		removed(ctx, alive)
-		var namespaces corev1.NamespaceList
-		Expect(k8s.List(ctx, &namespaces)).To(Succeed())
+		namespaces := apiserver.List[corev1.NamespaceList](ctx)
 		for _, left := range namespaces.Items {
 			if left.Name != ns.Name {
 				Expect(left.Name).NotTo(HavePrefix("project-it-"))

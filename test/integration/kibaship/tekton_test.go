@@ -52,14 +52,12 @@ spec:
 
 var _ = Describe("Tekton", Serial, func() {
 	It("is joined when it appears, left when its project goes, and missed when it is removed", func(ctx context.Context) {
-		p := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		p := kibashiptest.Ready(ctx)
 		expect.Shows(ctx, p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTektonNotInstalled)
 
 		remove := tektonStandsIn(ctx)
 		expect.Shows(ctx, p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionTrue, kibashipv1.ReasonCreated)
-		reader := &rbacv1.Role{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "tekton-tasks-reader"}, reader)).To(Succeed())
+		reader := apiserver.Get[rbacv1.Role](ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "tekton-tasks-reader"})
 		Expect(reader.Rules).To(Equal([]rbacv1.PolicyRule{{APIGroups: []string{"tekton.dev"}, Resources: []string{"tasks"}, Verbs: []string{"get", "list", "watch"}}}))
 		Expect(reader.Labels).To(HaveKeyWithValue("platform.kibaship.com/managed-by", "kibaship-operator"))
 		binding := &rbacv1.RoleBinding{}
@@ -84,21 +82,18 @@ var _ = Describe("Tekton", Serial, func() {
 		}).Should(Succeed())
 
 		By("removing the operator from its own binding: it comes back, and the subject that was put there stays")
-		shared := &rbacv1.RoleBinding{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "kibaship-operator-tekton-binding"}, shared)).To(Succeed())
+		shared := apiserver.Get[rbacv1.RoleBinding](ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "kibaship-operator-tekton-binding"})
 		operators, other := shared.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "another-user"}
 		Expect(operators).To(HaveLen(1))
 		apiserver.Change(ctx, shared, func() { shared.Subjects = []rbacv1.Subject{other} })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(shared), shared)).To(Succeed())
+		expect.Becomes(ctx, shared, func(g Gomega) {
 			g.Expect(shared.Subjects).To(ConsistOf(other, operators[0]))
-		}).Should(Succeed())
+		})
 
 		By("deleting one of two projects: the Role stays")
 		second := kibashiptest.Project(ctx, kibashiptest.NewName())
 		expect.Shows(ctx, second, kibashipv1.ConditionTektonIntegrated, metav1.ConditionTrue, kibashipv1.ReasonCreated)
-		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		expect.Gone(ctx, p)
+		expect.Deleted(ctx, p)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, key, &rbacv1.RoleBinding{}))).To(BeTrue())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(reader), &rbacv1.Role{})).To(Succeed())
 
@@ -116,8 +111,7 @@ var _ = Describe("Tekton", Serial, func() {
 		tektonStandsIn(ctx)
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		inprocess.Restart(map[string]string{"TEKTON_MODE": "off"}, nil)
-		other := kibashiptest.Project(ctx, kibashiptest.NewName())
-		expect.Settles(ctx, other, kibashipv1.ProjectReady)
+		other := kibashiptest.Ready(ctx)
 		expect.Shows(ctx, other, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTektonOff)
 	})
 
@@ -132,8 +126,7 @@ var _ = Describe("Tekton", Serial, func() {
 		p := kibashiptest.Project(ctx, name)
 		expect.Shows(ctx, p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonOwnershipConflict)
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
-		Expect(k8s.Delete(ctx, p)).To(Succeed())
-		expect.Gone(ctx, p)
+		expect.Deleted(ctx, p)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 		Expect(foreign.RoleRef.Name).To(Equal("of-another"))
 	})

@@ -41,8 +41,7 @@ metadata: {name: %[1]s}
 spec: {policyName: %[1]s, validationActions: [%[2]s]}
 `, policy.GetName(), action))
 	for _, object := range []*unstructured.Unstructured{policy, binding} {
-		Expect(k8s.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, object)).To(Succeed()) })
+		apiserver.Create(ctx, object)
 	}
 	// The API server takes a moment to follow a policy.
 	probe := &appsv1.Deployment{

@@ -46,15 +46,12 @@ var _ = Describe("An API that is not enabled", func() {
 		}))
 		DeferCleanup(stop)
 		if enabled == quixv1.GroupVersion.Group {
-			env := quixtest.Environment(ctx, quixtest.NewID())
-			expect.Settles(ctx, env, quixv1.PhaseReady)
+			quixtest.Ready(ctx)
 		} else {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "alone", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "alone", bergtest.OneContainer)
 			i := bergtest.Instance(ctx, ns, "alone")
 			expect.Reaches(ctx, i, "Running")
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			bergtest.Delete(ctx, i)
 		}
 		if path := asked.Load(); path != nil {
 			Fail("it asked for " + *path)

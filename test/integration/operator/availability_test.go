@@ -17,6 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/launch"
@@ -69,8 +70,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("continues when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "killed", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "killed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "killed", 20)
@@ -82,9 +82,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		before := identities(ctx, ns)
 		load = append(load, bergtest.Several(ctx, ns, "killed", 10)...)
 
-		for _, i := range load {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, load...)
 		for name, id := range identities(ctx, ns) {
 			if before[name] != "" {
 				Expect(id).To(Equal(before[name]), "%s became another instance", name)
@@ -106,16 +104,13 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("writes nothing as a deposed leader, and exits", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "deposed", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "deposed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "deposed", 20)
 		Eventually(func() int { return len(first.gate.work(time.Time{})) }).Should(BeNumerically(">", 30))
 		Expect(first.Pause()).To(Succeed()) // in the middle of many reconciliations
-		for _, i := range load {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, load...)
 		second.leads(ctx)
 		// What it will find changed: half of what it was building is on its way out.
 		for _, i := range load[:10] {
@@ -141,8 +136,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hands over immediately after SIGTERM, when it has completed what it has begun", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "handover", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "handover", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		held, let := first.gate.holdUp(func(r *http.Request) bool {
@@ -172,8 +166,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("stays alive as a standby that cannot reach the API server, and leads when its time comes", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "cut-off", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "cut-off", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
 		second := start(ctx).ready()
 		leader := holder(ctx)
@@ -188,8 +181,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		By("cutting off the leader")
 		cut := time.Now()
 		first.gate.SetShut(true)
-		i := bergtest.Instance(ctx, ns, "cut-off")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		bergtest.Running(ctx, ns, "cut-off")
 		AddReportEntry("gap after a cut", second.gate.work(time.Time{})[0].At.Sub(cut).String(), ReportEntryVisibilityAlways)
 		Expect(first.exits()).To(Equal(1))
 
@@ -229,8 +221,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 // identities maps the instances of a namespace to their status.instanceId.
 func identities(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
-	var instances bergv1.ChallengeInstanceList
-	Expect(k8s.List(ctx, &instances, client.InNamespace(namespace))).To(Succeed())
+	instances := apiserver.List[bergv1.ChallengeInstanceList](ctx, client.InNamespace(namespace))
 	out := map[string]string{}
 	for _, i := range instances.Items {
 		out[i.Name] = i.Status.InstanceID
@@ -252,8 +243,7 @@ func resourceVersions(ctx context.Context, instances []*bergv1.ChallengeInstance
 // startEvents counts how often each instance was told to start.
 func startEvents(ctx context.Context, namespace string) map[string]int {
 	GinkgoHelper()
-	var events corev1.EventList
-	Expect(k8s.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+	events := apiserver.List[corev1.EventList](ctx, client.InNamespace(namespace))
 	out := map[string]int{}
 	for _, e := range events.Items {
 		if e.Reason == bergv1.ReasonInstanceCreating {

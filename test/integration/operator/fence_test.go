@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
+	"github.com/cilium/cilium/pkg/policy/api"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,10 +24,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
-	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
@@ -132,22 +131,19 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			},
 			webhooks(),
 		} {
-			Expect(k8s.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
+			apiserver.Create(ctx, o)
 		}
 		instance = "challenge-" + tenant
 		own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: instance}}
 		Expect(k8s.Create(ctx, own)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(k8s.Delete(ctx, own)).To(Succeed())
-			expect.Gone(ctx, own)
+			expect.Deleted(ctx, own)
 		})
 		// As in a namespace that a ContainerNetwork names, and with config/tunnel/host.
 		for _, namespace := range []string{tenant, installed.Namespace} {
 			own := bindingIn(namespace, network.Role, itself)
 			own.Name = "stolen"
-			Expect(k8s.Create(ctx, own)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, own))).To(Succeed()) })
+			apiserver.Create(ctx, own)
 			Eventually(func() bool {
 				return apiserver.May(ctx, apiserver.OperatorUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"})
 			}).Should(BeTrue())
@@ -161,6 +157,12 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		GinkgoHelper()
 		Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 		Expect(err).To(MatchError(ContainSubstring(fence)), "refused, but not by the policy")
+	}
+	deletion := func(o client.Object) func(context.Context) error {
+		return func(ctx context.Context) error {
+			o.SetNamespace(tenant)
+			return stolen.Delete(ctx, o, client.DryRunAll)
+		}
 	}
 	marked := func(change func(*corev1.Namespace)) *corev1.Namespace {
 		ns := foreign.DeepCopy()
@@ -188,8 +190,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			return stolen.Create(ctx, deploymentIn(foreign.Name, func(d *appsv1.Deployment) { d.Name = "other" }), client.DryRunAll)
 		}),
 		Entry("no Deployment is changed to one of a challenge", func(ctx context.Context) error {
-			d := &appsv1.Deployment{}
-			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "attacker"}, d)).To(Succeed())
+			d := apiserver.Get[appsv1.Deployment](ctx, client.ObjectKey{Namespace: tenant, Name: "attacker"})
 			d.Labels, d.ResourceVersion = map[string]string{}, "" // the Deployment controller has written since
 			ofChallenge(d)
 			return stolen.Update(ctx, d, client.DryRunAll)
@@ -210,30 +211,15 @@ var _ = Describe("With the operator's token", Ordered, func() {
 				d.Name, d.Spec.Template.Spec.HostNetwork = "other", true
 			}), client.DryRunAll)
 		}),
-		Entry("no Deployment is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, deploymentIn(tenant), client.DryRunAll)
-		}),
-		Entry("no pod is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no ConfigMap is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no Service is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no policy is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no route is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
-		Entry("no policy of Cilium is deleted", func(ctx context.Context) error {
-			return stolen.Delete(ctx, &ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
-		}),
+		Entry("no Deployment is deleted", deletion(deploymentIn(""))),
+		Entry("no pod is deleted", deletion(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no ConfigMap is deleted", deletion(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no Service is deleted", deletion(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no policy is deleted", deletion(&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no route is deleted", deletion(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
+		Entry("no policy of Cilium is deleted", deletion(&ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "attacked"}})),
 		Entry("no route gets the label of instances", func(ctx context.Context) error {
-			r := &gatewayv1.HTTPRoute{}
-			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "attacked"}, r)).To(Succeed())
+			r := apiserver.Get[gatewayv1.HTTPRoute](ctx, client.ObjectKey{Namespace: tenant, Name: "attacked"})
 			r.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}
 			return stolen.Update(ctx, r, client.DryRunAll)
 		}),
@@ -320,8 +306,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 	})
 
 	DescribeTable("of its webhook configuration", func(ctx context.Context, change func(*admissionregistrationv1.ValidatingWebhookConfiguration), allowed bool) {
-		live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, live)).To(Succeed())
+		live := apiserver.Get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, client.ObjectKey{Name: operator.WebhookConfiguration})
 		changed := live.DeepCopy()
 		change(changed)
 		err := stolen.Patch(ctx, changed, client.MergeFrom(live), client.DryRunAll)
@@ -438,8 +423,7 @@ var _ = Describe("A pod with the operator's PriorityClass", func() {
 		project := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "project-" + tenant + "-ns-kibaship-com"}}
 		Expect(k8s.Create(ctx, project)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(k8s.Delete(ctx, project)).To(Succeed())
-			expect.Gone(ctx, project)
+			expect.Deleted(ctx, project)
 		})
 		all := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: project.Name, Name: "all"}}
 		Expect(k8s.Create(ctx, all)).To(Succeed())
@@ -485,11 +469,9 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			o := apiserver.Object(document)
-			Expect(k8s.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
+			apiserver.Create(ctx, o)
 		}
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: tenant}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: tenant})
 		label := func(c client.Client, name string) error {
 			return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}}}, client.DryRunAll)
 		}
@@ -511,8 +493,7 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 // bindable are the ClusterRoles that the operator may bind.
 func bindable(ctx context.Context) (names []string) {
 	GinkgoHelper()
-	var roles rbacv1.ClusterRoleList
-	Expect(k8s.List(ctx, &roles)).To(Succeed())
+	roles := apiserver.List[rbacv1.ClusterRoleList](ctx)
 	for _, role := range roles.Items {
 		if !strings.HasPrefix(role.Name, "berg-operator-") {
 			continue

@@ -97,10 +97,8 @@ var _ = Describe("An operator whose settings name no API", func() {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "later-things"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: apiserver.OperatorUser}},
 		}
-		Expect(k8s.Create(ctx, role)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, role)).To(Succeed()) })
-		Expect(k8s.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, binding)).To(Succeed()) })
+		apiserver.Create(ctx, role)
+		apiserver.Create(ctx, binding)
 		Eventually(ended).Should(Receive(BeNil()))
 		Expect(apis(ctx)).To(Equal(append(before, later)))
 

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -38,8 +39,7 @@ const maxWrites = 20
 
 var _ = Describe("An operator that is killed", func() {
 	It("after any write of a build continues where it was, and changes nothing that was reported", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "steps", steps)
+		ns := bergtest.Publish(ctx, "steps", steps)
 		inprocess.Pause()
 
 		var instances []*bergv1.ChallengeInstance
@@ -70,15 +70,12 @@ var _ = Describe("An operator that is killed", func() {
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("after any write of a deletion leaves nothing behind", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "steps", steps)
+		ns := bergtest.Publish(ctx, "steps", steps)
 		var instances []*bergv1.ChallengeInstance
 		for range maxWrites / 2 {
 			instances = append(instances, bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner))
 		}
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		inprocess.Pause()
 		n := 0
 		for died := true; died; n++ {
@@ -123,8 +120,7 @@ var _ = Describe("An operator that is killed", func() {
 // line that fails that write. It returns how many failed in the end.
 func buildAndEndOver(ctx context.Context, l *line, end func([]*bergv1.ChallengeInstance)) int {
 	GinkgoHelper()
-	ns := bergtest.Namespace(ctx)
-	bergtest.Challenge(ctx, ns, "steps", steps)
+	ns := bergtest.Publish(ctx, "steps", steps)
 	inprocess.Pause()
 
 	l.deaf, l.writes = map[string]int{}, map[string]int{}
@@ -142,9 +138,7 @@ func buildAndEndOver(ctx context.Context, l *line, end func([]*bergv1.ChallengeI
 	}
 	l.reset()
 	end(instances)
-	for _, i := range instances {
-		bergtest.Gone(ctx, i)
-	}
+	bergtest.AllGone(ctx, instances...)
 	return l.lost()
 }
 
@@ -302,8 +296,7 @@ func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {
 			}
 		}
 	}
-	var pods corev1.PodList
-	Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	for _, p := range pods.Items {
 		f.objects["Pod "+p.Name] = p.UID
 	}

@@ -71,8 +71,7 @@ var _ = Describe("The API of each kind", func() {
 	)
 
 	It("lists instances by owner, challenge and phase, and a bad selector is refused", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "web", bergtest.OneContainer)
 		first, second := bergtest.Instance(ctx, ns, "web"), bergtest.Instance(ctx, ns, "missing")
 		expect.Reaches(ctx, first, bergv1.PhaseRunning)
 		expect.Reaches(ctx, second, bergv1.PhaseFailed)
@@ -84,10 +83,8 @@ var _ = Describe("The API of each kind", func() {
 
 	// The host name of a route has a UUID of 36 characters, and the domain: with it the address alone takes two thirds of them.
 	It("shows an instance within 100 columns, with the address of its port", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "guestbook", `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 80, type: publicPort, appProtocol: http}]}]`)
-		i := bergtest.Instance(ctx, ns, "guestbook", func(i *bergv1.ChallengeInstance) { i.Name, i.GenerateName = "alice-guestbook", "" })
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		ns := bergtest.Publish(ctx, "guestbook", `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 80, type: publicPort, appProtocol: http}]}]`)
+		i := bergtest.Running(ctx, ns, "guestbook", func(i *bergv1.ChallengeInstance) { i.Name, i.GenerateName = "alice-guestbook", "" })
 		lines := tableOf(ctx, "namespaces/"+ns+"/challengeinstances")
 		GinkgoWriter.Println(strings.Join(lines, "\n"))
 		Expect(lines).To(HaveLen(2))

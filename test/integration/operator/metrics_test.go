@@ -32,8 +32,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "prometheus"}},
 		}
-		Expect(k8s.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, binding)).To(Succeed()) })
+		apiserver.Create(ctx, binding)
 	})
 
 	// metrics scrapes a process that must answer.
@@ -70,9 +69,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 		bergtest.Challenge(ctx, ns, "counted", bergtest.OneContainer)
 		running := bergtest.Several(ctx, ns, "counted", 3)
 		failed := bergtest.Instance(ctx, ns, "never-written")
-		for _, i := range running {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, running...)
 		expect.Reaches(ctx, failed, bergv1.PhaseFailed)
 
 		want := map[bergv1.Phase]float64{}
@@ -184,7 +181,6 @@ func metricsReader(ctx context.Context, name string) string {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
 	}
-	Expect(k8s.Create(ctx, role)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, role)).To(Succeed()) })
+	apiserver.Create(ctx, role)
 	return role.Name
 }

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -35,6 +34,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // make pressure runs the specs of crowds with PRESSURE instances.
@@ -50,8 +50,7 @@ var _ = Describe("Pressure", func() {
 		withProcesses()
 
 		It("by one instance that always fails keeps no other waiting, and is tried with growing pauses", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "good", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "good", bergtest.OneContainer)
 			p := start(ctx).leads(ctx)
 			owner := uuid.NewString()
 			lift := bergtest.Refuse(ctx, owner, "apps", "deployments", "CREATE")
@@ -84,14 +83,13 @@ var _ = Describe("Pressure", func() {
 		}, SpecTimeout(time.Hour))
 
 		It("by namespaces that a foreign finalizer holds costs no request, and not much memory", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "held", bergtest.OneContainer)
 			p := start(ctx).leads(ctx)
 			stuck := bergtest.Several(ctx, ns, "held", many)
 			for _, i := range stuck {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
 			}
-			before := p.resident()
+			before := int64(p.memory().Resident)
 			finalizers := func(ctx context.Context, i *bergv1.ChallengeInstance, value string) error {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-" + i.Spec.OwnerID}}
 				return client.IgnoreNotFound(k8s.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+value+`}}`))))
@@ -115,15 +113,14 @@ var _ = Describe("Pressure", func() {
 			expect.Says(ctx, stuck[0], "example.com/hold")
 
 			began := time.Now()
-			i := bergtest.Instance(ctx, ns, "held")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "held")
 			others := slices.DeleteFunc(p.gate.work(began), func(w launch.Write) bool {
 				return strings.Contains(w.Path, i.Spec.OwnerID) || strings.Contains(w.Path, i.Name) || strings.HasSuffix(w.Path, "/namespaces")
 			})
 			Expect(others).To(BeEmpty(), "writes about what cannot continue")
 			Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
 			bergtest.Gone(ctx, i)
-			after := p.resident()
+			after := int64(p.memory().Resident)
 			AddReportEntry("stuck", fmt.Sprintf("%d namespaces are held; the operator has %d MiB, and had %d MiB when their instances ran", many, after>>20, before>>20))
 			Expect(after).To(BeNumerically("<", 512<<20), "half the memory limit of config/manager")
 			release(ctx)
@@ -133,8 +130,7 @@ var _ = Describe("Pressure", func() {
 		}, SpecTimeout(time.Hour))
 
 		It("of a memory limit that is near makes it collect garbage more often, and continue", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "near", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "near", bergtest.OneContainer)
 			// What an operator without instances needs, and what its caches hold of many.
 			limit := 40<<20 + many*13<<10
 			p := start(ctx, "GOMEMLIMIT="+strconv.Itoa(limit)).leads(ctx)
@@ -142,12 +138,12 @@ var _ = Describe("Pressure", func() {
 			for _, i := range all {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
 			}
-			most := p.anonymous()
+			most := int64(p.memory().Anonymous)
 			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
 			for _, i := range all {
 				bergtest.GoneWithin(ctx, i, crowdLimit)
 			}
-			most = max(most, p.anonymous())
+			most = max(most, int64(p.memory().Anonymous))
 			AddReportEntry("memory", fmt.Sprintf("%d instances came and went with a limit of %d MiB; at most %d MiB were used", many, limit>>20, most>>20))
 			// A tenth is what the container has beyond it.
 			Expect(most).To(BeNumerically("<", limit*10/9))
@@ -155,8 +151,7 @@ var _ = Describe("Pressure", func() {
 	})
 
 	It("by the priority and fairness of the API server delays, and loses nothing", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "throttled", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "throttled", bergtest.OneContainer)
 		var refused atomic.Int64
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			response, err := next.RoundTrip(r)
@@ -169,19 +164,14 @@ var _ = Describe("Pressure", func() {
 		all := bergtest.Several(ctx, ns, "throttled", 10)
 		Eventually(refused.Load).Should(BeNumerically(">", len(all)), "the API server refuses nothing")
 		lift()
-		for _, i := range all {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, all...)
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
-		for _, i := range all {
-			bergtest.Gone(ctx, i)
-		}
+		bergtest.AllGone(ctx, all...)
 		AddReportEntry("throttled", fmt.Sprintf("%d requests were refused", refused.Load()))
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("of a database that is full is waited out", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "full", bergtest.OneContainer)
 		running, waiting := bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full")
 		expect.Reaches(ctx, running, bergv1.PhaseRunning)
 		expect.Reaches(ctx, waiting, bergv1.PhaseRunning)
@@ -227,32 +217,12 @@ func reachesInCrowd(ctx context.Context, i *bergv1.ChallengeInstance, phase berg
 	}).WithTimeout(crowdLimit).Should(Succeed())
 }
 
-// resident returns how many bytes of memory the process uses, its program among them.
-func (p *process) resident() int64 {
+// memory returns what the process holds.
+func (p *process) memory() machine.Memory {
 	GinkgoHelper()
-	return p.memory("VmRSS:")
-}
-
-// anonymous returns how many bytes of memory the process has made for itself.
-func (p *process) anonymous() int64 {
-	GinkgoHelper()
-	return p.memory("RssAnon:")
-}
-
-// memory reads a line of /proc/<pid>/status.
-func (p *process) memory(name string) int64 {
-	GinkgoHelper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	m, err := machine.ReadMemory(p.PID())
 	Expect(err).NotTo(HaveOccurred())
-	for line := range bytes.Lines(text) {
-		if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			kilobytes, err := strconv.ParseInt(strings.Fields(string(value))[0], 10, 64)
-			Expect(err).NotTo(HaveOccurred())
-			return kilobytes << 10
-		}
-	}
-	Fail("no " + name)
-	return 0
+	return m
 }
 
 // throttle gives the operator no share of the API server and no queue, until lift is

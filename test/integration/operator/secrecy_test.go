@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,8 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -70,9 +69,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 		} {
 			running = append(running, bergtest.Instance(ctx, ns, "every-kind", flagged(around)))
 		}
-		for _, i := range running {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, running...)
 
 		By("an API server that repeats what it refuses, or warns of")
 		repeat := `'I do not like ' + object.spec.template.spec.containers[0].env.map(e, e.name + '=' + e.?value.orValue('')).join(', ')`
@@ -146,8 +143,7 @@ containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}
 		ns := bergtest.Namespace(ctx)
 		p := start(ctx).leads(ctx)
 		bergtest.Challenge(ctx, ns, "entropy", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "entropy")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "entropy")
 		path := flagPath(ctx, i)
 		Expect(path).To(MatchRegexp(`^/flag-[0-9a-f]{12}\.txt$`))
 
@@ -162,8 +158,7 @@ containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}
 		Expect(flagPath(ctx, i)).To(Equal(path))
 
 		By("starting the next instance of the owner, of the same name")
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 		next := bergtest.Instance(ctx, ns, "entropy", func(n *bergv1.ChallengeInstance) {
 			n.GenerateName, n.Name, n.Spec.OwnerID = "", i.Name, i.Spec.OwnerID
 		})
@@ -206,8 +201,7 @@ metadata: {name: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
 subjects: [{kind: ServiceAccount, namespace: %[1]s, name: prometheus}]
 `, namespace))
-	Expect(k8s.Create(ctx, binding)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, binding)).To(Succeed()) })
+	apiserver.Create(ctx, binding)
 	_, metrics := last.scrape(ctx, scraper)
 	Expect(metrics).NotTo(BeEmpty())
 	for name := range metrics {

@@ -89,10 +89,9 @@ var _ = Describe("A resource that needs a person", func() {
 			}
 		}
 		for kind, o := range made {
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			expect.Becomes(ctx, o, func(g Gomega) {
 				g.Expect(statusForTools(o)).To(Equal("Failed"), "%s: conditions: %s", kind, expect.Conditions(o))
-			}).Should(Succeed())
+			})
 		}
 	})
 })

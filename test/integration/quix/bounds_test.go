@@ -37,8 +37,7 @@ var _ = Describe("The message of a long problem is bounded:", func() {
 	})
 
 	It("a namespace with many finalizers", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		var finalizers []string
 		for n := range 200 {
 			finalizers = append(finalizers, fmt.Sprintf("%s-%d.example.com/%s", strings.Repeat("hold-", 20), n, strings.Repeat("x", 60)))

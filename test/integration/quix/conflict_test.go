@@ -43,8 +43,7 @@ var _ = Describe("An environment whose namespace belongs to another owner", func
 		By("deleting another Environment of the same ID")
 		second := quixtest.Environment(ctx, id)
 		expect.Settles(ctx, second, quixv1.PhaseFailed)
-		Expect(k8s.Delete(ctx, second)).To(Succeed())
-		expect.Gone(ctx, second)
+		expect.Deleted(ctx, second)
 		leftAlone(ctx, ns)
 		leftAlone(ctx, same)
 
@@ -72,8 +71,7 @@ var _ = Describe("An environment whose namespace belongs to another owner", func
 		Expect(k8s.Status().Patch(ctx, env, apiserver.RawPatch(`{"status":{"namespaceUID":"`+string(ns.UID)+`"}}`))).To(Succeed())
 		apiserver.Change(ctx, ns, func() { ns.Annotations["touched"] = "yes" })
 		expect.Settles(ctx, env, quixv1.PhaseReady)
-		Expect(k8s.Delete(ctx, env)).To(Succeed())
-		expect.Gone(ctx, env)
+		expect.Deleted(ctx, env)
 		expect.Gone(ctx, ns)
 	})
 
@@ -87,8 +85,7 @@ var _ = Describe("An environment whose namespace belongs to another owner", func
 			env := quixtest.Environment(ctx, id, func(env *quixv1.Environment) { env.GenerateName, env.Name = "", "forged-"+id })
 			expect.Settles(ctx, env, quixv1.PhaseFailed)
 			expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceOwnershipConflict)
-			Expect(k8s.Delete(ctx, env)).To(Succeed())
-			expect.Gone(ctx, env)
+			expect.Deleted(ctx, env)
 			leftAlone(ctx, ns)
 			Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ConsistOf("Warning/NamespaceOwnershipConflict", "Warning/NamespaceEnvironmentIDMismatch"))
 			Expect(k8s.Delete(ctx, ns)).To(Succeed())
@@ -109,27 +106,23 @@ var _ = Describe("An environment whose namespace belongs to another owner", func
 		ns := environmentNamespace(ctx, first)
 		third := quixtest.Environment(ctx, id)
 		expect.Settles(ctx, third, quixv1.PhaseFailed)
-		Expect(k8s.Delete(ctx, third)).To(Succeed())
-		expect.Gone(ctx, third)
+		expect.Deleted(ctx, third)
 		leftAlone(ctx, ns)
 		leftAlone(ctx, environmentBinding(ctx, first))
 
-		Expect(k8s.Delete(ctx, first)).To(Succeed())
-		expect.Gone(ctx, first)
+		expect.Deleted(ctx, first)
 		expect.Settles(ctx, second, quixv1.PhaseReady)
 		Expect(environmentNamespace(ctx, second).Annotations).To(HaveKeyWithValue("quix.io/environment-uid", string(second.UID)))
 	})
 
 	It("releases its namespace when an administrator removes the label, and revokes the platform's rights", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		ns := environmentNamespace(ctx, env)
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, ns))).To(Succeed()) })
 		Expect(k8s.Patch(ctx, ns, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"quix.io/managed-by":null},"ownerReferences":null}}`)))).To(Succeed())
 		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceNotManaged)
-		Expect(k8s.Delete(ctx, env)).To(Succeed())
-		expect.Gone(ctx, env)
+		expect.Deleted(ctx, env)
 		leftAlone(ctx, ns)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, bindingKey(env), &rbacv1.RoleBinding{}))).To(BeTrue(), "the platform still has rights there")
 	})
@@ -137,10 +130,8 @@ var _ = Describe("An environment whose namespace belongs to another owner", func
 
 var _ = Describe("After a restart, an environment", func() {
 	It("keeps its names under another suffix, and leaves the binding of another owner untouched", func(ctx context.Context) {
-		old := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, old, quixv1.PhaseReady)
-		robbed := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, robbed, quixv1.PhaseReady)
+		old := quixtest.Ready(ctx)
+		robbed := quixtest.Ready(ctx)
 
 		inprocess.Pause()
 		foreign := environmentBinding(ctx, robbed)
@@ -153,8 +144,7 @@ var _ = Describe("After a restart, an environment", func() {
 		ns, binding := environmentNamespace(ctx, old), environmentBinding(ctx, old)
 
 		inprocess.Restart(map[string]string{"NAMESPACE_SUFFIX": "-other"}, nil)
-		fresh := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, fresh, quixv1.PhaseReady)
+		fresh := quixtest.Ready(ctx)
 		Expect(fresh.Status.NamespaceStatus.ResourceName).To(Equal(fresh.Spec.ID + "-other"))
 		leftAlone(ctx, ns)
 		leftAlone(ctx, binding)
@@ -167,14 +157,12 @@ var _ = Describe("After a restart, an environment", func() {
 		expect.Settles(ctx, robbed, quixv1.PhaseReady)
 
 		By("deleting the old one under the new suffix")
-		Expect(k8s.Delete(ctx, old)).To(Succeed())
-		expect.Gone(ctx, old)
+		expect.Deleted(ctx, old)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue())
 	})
 
 	It("must match ENVIRONMENT_REGEX only when it is new", func(ctx context.Context) {
-		old := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, old, quixv1.PhaseReady)
+		old := quixtest.Ready(ctx)
 		inprocess.Pause()
 		inprocess.Instead(clock.RealClock{}, map[string]string{"POD_NAMESPACE": installed.Namespace, "ENVIRONMENT_REGEX": "^only-"}, nil)
 		refused := quixtest.Environment(ctx, quixtest.NewID())

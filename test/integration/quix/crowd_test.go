@@ -11,14 +11,10 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -39,8 +35,7 @@ var _ = Describe("A crowd of environments", func() {
 		}
 		ready := func() int {
 			GinkgoHelper()
-			var environments quixv1.EnvironmentList
-			Expect(k8s.List(ctx, &environments, client.MatchingLabels(marked))).To(Succeed())
+			environments := apiserver.List[quixv1.EnvironmentList](ctx, client.MatchingLabels(marked))
 			n := 0
 			for i := range environments.Items {
 				if environments.Items[i].Status.Phase == quixv1.PhaseReady {
@@ -52,8 +47,7 @@ var _ = Describe("A crowd of environments", func() {
 		remove := func() {
 			GinkgoHelper()
 			// One by one: the deletion of all in one request may exceed its timeout.
-			var environments quixv1.EnvironmentList
-			Expect(k8s.List(ctx, &environments, client.MatchingLabels(marked))).To(Succeed())
+			environments := apiserver.List[quixv1.EnvironmentList](ctx, client.MatchingLabels(marked))
 			bulk.Each(crowd, func(n int) { Expect(k8s.Delete(ctx, &environments.Items[n])).To(Succeed()) })
 			Eventually(func(g Gomega) {
 				var left quixv1.EnvironmentList
@@ -73,7 +67,7 @@ var _ = Describe("A crowd of environments", func() {
 
 		By("a client that does the same writes and nothing else")
 		inprocess.Pause()
-		bare := bareEnvironments()
+		bare := bare{apiserver.As(apiserver.OperatorUser)}
 		began = time.Now()
 		bulk.Each(crowd, func(_ int) { bare.write(ctx, byTheOperator()) })
 		alone := time.Since(began)
@@ -85,24 +79,7 @@ var _ = Describe("A crowd of environments", func() {
 })
 
 // bare writes what the operator writes for an Environment.
-type bare struct {
-	client.Client
-	events kubernetes.Interface
-}
-
-func bareEnvironments() bare {
-	GinkgoHelper()
-	rc := rest.CopyConfig(restConfig)
-	rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
-	rc.QPS = -1
-	scheme, err := operator.NewScheme(families.All()...)
-	Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(rc, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	events, err := kubernetes.NewForConfig(rc)
-	Expect(err).NotTo(HaveOccurred())
-	return bare{c, events}
-}
+type bare struct{ client.Client }
 
 func (b bare) write(ctx context.Context, env *quixv1.Environment) {
 	GinkgoHelper()
@@ -137,11 +114,10 @@ func (b bare) write(ctx context.Context, env *quixv1.Environment) {
 	})).To(Succeed())
 	status(quixv1.PhaseReady)
 	for _, reason := range []string{quixv1.ReasonNamespaceCreated, quixv1.ReasonRoleBindingCreated, quixv1.ReasonEnvironmentReady} {
-		_, err := b.events.EventsV1().Events(metav1.NamespaceDefault).Create(ctx, &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "crowd-"}, EventTime: metav1.NowMicro(),
+		Expect(b.Create(ctx, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "crowd-"}, EventTime: metav1.NowMicro(),
 			ReportingController: "integration", ReportingInstance: "integration", Action: "Create", Reason: reason, Type: corev1.EventTypeNormal,
 			Regarding: corev1.ObjectReference{APIVersion: "quix.io/v1", Kind: "Environment", Name: env.Name, UID: env.UID},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		})).To(Succeed())
 	}
 }

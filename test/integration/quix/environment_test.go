@@ -70,8 +70,7 @@ var _ = Describe("An environment", func() {
 		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ConsistOf("Normal/NamespaceCreated", "Normal/RoleBindingCreated", "Normal/EnvironmentReady"))
 
 		By("deleting it")
-		Expect(k8s.Delete(ctx, env)).To(Succeed())
-		expect.Gone(ctx, env)
+		expect.Deleted(ctx, env)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue(), "the finalizer is removed before the namespace is gone")
 	})
 
@@ -86,8 +85,7 @@ var _ = Describe("An environment", func() {
 		ns.Labels["quix.io/foreign"] = "stays"
 		ns.Annotations["example.com/foreign"] = "stays"
 		// An owner that exists: the garbage collector removes others.
-		role := &rbacv1.ClusterRole{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: platformRole})
 		ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{
 			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
 		})
@@ -227,8 +225,7 @@ var _ = Describe("An environment", func() {
 	})
 
 	It("waits while its namespace cannot be deleted, says why, and has revoked the rights by then", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		ns := environmentNamespace(ctx, env)
 		hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "hold", Finalizers: []string{"example.com/hold"}}}
 		Expect(k8s.Create(ctx, hold)).To(Succeed())
@@ -249,8 +246,7 @@ var _ = Describe("An environment", func() {
 	})
 
 	It("waits, and does not fail, while its namespace terminates after a deletion by hand", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		old := environmentNamespace(ctx, env)
 		hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: old.Name, Name: "hold", Finalizers: []string{"example.com/hold"}}}
 		Expect(k8s.Create(ctx, hold)).To(Succeed())
@@ -270,24 +266,21 @@ var _ = Describe("An environment", func() {
 	})
 
 	It("is deleted although its binding cannot be deleted, and says so", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
 				return nil, errors.New("the connection is cut")
 			}
 			return next.RoundTrip(r)
 		}))
-		Expect(k8s.Delete(ctx, env)).To(Succeed())
-		expect.Gone(ctx, env)
+		expect.Deleted(ctx, env)
 		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ContainElement("Warning/RoleBindingDeletionFailed"))
 	})
 
 	It("is deleted although its namespace was never created", func(ctx context.Context) {
 		inprocess.Pause()
 		env := quixtest.Environment(ctx, quixtest.NewID())
-		Expect(k8s.Delete(ctx, env)).To(Succeed())
-		expect.Gone(ctx, env)
+		expect.Deleted(ctx, env)
 	})
 
 	It("costs no write when nothing has changed, not even after a restart", func(ctx context.Context) {
@@ -305,8 +298,7 @@ var _ = Describe("An environment", func() {
 			}
 		}))
 		// A change that the operator ignores triggers a reconciliation, and shows that it costs nothing.
-		other := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, other, quixv1.PhaseReady)
+		quixtest.Ready(ctx)
 		ns := environmentNamespace(ctx, env)
 		before := ns.DeepCopy()
 		ns.Annotations["example.com/any"] = "any"

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
 // environmentNamespace returns the namespace of an Environment.
 func environmentNamespace(ctx context.Context, env *quixv1.Environment) *corev1.Namespace {
 	GinkgoHelper()
-	ns := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, ns)).To(Succeed())
+	ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"})
 	return ns
 }
 
@@ -27,16 +27,14 @@ func bindingKey(env *quixv1.Environment) client.ObjectKey {
 
 func environmentBinding(ctx context.Context, env *quixv1.Environment) *rbacv1.RoleBinding {
 	GinkgoHelper()
-	binding := &rbacv1.RoleBinding{}
-	Expect(k8s.Get(ctx, bindingKey(env), binding)).To(Succeed())
+	binding := apiserver.Get[rbacv1.RoleBinding](ctx, bindingKey(env))
 	return binding
 }
 
 // environmentEvents returns the events about an Environment as <type>/<reason>, as often as they were recorded.
 func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 	GinkgoHelper()
-	var events corev1.EventList
-	Expect(k8s.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+	events := apiserver.List[corev1.EventList](ctx, client.InNamespace(metav1.NamespaceDefault))
 	var reported []string
 	for _, e := range events.Items {
 		if e.InvolvedObject.Kind != "Environment" || e.InvolvedObject.UID != env.UID {
@@ -58,8 +56,7 @@ func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 func foreignNamespace(ctx context.Context, name string, labels map[string]string) *corev1.Namespace {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	Expect(k8s.Create(ctx, ns)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, ns))).To(Succeed()) })
+	apiserver.Create(ctx, ns)
 	return ns
 }
 

@@ -47,8 +47,7 @@ var _ = Describe("Without the policy that limits the operator's account", Serial
 		leftAlone(ctx, binding)
 
 		By("deleting one")
-		Expect(k8s.Delete(ctx, ending)).To(Succeed())
-		expect.Gone(ctx, ending)
+		expect.Deleted(ctx, ending)
 
 		By("restarting the operator")
 		inprocess.Instead(clock.RealClock{}, nil, nil)
@@ -66,8 +65,7 @@ var _ = Describe("Without the policy that limits the operator's account", Serial
 	})
 
 	It("a policy that is not enforced counts as none", func(ctx context.Context) {
-		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: fence}, binding)).To(Succeed())
+		binding := apiserver.Get[admissionregistrationv1.ValidatingAdmissionPolicyBinding](ctx, client.ObjectKey{Name: fence})
 		DeferCleanup(func(ctx context.Context) {
 			apiserver.Change(ctx, binding, func() {
 				binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}

@@ -23,18 +23,15 @@ var _ = Describe("A freeze of Environments", func() {
 	const updates, statuses = "environments", "environments/status"
 
 	It("of the status keeps no Environment whose namespace is gone, and is reported by an event", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		freeze(ctx, env.Name, statuses)
-		Expect(k8s.Delete(ctx, env)).To(Succeed())
-		expect.Gone(ctx, env)
+		expect.Deleted(ctx, env)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, &corev1.Namespace{}))).To(BeTrue(), "its namespace exists")
 		expect.Event(ctx, env, corev1.EventTypeWarning, quixv1.ReasonRefused)
 	})
 
 	It("of the resource is reported by an Environment of which only the finalizer is left", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		lift := freeze(ctx, env.Name, updates)
 		Expect(k8s.Delete(ctx, env)).To(Succeed())
 		expect.Event(ctx, env, corev1.EventTypeWarning, quixv1.ReasonRefused)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
@@ -63,14 +64,12 @@ var _ = Describe("An Environment of the operator that this one replaces", func()
 		f := formerEnvironment(ctx)
 		resume()
 		expect.Settles(ctx, f.env, quixv1.PhaseReady)
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(f.ns), ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKeyFromObject(f.ns))
 		Expect(ns.UID).To(Equal(f.ns.UID))
 		Expect(ns.Annotations).To(HaveKeyWithValue(quixv1.AnnotationUID, string(f.env.UID)))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(f.env), f.env)).To(Succeed())
 		Expect(f.env.Status.NamespaceUID).To(Equal(f.ns.UID))
-		binding := &rbacv1.RoleBinding{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(f.binding), binding)).To(Succeed())
+		binding := apiserver.Get[rbacv1.RoleBinding](ctx, client.ObjectKeyFromObject(f.binding))
 		Expect(binding.UID).To(Equal(f.binding.UID))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(f.data), f.data)).To(Succeed())
 

@@ -35,8 +35,7 @@ var _ = Describe("The conditions Ready and Stalled of an environment", func() {
 	})
 
 	It("ask for what blocks a deletion to be removed", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.Spec.ID + "-qdep", Name: "hold", Finalizers: []string{"example.com/hold"}}}
 		Expect(k8s.Create(ctx, hold)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { apiserver.RemoveFinalizers(ctx, hold) })

@@ -41,8 +41,7 @@ var _ = Describe("When it is created again and again,", func() {
 			})), "%s", contested)
 			took = append(took, time.Since(began))
 			w.Stop()
-			Expect(k8s.Delete(ctx, env)).To(Succeed())
-			expect.Gone(ctx, env)
+			expect.Deleted(ctx, env)
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)

@@ -39,8 +39,7 @@ func listPods(namespace string) authorizationv1.ResourceAttributes {
 // editRole changes the platform's ClusterRole until the end of the spec.
 func editRole(ctx context.Context, modify func(*rbacv1.ClusterRole)) (fix func()) {
 	GinkgoHelper()
-	role := &rbacv1.ClusterRole{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
+	role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: platformRole})
 	before := role.DeepCopy()
 	modify(role)
 	Expect(k8s.Patch(ctx, role, client.MergeFrom(before))).To(Succeed())
@@ -113,8 +112,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 	})
 
 	It("keeps its bindings under the policy Report, but gets no new one", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		inprocess.Pause()
 		binding := environmentBinding(ctx, env)
 		fix := editRole(ctx, func(role *rbacv1.ClusterRole) {
@@ -135,8 +133,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 	})
 
 	It("may be missing at the start: environments say so, and continue when it is created", func(ctx context.Context) {
-		live := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, live, quixv1.PhaseReady)
+		live := quixtest.Ready(ctx)
 		inprocess.Pause()
 		fix := editRole(ctx, func(*rbacv1.ClusterRole) {})
 		defer fix()
@@ -169,8 +166,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 			// A right that the operator does not have: it could grant its own rights.
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"create"}}},
 		}
-		Expect(k8s.Create(ctx, role)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, role)).To(Succeed()) })
+		apiserver.Create(ctx, role)
 		inprocess.Restart(map[string]string{"CLUSTER_ROLE_NAME": role.Name}, nil)
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseFailed)
@@ -188,8 +184,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed.Namespace, Name: installed.Account}},
 		}
 		for _, object := range []client.Object{right, binding} {
-			Expect(k8s.Create(ctx, object)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, object)).To(Succeed()) })
+			apiserver.Create(ctx, object)
 		}
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		Expect(environmentBinding(ctx, env).RoleRef.Name).To(Equal(role.Name))
@@ -208,19 +203,16 @@ var _ = Describe("The platform's ClusterRole", func() {
 
 var _ = Describe("Rights", func() {
 	It("of the platform are limited to its environments, and the operator has none of them", func(ctx context.Context) {
-		env := quixtest.Environment(ctx, quixtest.NewID())
-		expect.Settles(ctx, env, quixv1.PhaseReady)
+		env := quixtest.Ready(ctx)
 		inside := env.Spec.ID + "-qdep"
-		role := &rbacv1.ClusterRole{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
+		role := apiserver.Get[rbacv1.ClusterRole](ctx, client.ObjectKey{Name: platformRole})
 		Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, listPods(inside)).Should(BeTrue())
 		// The only cluster-wide right, which the platform's manifests grant.
 		grant := &rbacv1.ClusterRoleBinding{}
 		text, err := os.ReadFile("../../../config/quix/samples/prerequisites/cluster_role_binding.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(yaml.UnmarshalStrict(text, grant)).To(Succeed())
-		Expect(k8s.Create(ctx, grant)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, grant)).To(Succeed()) })
+		apiserver.Create(ctx, grant)
 		Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, authorizationv1.ResourceAttributes{
 			Group: "quix.io", Resource: "environments", Verb: "create",
 		}).Should(BeTrue())

@@ -168,8 +168,7 @@ var _ = Describe("A container network", func() {
 
 	It("has its own namespace, which is deleted with it", func(ctx context.Context) {
 		n := tunneltest.Network(ctx)
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: n.Status.NetworkName}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: n.Status.NetworkName})
 		Expect(n.Status.ID).To(Equal(string(ns.UID)))
 		Expect(n.Status.Driver).To(Equal("kubernetes"))
 		expect.Shows(ctx, n, tunnelv1.ConditionReady, "True", tunnelv1.ReasonNetworkReady)
@@ -192,11 +191,9 @@ var _ = Describe("A container network", func() {
 	It("uses an existing namespace, and does not delete it", func(ctx context.Context) {
 		name := apiserver.Namespace(ctx)
 		n := tunneltest.Network(ctx, inMode(tunnelv1.ModeExisting, name))
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: name})
 		tunneltest.Delete(ctx, n)
-		after := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, after)).To(Succeed())
+		after := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: name})
 		Expect(after.DeletionTimestamp).To(BeNil())
 		Expect(after.Labels).To(Equal(ns.Labels))
 		Expect(after.Annotations).NotTo(HaveKey(ContainSubstring("container-network-uid")))
@@ -218,8 +215,7 @@ var _ = Describe("A container network", func() {
 		n := tunneltest.NewNetwork(inMode(tunnelv1.ModeSession, name))
 		Expect(k8s.Create(ctx, n)).To(Succeed())
 		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkFailedToStart)
-		forged := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, forged)).To(Succeed())
+		forged := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: name})
 		apiserver.Change(ctx, forged, func() {
 			network.OwnershipLabels.For(n.UID, nil).SetOn(forged)
 			forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: tunnelv1.GroupVersion.String(), Kind: "ContainerNetwork", Name: n.Name, UID: n.UID}}
@@ -252,8 +248,7 @@ var _ = Describe("A container network", func() {
 		name := "integration-kept-" + tunneltest.NewNetwork().Name
 		first := tunneltest.Network(ctx, inMode(tunnelv1.ModePersistent, name))
 		tunneltest.Delete(ctx, first)
-		ns := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, ns)).To(Succeed())
+		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: name})
 		Expect(ns.DeletionTimestamp).To(BeNil())
 		last := tunneltest.Network(ctx, inMode(tunnelv1.ModeCleanup, name))
 		tunneltest.Delete(ctx, last)

@@ -12,6 +12,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
@@ -39,10 +40,9 @@ var _ = Describe("A pod that looks like a client proxy", func() {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		before := policy.UID
 		Expect(k8s.Delete(ctx, policy)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		expect.Becomes(ctx, policy, func(g Gomega) {
 			g.Expect(policy.UID).NotTo(Equal(before))
-		}).Should(Succeed())
+		})
 		open := func(port int32) bool {
 			for _, p := range policy.Spec.Ingress[0].Ports {
 				if *p.Protocol == corev1.ProtocolTCP && p.Port.IntVal <= port && port <= *p.EndPort {

@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
@@ -93,12 +93,10 @@ var _ = Describe("The image of the proxies", func() {
 			return fmt.Appendf(nil, `{"auths":{%q:{"username":%q,"password":%q}}}`, host, user, password)
 		}
 		secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: login("wrong")}
-		Expect(k8s.Create(ctx, secret)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, secret)).To(Succeed()) })
+		apiserver.Create(ctx, secret)
 		reads := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "tunnel-nodes"}, Type: corev1.SecretTypeDockerConfigJson}
 		reads.Data = map[string][]byte{corev1.DockerConfigJsonKey: login("of the nodes")}
-		Expect(k8s.Create(ctx, reads)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, reads)).To(Succeed()) })
+		apiserver.Create(ctx, reads)
 		inprocess.Restart(map[string]string{
 			"TUNNEL_IMAGE": "", "TUNNEL_REGISTRY": host, "TUNNEL_REGISTRY_CA_FILE": authority, "TUNNEL_REGISTRY_SECRET": secret.Name,
 			"TUNNEL_PULL_SECRET": reads.Name, "TUNNEL_BASE_IMAGE": host + "/base:1",
@@ -118,11 +116,9 @@ var _ = Describe("The image of the proxies", func() {
 		tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)
 		pod := tunneltest.ClientPod(ctx, p)
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(1))
-		copied := &corev1.Secret{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ImagePullSecrets[0].Name}, copied)).To(Succeed())
+		copied := apiserver.Get[corev1.Secret](ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ImagePullSecrets[0].Name})
 		Expect(copied.Data).To(Equal(reads.Data))
-		var all corev1.SecretList
-		Expect(k8s.List(ctx, &all, client.InNamespace(pod.Namespace))).To(Succeed())
+		all := apiserver.List[corev1.SecretList](ctx, client.InNamespace(pod.Namespace))
 		for _, s := range all.Items {
 			Expect(string(s.Data[corev1.DockerConfigJsonKey])).NotTo(ContainSubstring(password), "the login that pushes is in the network")
 		}

@@ -101,8 +101,7 @@ var _ = Describe("A pair of proxies", func() {
 
 		By("its objects")
 		pod := tunneltest.ClientPod(ctx, p)
-		service := &corev1.Service{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: p.Name}, service)).To(Succeed())
+		service := apiserver.Get[corev1.Service](ctx, client.ObjectKey{Namespace: pod.Namespace, Name: p.Name})
 		Expect(service.Spec.ClusterIP).To(Equal(corev1.ClusterIPNone))
 		Expect(service.Spec.Ports).To(HaveLen(1))
 		Expect(service.Spec.Ports[0].Port).To(Equal(web.ClientProxyPort))
@@ -150,10 +149,9 @@ var _ = Describe("A pair of proxies", func() {
 
 		By("the first one is removed while a stream runs")
 		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.Tunnels = s.Tunnels[1:] })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		expect.Becomes(ctx, p, func(g Gomega) {
 			g.Expect(p.Status.TunnelStatuses).To(HaveLen(1))
-		}).Should(Succeed())
+		})
 		_, err = tunneltest.Ask(web.ClientProxyPort, "hello")
 		Expect(err).To(HaveOccurred(), "its port is closed")
 		Expect(tunneltest.Exchange(live, "two")).To(Equal("two"), "the stream continues")

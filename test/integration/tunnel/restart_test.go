@@ -98,12 +98,11 @@ var _ = Describe("An operator that restarts", func() {
 			p := tunneltest.NewProxy(n.Name, tunneltest.To("web", echo.Port))
 			Expect(k8s.Create(ctx, p)).To(Succeed())
 			if at >= writes/2 {
-				Eventually(func(g Gomega) {
-					g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+				expect.Becomes(ctx, p, func(g Gomega) {
 					if p.Status.State != tunnelv1.StateRunning {
 						g.Expect(m.Dead).To(BeClosed())
 					}
-				}).Should(Succeed())
+				})
 				Expect(k8s.Delete(ctx, p)).To(Succeed())
 			}
 			Eventually(func() bool {

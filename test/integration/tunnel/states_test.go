@@ -135,8 +135,7 @@ var _ = Describe("A pair that waits", func() {
 		p := tunneltest.Proxy(ctx, tunneltest.Network(ctx).Name, tunneltest.To("web", tunneltest.NewEcho(0).Port))
 		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonImageRetried)
 		Expect(p.Status.Message).To(And(ContainSubstring("TUNNEL_PULL_SECRET"), ContainSubstring(secret.Namespace+"/"+secret.Name)))
-		Expect(k8s.Create(ctx, secret)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, secret)).To(Succeed()) })
+		apiserver.Create(ctx, secret)
 		tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)
 		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
 	})
@@ -211,8 +210,7 @@ var _ = Describe("Certificates of a pair", Serial, func() {
 		Expect(tunneltest.Exchange(live, "before")).To(Equal("before"))
 
 		ends := func() (all []time.Time) {
-			var secrets corev1.SecretList
-			Expect(k8s.List(ctx, &secrets, client.MatchingLabels{tunnelv1.LabelProxy: string(p.UID)})).To(Succeed())
+			secrets := apiserver.List[corev1.SecretList](ctx, client.MatchingLabels{tunnelv1.LabelProxy: string(p.UID)})
 			for _, s := range secrets.Items {
 				block, _ := pem.Decode(s.Data[corev1.TLSCertKey])
 				Expect(block).NotTo(BeNil(), s.Name)

@@ -24,6 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/disk"
 	"github.com/bergctf/berg-operator/test/cluster/kube"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/limits"
@@ -241,8 +242,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			Eventually(func() []string { return without(leftOf(ctx, s.ContainerNetworkTunnelProxy), foreign.Name) }).Should(BeEmpty())
 		}
 		Eventually(func() ([]string, error) { return filepath.Glob(filepath.Join(processes, "*", "*")) }).Should(BeEmpty(), "files of server proxies")
-		untouched := &corev1.Secret{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), untouched)).To(Succeed())
+		untouched := apiserver.Get[corev1.Secret](ctx, client.ObjectKeyFromObject(foreign))
 		Expect(untouched.ResourceVersion).To(Equal(foreign.ResourceVersion))
 	}, SpecTimeout(time.Hour))
 })

@@ -172,6 +172,35 @@ func Object(text string) *unstructured.Unstructured {
 	return o
 }
 
+// Create creates an object that is deleted at the end of the spec.
+func Create(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(Client.Create(ctx, o)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(Client.Delete(ctx, o))).To(Succeed()) })
+}
+
+// Get reads an object.
+func Get[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, key client.ObjectKey) O {
+	GinkgoHelper()
+	o := O(new(T))
+	Expect(Client.Get(ctx, key, o)).To(Succeed())
+	return o
+}
+
+// List returns the objects of a list's kind.
+func List[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, opts ...client.ListOption) T {
+	GinkgoHelper()
+	var list T
+	Expect(Client.List(ctx, L(&list), opts...)).To(Succeed())
+	return list
+}
+
 // Change patches an object by what modify does to it.
 func Change(ctx context.Context, o client.Object, modify func()) {
 	GinkgoHelper()

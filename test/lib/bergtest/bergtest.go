@@ -90,6 +90,14 @@ func Challenge(ctx context.Context, namespace, name, spec string, modify ...func
 	return c
 }
 
+// Publish creates a Challenge in a namespace of its own, and returns the namespace.
+func Publish(ctx context.Context, name, spec string, modify ...func(*bergv1.Challenge)) (namespace string) {
+	GinkgoHelper()
+	namespace = Namespace(ctx)
+	Challenge(ctx, namespace, name, spec, modify...)
+	return namespace
+}
+
 // Frozen is for a Challenge that is frozen from its beginning: of one that is frozen later the
 // operator may hear after it has heard of an instance, by another watch.
 func Frozen(c *bergv1.Challenge) { c.Annotations = map[string]string{bergv1.AnnotationFrozen: "yes"} }
@@ -128,6 +136,13 @@ func NamedAfterOwner(i *bergv1.ChallengeInstance) { i.Name, i.GenerateName = i.S
 // OwnedBy gives an instance an owner.
 func OwnedBy(owner string) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner }
+}
+
+// Delete deletes an instance, and waits until neither it nor its namespace exists.
+func Delete(ctx context.Context, i *bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	Expect(apiserver.Client.Delete(ctx, i)).To(Succeed())
+	Gone(ctx, i)
 }
 
 // Gone waits until neither an instance nor its namespace exists.

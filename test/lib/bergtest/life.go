@@ -18,14 +18,34 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// StartRunning makes a namespace, a Challenge and an instance of it that runs.
-func StartRunning(ctx context.Context, name, spec string) *bergv1.ChallengeInstance {
+// StartRunning makes a Challenge of this name in a namespace of its own, and an instance of it that runs.
+func StartRunning(ctx context.Context, name, spec string, modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeInstance {
 	GinkgoHelper()
-	ns := Namespace(ctx)
-	Challenge(ctx, ns, name, spec)
-	i := Instance(ctx, ns, name)
+	return Running(ctx, Publish(ctx, name, spec), name, modify...)
+}
+
+// Running creates an instance of a Challenge, and waits until it runs.
+func Running(ctx context.Context, namespace, challenge string, modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeInstance {
+	GinkgoHelper()
+	i := Instance(ctx, namespace, challenge, modify...)
 	expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	return i
+}
+
+// AllRun waits until all instances run.
+func AllRun(ctx context.Context, instances ...*bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	for _, i := range instances {
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+	}
+}
+
+// AllGone waits until neither the instances nor their namespaces exist.
+func AllGone(ctx context.Context, instances ...*bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	for _, i := range instances {
+		Gone(ctx, i)
+	}
 }
 
 // RequestsOfALife restarts the operator with settings, lets an instance run and end, and returns how many requests were

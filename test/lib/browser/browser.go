@@ -84,12 +84,9 @@ func everyVisit(folder, domain, address string) []string {
 		"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-domain-reliability",
 		"--disable-extensions", "--disable-sync", "--disable-breakpad", "--metrics-recording-only", "--no-pings",
 		"--disable-features=OptimizationHints,MediaRouter,DialMediaRouteProvider,Translate",
-		"--host-resolver-rules=" + Rules(domain, address) + ", MAP * ~NOTFOUND",
+		fmt.Sprintf("--host-resolver-rules=MAP *.%s %s, MAP * ~NOTFOUND", domain, address),
 	}
 }
-
-// Rules is the value of --host-resolver-rules with which a browser finds every name below domain at an address.
-func Rules(domain, address string) string { return "MAP *." + domain + " " + address }
 
 // believe makes the list of authorities. It is there even if empty: else the one of this machine's user would count.
 func (b *Browser) believe(ctx context.Context, ca []byte) error {
@@ -145,24 +142,6 @@ func (b *Browser) Page(ctx context.Context, address string) (string, error) {
 		return "", fmt.Errorf("the browser shows nothing of %s: %s", address, why(log))
 	}
 	return page, nil
-}
-
-// Picture writes what a window of a size in pixels shows of an address, as PNG.
-func (b *Browser) Picture(ctx context.Context, address, file string, width, height int) error {
-	// In its own folder: nothing may be written elsewhere.
-	taken := filepath.Join(b.folder, "picture.png")
-	if err := os.Remove(taken); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	_, log, err := b.visit(ctx, fmt.Sprintf("--window-size=%d,%d", width, height), "--screenshot="+taken, address)
-	if err != nil {
-		return err
-	}
-	picture, err := os.ReadFile(taken)
-	if err != nil {
-		return fmt.Errorf("the browser has taken no picture of %s: %s", address, why(log))
-	}
-	return os.WriteFile(file, picture, 0o644)
 }
 
 // visit starts the browser for one page, and returns what it printed, and what it complained of.

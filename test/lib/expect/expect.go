@@ -141,6 +141,29 @@ func GoneWithin(ctx context.Context, o client.Object, limit time.Duration) {
 	}).WithTimeout(limit).Should(Succeed())
 }
 
+// Deleted deletes a resource, and waits until it does not exist.
+func Deleted(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(apiserver.Client.Delete(ctx, o)).To(Succeed())
+	Gone(ctx, o)
+}
+
+// Removed is Deleted for a resource that may be gone already.
+func Removed(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(apiserver.Client.Delete(ctx, o))).To(Succeed())
+	Gone(ctx, o)
+}
+
+// Becomes refreshes a resource until all expectations of hold are met.
+func Becomes(ctx context.Context, o client.Object, hold func(g Gomega)) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(get(ctx, o)).To(Succeed())
+		hold(g)
+	}).Should(Succeed())
+}
+
 // Finalizer waits until a resource has a finalizer, and refreshes it.
 func Finalizer(ctx context.Context, o client.Object, finalizer string) {
 	GinkgoHelper()
@@ -175,6 +198,17 @@ func Event(ctx context.Context, o client.Object, eventType, reason string) {
 func Until(ctx context.Context, limit time.Duration, look func(context.Context) error) {
 	GinkgoHelper()
 	Eventually(ctx, look).WithTimeout(limit).Should(Succeed())
+}
+
+// Refreshed is Until for what a resource shows: it reads the resource before each look.
+func Refreshed(ctx context.Context, limit time.Duration, o client.Object, look func() error) {
+	GinkgoHelper()
+	Until(ctx, limit, func(ctx context.Context) error {
+		if err := get(ctx, o); err != nil {
+			return err
+		}
+		return look()
+	})
 }
 
 // Conditions returns all conditions of a resource in one line.

@@ -74,6 +74,14 @@ func Definition(ctx context.Context, namespace, name, spec string, modify ...fun
 	return d
 }
 
+// Define creates a definition in a namespace of its own, and returns the namespace.
+func Define(ctx context.Context, name, spec string, modify ...func(*hexactfv1.ChallengeDefinitionSpec)) (namespace string) {
+	GinkgoHelper()
+	namespace = Namespace(ctx)
+	Definition(ctx, namespace, name, spec, modify...)
+	return namespace
+}
+
 // Lasting makes the challenges of a definition live for a time.
 func Lasting(d time.Duration) func(*hexactfv1.ChallengeDefinitionSpec) {
 	return func(s *hexactfv1.ChallengeDefinitionSpec) { s.Duration = &metav1.Duration{Duration: d} }

@@ -200,10 +200,7 @@ func (s *Stage) Outsider(ctx context.Context, name string, env ...corev1.EnvVar)
 		},
 	}
 	Expect(deployed.World.Create(ctx, pod)).To(Succeed())
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := deployed.World.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	expect.Refreshed(ctx, deployed.StartLimit, pod, func() error {
 		return deployed.ErrorIf(!deployed.PodReady(pod), "the pod of the "+name+" is not ready")
 	})
 	return pod

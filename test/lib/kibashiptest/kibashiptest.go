@@ -62,6 +62,14 @@ func Project(ctx context.Context, name string, modify ...func(*kibashipv1.Projec
 	return p
 }
 
+// Ready creates a Project with a name of its own, and waits until it is Ready.
+func Ready(ctx context.Context, modify ...func(*kibashipv1.Project)) *kibashipv1.Project {
+	GinkgoHelper()
+	p := Project(ctx, NewName(), modify...)
+	expect.Settles(ctx, p, kibashipv1.ProjectReady)
+	return p
+}
+
 // NewApplication returns an Application of type DockerImage in the namespace of its Project,
 // good and not created yet.
 func NewApplication(project, app string, modify ...func(*kibashipv1.Application)) *kibashipv1.Application {
@@ -84,6 +92,14 @@ func Application(ctx context.Context, project, app string, modify ...func(*kibas
 	GinkgoHelper()
 	a := NewApplication(project, app, modify...)
 	Expect(apiserver.Client.Create(ctx, a)).To(Succeed())
+	return a
+}
+
+// ReadyApplication creates an Application, and waits until it is Ready.
+func ReadyApplication(ctx context.Context, project, app string, modify ...func(*kibashipv1.Application)) *kibashipv1.Application {
+	GinkgoHelper()
+	a := Application(ctx, project, app, modify...)
+	expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 	return a
 }
 

@@ -15,15 +15,8 @@ type Settings struct {
 	// Env is what else is in its environment, name=value. What stands here counts, also for
 	// what New would set itself.
 	Env []string
-	// Inherit puts the environment of this process before all others.
-	Inherit bool
-	// Dir is the folder that it runs in; "" is that of this process.
-	Dir string
 	// Log is the file that takes what it says. Every process appends to it.
 	Log string
-	// Outlive lets the process run on, in a session of its own, when this process has ended.
-	// Without it the kernel kills it then.
-	Outlive bool
 }
 
 // Operator is an operator that can be started. Its addresses are of this machine, as host:port; nothing
@@ -48,12 +41,8 @@ func New(s Settings) (*Operator, error) {
 }
 
 func (o *Operator) environment() []string {
-	var env []string
-	if o.Inherit {
-		env = os.Environ()
-	}
-	env = append(env, "KUBECONFIG="+o.Kubeconfig, "POD_NAMESPACE="+o.Namespace,
-		"HEALTH_PROBE_BIND_ADDRESS="+o.Probes, "METRICS_BIND_ADDRESS="+o.Metrics, "WEBHOOK_BIND_ADDRESS=0")
+	env := []string{"KUBECONFIG=" + o.Kubeconfig, "POD_NAMESPACE=" + o.Namespace,
+		"HEALTH_PROBE_BIND_ADDRESS=" + o.Probes, "METRICS_BIND_ADDRESS=" + o.Metrics, "WEBHOOK_BIND_ADDRESS=0"}
 	return append(env, o.Env...)
 }
 
@@ -65,11 +54,9 @@ func (o *Operator) Start() (*Process, error) {
 	}
 	defer log.Close() // the process has it by then
 	command := exec.Command(o.Program)
-	command.Dir, command.Env, command.Stdout, command.Stderr = o.Dir, o.environment(), log, log
+	command.Env, command.Stdout, command.Stderr = o.environment(), log, log
+	// The kernel kills the process when this one has ended.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if o.Outlive {
-		command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	}
 	p := &Process{operator: o, command: command, exited: make(chan struct{}), Launched: time.Now()}
 	if err := command.Start(); err != nil {
 		return nil, err

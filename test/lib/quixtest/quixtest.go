@@ -35,6 +35,14 @@ func Environment(ctx context.Context, id string, modify ...func(*quixv1.Environm
 	return env
 }
 
+// Ready creates an Environment with an ID of its own, and waits until it is Ready.
+func Ready(ctx context.Context) *quixv1.Environment {
+	GinkgoHelper()
+	env := Environment(ctx, NewID())
+	expect.Settles(ctx, env, quixv1.PhaseReady)
+	return env
+}
+
 // NoneLeft waits until there is no Environment in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()

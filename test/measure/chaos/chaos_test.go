@@ -1,73 +1,16 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
-
-func TestSeedDecides(t *testing.T) {
-	texts := func(seed uint64) (all []string) {
-		o := options{seed: seed, lives: 200, storm: 3 * time.Minute}
-		for _, l := range livesOf(o) {
-			all = append(all, fmt.Sprint(l.name, l.owner, l.flag, l.challenge, l.begins, l.timeout, l.acts, l.ends, l.taken))
-		}
-		return append(all, fmt.Sprint(disruptionsOf(o)))
-	}
-	once, again, other := texts(7), texts(7), texts(8)
-	if !slices.Equal(once, again) {
-		t.Error("one seed gives two runs")
-	}
-	if slices.Equal(once, other) {
-		t.Error("two seeds give one run")
-	}
-}
-
-func TestLivesCanEnd(t *testing.T) {
-	for seed := range uint64(50) {
-		owners := map[string]*life{}
-		kinds := map[string]bool{}
-		for _, l := range livesOf(options{seed: seed, lives: 300, storm: time.Minute}) {
-			kinds[l.challenge], kinds[string(l.ends)] = true, true
-			if other := owners[l.owner]; other != nil && (l.ends == survives || other.ends == survives) {
-				t.Errorf("seed %d: of %s and %s one would wait without end", seed, l.name, other.name)
-			}
-			owners[l.owner] = l
-			if b := blueprints[l.challenge]; l.ends == survives && !b.starts || l.ends == expires && !b.builds {
-				t.Errorf("seed %d: %s of %s %s", seed, l.name, l.challenge, l.ends)
-			}
-		}
-		for _, kind := range append(append(slices.Clone(sound), broken...), string(expires), string(isDeleted), string(asksToEnd), string(survives)) {
-			if !kinds[kind] {
-				t.Errorf("seed %d: no life is %s", seed, kind)
-			}
-		}
-	}
-}
-
-func TestStormHasEverything(t *testing.T) {
-	all := disruptionsOf(options{seed: 1, storm: 10 * time.Minute})
-	for _, what := range []string{killed, stopped, paused, cutOff, bothKilled, apiKilled, edited, recreated} {
-		if !slices.ContainsFunc(all, func(m disruption) bool { return m.what == what }) {
-			t.Errorf("no %s", what)
-		}
-	}
-	if !slices.ContainsFunc(disruptionsOf(options{seed: 1, storm: shortestStorm}), func(m disruption) bool { return m.what == apiKilled }) {
-		t.Error("the shortest storm leaves the API server alone")
-	}
-}
 
 func TestObserverKnowsWhatMayEnd(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Minute))
@@ -185,59 +128,5 @@ func TestObserverChecksRecords(t *testing.T) {
 		if err := w.checkRecords(tc.all); (err == nil) != tc.well {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// TestProxyKeepsItsWord asks for the same thing until every fault has come, and looks
-// whether the server heard of it.
-func TestProxyKeepsItsWord(t *testing.T) {
-	heard := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		heard++
-		w.WriteHeader(http.StatusCreated)
-	}))
-	defer server.Close()
-	p, err := newProxy(&rest.Config{Host: server.URL}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.gate.Close()
-	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	seen := map[fault]bool{}
-	for n := 0; n < 1000 && len(seen) <= len(oddsOfWrites); n++ {
-		probe := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", nil)
-		before := p.asked["POST /api/v1/namespaces"]
-		chosen, _ := p.decide(probe)
-		p.asked["POST /api/v1/namespaces"] = before // as if it had not been asked
-		if chosen == silent || chosen == slow || seen[chosen] {
-			seen[chosen] = true
-			p.asked["POST /api/v1/namespaces"]++
-			continue // takes its time
-		}
-		heard = 0
-		code := 0
-		response, err := caller.Post(p.gate.Config().Host+"/api/v1/namespaces", "application/json", strings.NewReader("{}"))
-		if err == nil {
-			_, _ = io.Copy(io.Discard, response.Body)
-			response.Body.Close()
-			code = response.StatusCode
-		}
-		type outcome struct{ code, heard int }
-		want := map[fault]outcome{
-			none: {201, 1}, conflict: {409, 0}, throttled: {429, 0}, broken500: {500, 0}, cut: {0, 0}, lost: {0, 1}, denied: {500, 1},
-		}[chosen]
-		if got := (outcome{code, heard}); got != want {
-			t.Errorf("%s: code and times heard %v, want %v", chosen, got, want)
-		}
-		seen[chosen] = true
-	}
-	for _, o := range oddsOfWrites {
-		if !seen[o.fault] {
-			t.Errorf("no %s", o.fault)
-		}
-	}
-	p.setCalm(true)
-	if chosen, _ := p.decide(httptest.NewRequest(http.MethodPost, "/", nil)); chosen != none {
-		t.Errorf("%s when all is calm", chosen)
 	}
 }

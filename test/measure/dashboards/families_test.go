@@ -48,8 +48,7 @@ func (d *day) environments() {
 // hexactf has players until its broker is away for a while, and after.
 func (d *day) hexactf(ctx context.Context, platform *hexactftest.Platform) {
 	GinkgoHelper()
-	ns := hexactftest.Namespace(ctx)
-	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent, hexactftest.Lasting(80*time.Second))
+	ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent, hexactftest.Lasting(80*time.Second))
 	d.every(8*time.Second, func(ctx context.Context, n int) {
 		c := hexactftest.Challenge(ctx, ns, "web")
 		if n%4 == 3 {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -179,13 +178,4 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 		return fmt.Errorf("%w: %w", err, last)
 	}
 	return nil
-}
-
-// loadAverage is that of the machine, as the kernel writes it.
-func loadAverage() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	return strings.Join(strings.Fields(string(text))[:3], " ")
 }

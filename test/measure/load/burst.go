@@ -16,26 +16,25 @@ func burst(n int) func(context.Context, *bench) (Scenario, error) {
 		if n > 100 {
 			count = min(count, 1)
 		}
-		var s Scenario
-		rounds := make([]pair, count)
-		for i := range rounds {
-			rounds[i] = pair{}
-		}
-		err := inRounds(count, func(i int, who string) error {
-			start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("burst-%d-%d", n, i+1), n)
-			if err != nil {
-				return err
-			}
-			rounds[i][who] = startEnd{start, end}
-			s.Turns = append(s.Turns, start, end)
-			return nil
-		})
+		rounds, err := b.pairs(ctx, fmt.Sprintf("burst-%d", n), n, count)
 		if err != nil {
-			return s, err
+			return Scenario{}, err
 		}
-		s.Figures = burstFigures(rounds)
-		return s, nil
+		return Scenario{Figures: burstFigures(rounds)}, nil
 	}
+}
+
+// pairs lets each of the two start and end n instances in every round.
+func (b *bench) pairs(ctx context.Context, profile string, n, count int) ([]pair, error) {
+	rounds := make([]pair, count)
+	for i := range rounds {
+		rounds[i] = pair{}
+	}
+	return rounds, inRounds(count, func(i int, who string) error {
+		start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("%s-%d", profile, i+1), n)
+		rounds[i][who] = startEnd{start, end}
+		return err
+	})
 }
 
 // pair is one turn of each of the two, by name.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 )
 
 // What an end may cost that keeps instances confined until their last process is gone: the bare client deletes their namespaces
@@ -14,28 +13,15 @@ const (
 
 // aloneAndTogether compares from the deletion until all is gone: of one instance, and of many together.
 func aloneAndTogether(ctx context.Context, b *bench) (Scenario, error) {
-	var s Scenario
-	rounds := map[int][]pair{}
-	for _, n := range []int{1, 100} {
-		rounds[n] = make([]pair, b.rounds)
-		for i := range rounds[n] {
-			rounds[n][i] = pair{}
-		}
-		err := inRounds(b.rounds, func(i int, who string) error {
-			start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("ends-%d-%d", n, i+1), n)
-			if err != nil {
-				return err
-			}
-			rounds[n][i][who] = startEnd{start, end}
-			s.Turns = append(s.Turns, start, end)
-			return nil
-		})
-		if err != nil {
-			return s, err
-		}
+	alone, err := b.pairs(ctx, "ends-1", 1, b.rounds)
+	if err != nil {
+		return Scenario{}, err
 	}
-	s.Figures = endFigures(rounds[1], rounds[100])
-	return s, nil
+	together, err := b.pairs(ctx, "ends-100", 100, b.rounds)
+	if err != nil {
+		return Scenario{}, err
+	}
+	return Scenario{Figures: endFigures(alone, together)}, nil
 }
 
 func endFigures(alone, together []pair) []Figure {

@@ -29,22 +29,17 @@ func expiry(ctx context.Context, b *bench) (Scenario, error) {
 	by := map[string]*expiryResult{}
 	for _, who := range []string{theBare, theOperator} {
 		result := &expiryResult{}
-		t, r, err := b.turn(ctx, who, "", func(ctx context.Context, r *batch) error { return result.fill(ctx, r) })
+		_, r, err := b.turn(ctx, who, "", func(ctx context.Context, r *batch) error { return result.fill(ctx, r) })
 		if err != nil {
 			return s, err
 		}
-		s.Turns = append(s.Turns, t)
-		t, _, err = b.turn(ctx, who, "expiry", func(ctx context.Context, again *batch) error {
+		_, _, err = b.turn(ctx, who, "expiry", func(ctx context.Context, again *batch) error {
 			again.lives = r.lives
 			return result.expire(ctx, again)
 		})
 		if err != nil {
 			return s, err
 		}
-		delete(t.Latency, "starting")
-		delete(t.Latency, "running")
-		t.Series, t.Throughput = nil, 0
-		s.Turns = append(s.Turns, t)
 		by[who] = result
 	}
 	o, f := by[theOperator], by[theBare]
@@ -140,5 +135,5 @@ func (r *batch) probe(ctx context.Context, from time.Time, window time.Duration)
 }
 
 func (r *batch) starting() []time.Duration {
-	return durations(r.samples(func(l *life) (time.Time, time.Time) { return l.created, l.starting }))
+	return r.durations(func(l *life) (time.Time, time.Time) { return l.created, l.starting })
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -73,7 +72,6 @@ func growth(ctx context.Context, b *bench) (Scenario, error) {
 		return s, err
 	}
 	b.grown = r
-	s.Turns = []Turn{t}
 	s.Figures = append(counted(t, Turn{})[:3],
 		Figure{Name: "time to starting, p50", Unit: "ms", Operator: t.Latency["starting"].P50},
 		Figure{Name: "time to starting, p99", Unit: "ms", Operator: t.Latency["starting"].P99},
@@ -105,26 +103,29 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 	if err := b.ensureGrown(ctx); err != nil {
 		return s, err
 	}
-	var ready, readyCPU []float64
+	all := make([]relaunch, restarts)
 	writes := 0.0
-	for range restarts {
-		l, err := b.restarted(ctx)
-		if err != nil {
+	for i := range all {
+		var err error
+		if all[i], err = b.restarted(ctx); err != nil {
 			return s, err
 		}
-		ready, readyCPU = append(ready, l.ready), append(readyCPU, l.readyCPU)
-		s.Turns = append(s.Turns, l.Turn)
-		writes += classify(l.Requests).writes
+		writes += classify(all[i].Requests).writes
+	}
+	ready := func(l relaunch) float64 { return l.ready }
+	slowest := all[0].ready
+	for _, l := range all {
+		slowest = max(slowest, l.ready)
 	}
 	s.Figures = []Figure{
-		{Name: "launch to ready, median", Unit: "s", Operator: round2(median(ready)), Target: atMost(15)},
-		{Name: "launch to ready, longest", Unit: "s", Operator: round2(slices.Max(ready))},
-		{Name: "launch until every instance was reconciled, median", Unit: "s", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.Seconds })},
+		{Name: "launch to ready, median", Unit: "s", Operator: medianOf(all, ready), Target: atMost(15)},
+		{Name: "launch to ready, longest", Unit: "s", Operator: round2(slowest)},
+		{Name: "launch until every instance was reconciled, median", Unit: "s", Operator: medianOf(all, func(l relaunch) float64 { return l.Seconds })},
 		{Name: "writes", Unit: "in total", Operator: writes, Target: atMost(0), Count: true},
-		{Name: "CPU of the operator until ready, median", Unit: "s", Operator: round2(median(readyCPU))},
-		{Name: "CPU of the operator, median", Unit: "s in total", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.CPU["operator"] })},
-		{Name: "CPU of the API server, median", Unit: "s in total", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.CPU["kube-apiserver"] })},
-		{Name: "memory of the operator, for a moment, median", Unit: "MiB", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.Memory["operator"] })},
+		{Name: "CPU of the operator until ready, median", Unit: "s", Operator: medianOf(all, func(l relaunch) float64 { return l.readyCPU })},
+		{Name: "CPU of the operator, median", Unit: "s in total", Operator: medianOf(all, func(l relaunch) float64 { return l.CPU["operator"] })},
+		{Name: "CPU of the API server, median", Unit: "s in total", Operator: medianOf(all, func(l relaunch) float64 { return l.CPU["kube-apiserver"] })},
+		{Name: "memory of the operator, for a moment, median", Unit: "MiB", Operator: medianOf(all, func(l relaunch) float64 { return l.Memory })},
 	}
 	return s, nil
 }
@@ -139,7 +140,7 @@ type relaunch struct {
 
 // restarted ends the operator and starts it again when all is at rest.
 func (b *bench) restarted(ctx context.Context) (relaunch, error) {
-	l := relaunch{Turn: Turn{Who: theOperator, Instances: b.live, CPU: map[string]float64{}}}
+	l := relaunch{Turn: Turn{Instances: b.live, CPU: map[string]float64{}}}
 	if err := b.stopOperator(); err != nil {
 		return l, err
 	}
@@ -160,7 +161,7 @@ func (b *bench) restarted(ctx context.Context) (relaunch, error) {
 	}
 	l.Seconds = round2(time.Since(b.operator.Launched).Seconds())
 	l.CPU["operator"], l.CPU["kube-apiserver"] = round2(b.ours.cpu("operator")), round2(b.ours.cpu("kube-apiserver")-before)
-	l.Memory = map[string]float64{"operator": b.ours.peak("operator")}
+	l.Memory = b.ours.peak("operator")
 	l.Requests, err = b.requestsSince(ctx, begin)
 	return l, err
 }
@@ -252,7 +253,7 @@ func quiet(ctx context.Context, b *bench) (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
-	t := Turn{Who: theOperator, Instances: b.live, CPU: map[string]float64{}, Memory: map[string]float64{}}
+	t := Turn{Instances: b.live, CPU: map[string]float64{}}
 	used, began := b.ours.cpu("operator"), time.Now()
 	stop := b.observe(ctx, &t, "", usualScrape)
 	if err := b.leaveAlone(ctx); err != nil {
@@ -268,12 +269,11 @@ func quiet(ctx context.Context, b *bench) (Scenario, error) {
 		return s, err
 	}
 	c, most := classify(t.Requests), atMost(round2(150+12*float64(b.live)/1024))
-	s.Turns = []Turn{t}
 	s.Figures = []Figure{
 		{Name: "writes, without the lease", Unit: "in total", Operator: c.writes, Target: atMost(0), Count: true},
 		{Name: "reads, without watches and the lease", Unit: "in total", Operator: c.reads},
 		{Name: "CPU of the operator", Unit: "% of a core", Operator: round2(100 * t.CPU["operator"] / t.Seconds), Target: atMost(1)},
-		{Name: "memory of the operator, highest", Unit: "MiB", Operator: t.Memory["operator"], Target: most},
+		{Name: "memory of the operator, highest", Unit: "MiB", Operator: t.Memory, Target: most},
 		{Name: "memory of the operator, in the end", Unit: "MiB", Operator: inTheEnd, Target: most},
 	}
 	return s, nil

@@ -20,12 +20,13 @@ import (
 	"time"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // options are what the command line can say.
 type options struct {
 	scenarios string        // names, separated by commas; "" for all
-	out       string        // folder of load.json and load.svg
+	out       string        // folder of load.json
 	compare   string        // results to compare with; "" for none
 	page      string        // page whose results are replaced; "" for none
 	profiles  string        // folder for profiles of the operator; "" for none
@@ -57,8 +58,8 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	var o options
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke and pods, none only draws and compares")
-	flags.StringVar(&o.out, "out", "dist/load", "folder of load.json and load.svg; scenarios that are not run keep their results there")
+	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke and pods, none only compares")
+	flags.StringVar(&o.out, "out", "dist/load", "folder of load.json; scenarios that are not run keep their results there")
 	flags.StringVar(&o.compare, "compare", "docs/performance/load.json", "results to compare with, empty for none")
 	flags.StringVar(&o.page, "page", "", "Markdown page whose results are replaced, such as docs/performance.md; empty for none")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU and allocation profiles of the operator, empty for none")
@@ -102,9 +103,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
-	if err := writeFile(filepath.Join(o.out, "load.svg"), plot(report)); err != nil {
-		return err
-	}
 	if o.compare != "" {
 		before, err := readReport(o.compare)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -113,11 +111,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		printComparison(stdout, before, report, chosen)
 	}
 	if o.page != "" {
-		if err := errors.Join(writePage(o.page, report), report.published().write(file)); err != nil {
+		if err := writePage(o.page, report); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(stdout, "\nresults: %s, plot: %s\n", file, filepath.Join(o.out, "load.svg"))
+	fmt.Fprintf(stdout, "\nresults: %s\n", file)
 	if missed := report.missedCounts(chosen); o.check && len(missed) > 0 {
 		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
 	}
@@ -133,7 +131,7 @@ func measure(ctx context.Context, o options, chosen []scenario, report *Report, 
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	machine := describeMachine()
+	here := machine.Describe()
 	for _, s := range chosen {
 		show.title("%s", s.title(o))
 		result, err := s.run(ctx, b)
@@ -141,9 +139,9 @@ func measure(ctx context.Context, o options, chosen []scenario, report *Report, 
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		result.Name, result.Title, result.Date = s.name, s.title(o), time.Now().UTC().Truncate(time.Second)
-		result.Machine, result.Load = machine, loadAverage()
+		result.Machine, result.Load = here, machine.LoadAverage()
 		show.done()
-		printScenario(stdout, result)
+		fmt.Fprint(stdout, results(Report{Scenarios: []Scenario{result}}))
 		report.put(result)
 		if err := report.write(file); err != nil {
 			return err

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // Report is what load.json holds.
@@ -18,27 +16,16 @@ type Report struct {
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Machine is where it was measured.
-type Machine struct {
-	Processor  string `json:"processor"`
-	Processors int    `json:"processors"`
-	MemoryGiB  int    `json:"memoryGiB"`
-	Kernel     string `json:"kernel"`
-	Go         string `json:"go"`
-	Commit     string `json:"commit"`
-}
-
 // Scenario is the result of one scenario.
 type Scenario struct {
-	Name    string    `json:"name"`
-	Title   string    `json:"title"`
-	Date    time.Time `json:"date"`
-	Machine Machine   `json:"machine"`
+	Name    string              `json:"name"`
+	Title   string              `json:"title"`
+	Date    time.Time           `json:"date"`
+	Machine machine.Description `json:"machine"`
 	// Load is the machine's load average at the end, over one, five and fifteen
 	// minutes: it includes what else ran there.
 	Load    string   `json:"load"`
-	Figures []Figure `json:"figures,omitempty"`
-	Turns   []Turn   `json:"turns,omitempty"`
+	Figures []Figure `json:"figures"`
 	Growth  []Size   `json:"growth,omitempty"`
 }
 
@@ -100,31 +87,19 @@ func compare(name, unit string, operator, bare float64, target *Target) Figure {
 
 // Turn is what one of the two did in one go.
 type Turn struct {
-	Who       string  `json:"who"`
-	Instances int     `json:"instances"`
-	Seconds   float64 `json:"seconds"`
+	Instances int
+	Seconds   float64
 	// Latency is in milliseconds, by the state that was waited for.
-	Latency map[string]Quantiles `json:"latency,omitempty"`
+	Latency map[string]Quantiles
 	// Throughput is instances per second that reached Starting.
-	Throughput float64 `json:"throughput,omitempty"`
-	// Requests of the one whose turn it was, by verb and resource, for each
-	// instance. Events, the lease and watches are among them.
-	Requests map[string]float64 `json:"requestsPerInstance,omitempty"`
+	Throughput float64
+	// Requests of the measured client, by verb and resource, for each instance. Events, the lease and watches
+	// are among them.
+	Requests map[string]float64
 	// CPU is in seconds, by process.
-	CPU map[string]float64 `json:"cpuSeconds,omitempty"`
-	// Memory is the most that was resident, in MiB, by process.
-	Memory map[string]float64 `json:"memoryMiB,omitempty"`
-	// QueueDepth is the most that waited in the operator's queue of instances.
-	QueueDepth int `json:"queueDepth,omitempty"`
-	// Series is the latency to Starting, over the time of the turn.
-	Series []Point `json:"series,omitempty"`
-}
-
-// Point is the latency of the instances that were created in a slice of time.
-type Point struct {
-	Second float64 `json:"second"`
-	P50    float64 `json:"p50"`
-	P99    float64 `json:"p99"`
+	CPU map[string]float64
+	// Memory is the maximum that the operator had resident, in MiB.
+	Memory float64
 }
 
 // Size is how things stood at a number of live instances.
@@ -152,79 +127,11 @@ func readReport(path string) (Report, error) {
 }
 
 func (r Report) write(path string) error {
-	data, err := r.encode()
+	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}
-	return writeFile(path, data)
-}
-
-// encode writes a line for each figure, turn and size, so that a change of one is a change of one line.
-func (r Report) encode() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString("{\"scenarios\": [\n")
-	for i, s := range r.Scenarios {
-		figures, turns, sizes := s.Figures, s.Turns, s.Growth
-		s.Figures, s.Turns, s.Growth = nil, nil, nil
-		head, err := json.Marshal(s)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(bytes.TrimSuffix(head, []byte("}")))
-		if err := errors.Join(encodeLines(&b, "figures", figures), encodeLines(&b, "turns", turns), encodeLines(&b, "growth", sizes)); err != nil {
-			return nil, err
-		}
-		b.WriteString("}")
-		if i < len(r.Scenarios)-1 {
-			b.WriteString(",")
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("]}\n")
-	return b.Bytes(), nil
-}
-
-func encodeLines[T any](b *bytes.Buffer, name string, items []T) error {
-	if len(items) == 0 {
-		return nil
-	}
-	fmt.Fprintf(b, ", %q: [\n", name)
-	for i, item := range items {
-		text, err := json.Marshal(item)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(b, "  %s%s\n", text, map[bool]string{true: ","}[i < len(items)-1])
-	}
-	b.WriteString(" ]")
-	return nil
-}
-
-// published returns what pages need: figures, growth, and the curves that the plot draws. Requests, CPU and memory of
-// each run stay where they were measured.
-func (r Report) published() Report {
-	tenth := func(v float64) float64 { return math.Round(v*10) / 10 }
-	var p Report
-	for _, s := range r.Scenarios {
-		drawn := lastTurns(s)
-		s.Turns = nil
-		for _, who := range slices.Sorted(maps.Keys(drawn)) {
-			t := Turn{Who: who, Instances: drawn[who].Instances, Latency: map[string]Quantiles{}}
-			for _, point := range drawn[who].Series {
-				t.Series = append(t.Series, Point{Second: tenth(point.Second), P50: tenth(point.P50), P99: tenth(point.P99)})
-			}
-			q := drawn[who].Latency["starting"]
-			curve := slices.Clone(q.Curve)
-			for i := range curve {
-				curve[i] = tenth(curve[i])
-			}
-			q.Curve = curve
-			t.Latency["starting"] = q
-			s.Turns = append(s.Turns, t)
-		}
-		p.Scenarios = append(p.Scenarios, s)
-	}
-	return p
+	return writeFile(path, append(data, '\n'))
 }
 
 // put replaces the result of a scenario, and keeps all in the order of scenarios.

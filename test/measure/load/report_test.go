@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 func TestTargets(t *testing.T) {
@@ -63,38 +61,6 @@ func TestReportKeepsScenariosThatWereNotRun(t *testing.T) {
 	}
 }
 
-// What is published draws the same plot, and has the same figures.
-func TestPublishedReportHasWhatPagesNeed(t *testing.T) {
-	start := Turn{
-		Who: theOperator, Instances: 3, Requests: map[string]float64{"get pods": 1},
-		Latency: map[string]Quantiles{"starting": {P50: 12.04, Curve: []float64{1.01, 2.02}}, "running": {P50: 20}},
-		Series:  []Point{{Second: 1, P50: 12.04, P99: 14}},
-	}
-	r := Report{Scenarios: []Scenario{{
-		Name: "balance", Figures: []Figure{compare("p50", "ms", 2, 1, nil)}, Growth: []Size{{Instances: 7}},
-		Turns: []Turn{{Who: theOperator, Series: []Point{{Second: 9}}}, start, {Who: theOperator, Seconds: 3}},
-	}}}
-	file := filepath.Join(t.TempDir(), "load.json")
-	if err := r.published().write(file); err != nil {
-		t.Fatal(err)
-	}
-	read, err := readReport(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := read.Scenarios[0]
-	if !reflect.DeepEqual(s.Figures, r.Scenarios[0].Figures) || !reflect.DeepEqual(s.Growth, r.Scenarios[0].Growth) {
-		t.Errorf("figures and growth are %+v", s)
-	}
-	want := []Turn{{
-		Who: theOperator, Instances: 3, Series: []Point{{Second: 1, P50: 12, P99: 14}},
-		Latency: map[string]Quantiles{"starting": {P50: 12.04, Curve: []float64{1, 2}}},
-	}}
-	if !reflect.DeepEqual(s.Turns, want) {
-		t.Errorf("turns are %+v, want %+v", s.Turns, want)
-	}
-}
-
 func TestComparisonShowsARegressionAsARatio(t *testing.T) {
 	chosen := []scenario{{name: "balance"}}
 	report := func(operator, bare float64) Report {
@@ -113,47 +79,12 @@ func TestComparisonShowsARegressionAsARatio(t *testing.T) {
 	}
 }
 
-func TestPlotIsWellFormed(t *testing.T) {
-	turn := func(who string, ms float64) Turn {
-		return Turn{
-			Who: who, Series: []Point{{Second: 1, P50: ms, P99: 2 * ms}, {Second: 2, P50: ms, P99: 3 * ms}},
-			Latency: map[string]Quantiles{"starting": {Curve: []float64{ms, ms, ms}}},
-		}
-	}
-	svg := plot(Report{Scenarios: []Scenario{
-		{Title: "a < b", Turns: []Turn{turn(theBare, 10), turn(theOperator, 0)}},
-		{Title: "of one only", Turns: []Turn{turn(theOperator, 1)}},
-	}})
-	decoder := xml.NewDecoder(bytes.NewReader(svg))
-	lines := 0
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, svg)
-		}
-		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "polyline" {
-			lines++
-		}
-	}
-	if lines != 6 {
-		t.Errorf("%d lines, want three for each of the two", lines)
-	}
-	for _, wrong := range []string{"NaN", "Inf", "of one only"} {
-		if bytes.Contains(svg, []byte(wrong)) {
-			t.Errorf("the plot contains %s", wrong)
-		}
-	}
-}
-
 func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(page, []byte("above\n"+pageBegin+"\nold\n"+pageEnd+"\nbelow\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: Machine{Processors: 2, Commit: "f00"}, Figures: []Figure{
+	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: machine.Description{Processors: 2, Commit: "f00"}, Figures: []Figure{
 		compare("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
 	}}}}
 	if err := writePage(page, r); err != nil {

@@ -78,7 +78,7 @@ func counted(start, end Turn) []Figure {
 // smoke counts requests with a handful of instances.
 func smoke(ctx context.Context, b *bench) (Scenario, error) {
 	start, end, err := startAndEnd(ctx, b, theOperator, "", 20)
-	return Scenario{Turns: []Turn{start, end}, Figures: counted(start, end)}, err
+	return Scenario{Figures: counted(start, end)}, err
 }
 
 // startAndEnd creates instances concurrently, waits until they run, deletes them concurrently
@@ -89,10 +89,6 @@ func startAndEnd(ctx context.Context, b *bench, who, profile string, n int) (sta
 		return start, end, err
 	}
 	end, err = b.clearTurn(ctx, who, r.lives)
-	// They started in the turn before.
-	delete(end.Latency, "starting")
-	delete(end.Latency, "running")
-	end.Series, end.Throughput = nil, 0
 	return start, end, err
 }
 
@@ -116,7 +112,6 @@ func atRate(lifetime func(options) time.Duration) func(context.Context, *bench) 
 				return s, err
 			}
 			by[who] = t
-			s.Turns = append(s.Turns, t)
 			if _, err := b.clearTurn(ctx, who, r.lives); err != nil {
 				return s, err
 			}

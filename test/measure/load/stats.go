@@ -8,13 +8,8 @@ import (
 
 // Quantiles sum up durations, in milliseconds.
 type Quantiles struct {
-	N   int     `json:"n"`
-	P50 float64 `json:"p50"`
-	P90 float64 `json:"p90"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-	// Curve has every second percentile from 0 to 100.
-	Curve []float64 `json:"curve,omitempty"`
+	N        int
+	P50, P99 float64
 }
 
 func quantiles(all []time.Duration) Quantiles {
@@ -26,11 +21,7 @@ func quantiles(all []time.Duration) Quantiles {
 		ms[i] = milliseconds(d)
 	}
 	slices.Sort(ms)
-	q := Quantiles{N: len(ms), P50: rank(ms, 50), P90: rank(ms, 90), P99: rank(ms, 99), Max: ms[len(ms)-1]}
-	for p := 0.0; p <= 100; p += 2 {
-		q.Curve = append(q.Curve, rank(ms, p))
-	}
-	return q
+	return Quantiles{N: len(ms), P50: rank(ms, 50), P99: rank(ms, 99)}
 }
 
 // rank returns the p-th percentile of sorted values by the nearest rank.
@@ -61,33 +52,4 @@ func milliseconds(d time.Duration) float64 { return round(float64(d)/float64(tim
 func round(v float64, digits int) float64 {
 	scale := math.Pow(10, float64(digits))
 	return math.Round(v*scale) / scale
-}
-
-// sample is how long one instance took, and when it was created.
-type sample struct {
-	at   time.Time
-	took time.Duration
-}
-
-// series sums samples up in at most slices parts of equal length.
-func series(samples []sample, begin time.Time, parts int) []Point {
-	var last time.Duration
-	for _, s := range samples {
-		last = max(last, s.at.Sub(begin))
-	}
-	width := max(last/time.Duration(parts)+1, 10*time.Millisecond)
-	buckets := make([][]time.Duration, parts+1)
-	for _, s := range samples {
-		at := max(s.at.Sub(begin), 0) / width
-		buckets[at] = append(buckets[at], s.took)
-	}
-	var points []Point
-	for i, b := range buckets {
-		if len(b) == 0 {
-			continue
-		}
-		q := quantiles(b)
-		points = append(points, Point{Second: round((time.Duration(i)*width + width/2).Seconds(), 2), P50: q.P50, P99: q.P99})
-	}
-	return points
 }

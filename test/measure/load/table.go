@@ -7,32 +7,6 @@ import (
 	"text/tabwriter"
 )
 
-// printScenario writes the figures of one scenario as a table.
-func printScenario(out io.Writer, s Scenario) {
-	fmt.Fprintf(out, "\n%s (load of the machine: %s)\n", s.Title, s.Load)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  \toperator\tbare client\tratio\ttarget\t\tunit")
-	for _, f := range s.Figures {
-		mark, target := "", ""
-		if f.Target != nil {
-			target, mark = f.Target.String(), "✓"
-			if !f.met() {
-				mark = "✗"
-			}
-		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, number(&f.Operator), number(f.Bare), number(f.Ratio), target, mark, f.Unit)
-	}
-	_ = w.Flush()
-	if len(s.Growth) == 0 {
-		return
-	}
-	fmt.Fprintln(w, "  instances\tminutes\tstarting p50 ms\tp99 ms\toperator MiB\tAPI server MiB\tetcd MiB\tdatabase MB")
-	for _, g := range s.Growth {
-		fmt.Fprintf(w, "  %d\t%g\t%g\t%g\t%g\t%g\t%g\t%g\n", g.Instances, g.Minutes, g.StartingP50, g.StartingP99, g.OperatorMiB, g.APIServerMiB, g.EtcdMiB, g.EtcdDatabaseMB)
-	}
-	_ = w.Flush()
-}
-
 func number(v *float64) string {
 	if v == nil {
 		return ""

@@ -47,7 +47,7 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 	if err != nil {
 		return t, r, err
 	}
-	t = Turn{Who: who, CPU: map[string]float64{}, Memory: map[string]float64{}}
+	t = Turn{CPU: map[string]float64{}}
 	before := map[string]float64{}
 	for name := range b.ours {
 		before[name] = b.ours.cpu(name)
@@ -70,7 +70,7 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 	if err != nil {
 		return t, r, err
 	}
-	r.sumUp(&t, began, counts)
+	r.sumUp(&t, counts)
 	return t, r, nil
 }
 
@@ -98,20 +98,20 @@ func (b *bench) clearTurn(ctx context.Context, who string, lives []*life) (Turn,
 	return t, err
 }
 
-// observe looks at the processes once a second until it is stopped, asks the operator for its
-// metrics as often as it is told, and takes a profile.
+// observe looks at the operator once a second until it is stopped, asks it for its metrics every scrape, and takes
+// a profile.
 func (b *bench) observe(ctx context.Context, t *Turn, profile string, scrape time.Duration) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
+	var watching, profiling sync.WaitGroup
 	watching.Go(func() {
 		ticker := time.NewTicker(look)
 		defer ticker.Stop()
 		var asked time.Time
 		for {
-			b.weigh(t)
-			if time.Since(asked) >= scrape {
+			t.Memory = max(t.Memory, b.ours.memory("operator"))
+			if b.operator != nil && time.Since(asked) >= scrape {
 				asked = time.Now()
-				b.askForQueue(ctx, t)
+				_, _ = b.operator.metrics(ctx) // as Prometheus does: what it costs is part of the turn
 			}
 			select {
 			case <-ctx.Done():
@@ -120,9 +120,8 @@ func (b *bench) observe(ctx context.Context, t *Turn, profile string, scrape tim
 			}
 		}
 	})
-	var profiling sync.WaitGroup
 	var err error
-	if profile != "" && b.profiles != "" && t.Who == theOperator {
+	if profile != "" && b.profiles != "" && b.operator != nil {
 		profiling.Go(func() {
 			err = errors.Join(
 				b.saveProfile(ctx, "profile?seconds="+profileSeconds, profile+"-cpu.pprof"),
@@ -137,23 +136,8 @@ func (b *bench) observe(ctx context.Context, t *Turn, profile string, scrape tim
 	}
 }
 
-func (b *bench) weigh(t *Turn) {
-	for name := range b.ours {
-		t.Memory[name] = max(t.Memory[name], b.ours.memory(name))
-	}
-}
-
-func (b *bench) askForQueue(ctx context.Context, t *Turn) {
-	if b.operator == nil || t.Who != theOperator {
-		return
-	}
-	if metrics, err := b.operator.metrics(ctx); err == nil {
-		t.QueueDepth = max(t.QueueDepth, int(queueDepth(metrics)))
-	}
-}
-
 // sumUp writes down what the instances of a round took.
-func (r *batch) sumUp(t *Turn, began time.Time, counts map[string]int) {
+func (r *batch) sumUp(t *Turn, counts map[string]int) {
 	t.Instances = len(r.lives)
 	t.Requests = map[string]float64{}
 	for name, n := range counts {
@@ -165,12 +149,10 @@ func (r *batch) sumUp(t *Turn, began time.Time, counts map[string]int) {
 		"running":  func(l *life) (time.Time, time.Time) { return l.created, l.running },
 		"gone":     func(l *life) (time.Time, time.Time) { return l.deleted, l.gone },
 	} {
-		if q := quantiles(durations(r.samples(reached))); q.N > 0 {
+		if q := quantiles(r.durations(reached)); q.N > 0 {
 			t.Latency[state] = q
 		}
 	}
-	started := r.samples(func(l *life) (time.Time, time.Time) { return l.created, l.starting })
-	t.Series = series(started, began, 60)
 	var firstSent, lastStarting time.Time
 	for _, l := range r.lives {
 		if firstSent.IsZero() || l.sent.Before(firstSent) {
@@ -181,27 +163,19 @@ func (r *batch) sumUp(t *Turn, began time.Time, counts map[string]int) {
 		}
 	}
 	if took := lastStarting.Sub(firstSent).Seconds(); took > 0 {
-		t.Throughput = round2(float64(len(started)) / took)
+		t.Throughput = round2(float64(len(r.starting())) / took)
 	}
 }
 
-// samples returns how long the instances took that have been at both ends.
-func (r *batch) samples(ends func(*life) (from, to time.Time)) []sample {
+// durations returns how long those instances took that have been at both ends.
+func (r *batch) durations(ends func(*life) (from, to time.Time)) []time.Duration {
 	r.tracker.mu.Lock()
 	defer r.tracker.mu.Unlock()
-	var out []sample
+	var out []time.Duration
 	for _, l := range r.lives {
 		if from, to := ends(l); !from.IsZero() && !to.IsZero() {
-			out = append(out, sample{at: from, took: max(to.Sub(from), 0)})
+			out = append(out, max(to.Sub(from), 0))
 		}
-	}
-	return out
-}
-
-func durations(samples []sample) []time.Duration {
-	out := make([]time.Duration, len(samples))
-	for i, s := range samples {
-		out[i] = s.took
 	}
 	return out
 }

@@ -9,11 +9,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +27,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 const (
@@ -100,7 +98,7 @@ func prepare(ctx context.Context, o options) (b *bench, err error) {
 func (b *bench) close() error {
 	b.stop()
 	for _, r := range b.replicas {
-		r.kill()
+		r.Kill()
 	}
 	if b.operator != nil {
 		b.operator.Kill()
@@ -183,14 +181,9 @@ func (b *bench) startOperator(ctx context.Context) error {
 
 // replica is one process of berg-api.
 type replica struct {
-	url     string
-	command *exec.Cmd
-	ended   chan struct{}
-}
+	*launch.Process
 
-func (r *replica) kill() {
-	_ = r.command.Process.Kill() // an error says that it has ended
-	<-r.ended
+	url string
 }
 
 // startReplica starts berg-api, and waits until it is ready.
@@ -199,62 +192,25 @@ func (b *bench) startReplica(ctx context.Context, env ...string) (*replica, erro
 	if err != nil {
 		return nil, err
 	}
-	address, err := launch.FreeAddress()
+	o, err := launch.New(launch.Settings{
+		Program: b.api, Kubeconfig: kubeconfig, Namespace: installed.Namespace, Log: filepath.Join(b.folder, "api.log"),
+	})
 	if err != nil {
 		return nil, err
 	}
-	health, err := launch.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.OpenFile(filepath.Join(b.folder, "api.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close() // the process has it by then
-	r := &replica{url: "http://" + address, command: exec.Command(b.api), ended: make(chan struct{})}
-	r.command.Env = append([]string{
-		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + installed.Namespace, "PLATFORM_NAMESPACE=" + arena,
-		"BIND_ADDRESS=" + address, "METRICS_BIND_ADDRESS=" + health, "SOURCE_RATE=1000", "RATE=100000",
-		// As in the deployed container, whose limit is 256Mi.
+	// It serves health and metrics at one address. Its limit of memory is as in the deployed container, which has 256Mi.
+	o.Env = append([]string{
+		"PLATFORM_NAMESPACE=" + arena, "BIND_ADDRESS=" + o.Metrics, "METRICS_BIND_ADDRESS=" + o.Probes, "SOURCE_RATE=1000", "RATE=100000",
 		"GOMEMLIMIT=230MiB",
 	}, env...)
-	r.command.Stdout, r.command.Stderr = log, log
-	r.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.command.Start(); err != nil {
+	r := &replica{url: "http://" + o.Metrics}
+	if r.Process, err = o.Start(); err != nil {
 		return nil, err
 	}
-	go func() {
-		defer close(r.ended)
-		_ = r.command.Wait() // it is killed at the end
-	}()
 	b.replicas = append(b.replicas, r)
 	deadline, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(deadline, http.MethodGet, "http://"+health+"/readyz", nil)
-		if err != nil {
-			return nil, err
-		}
-		if answer, err := b.http.Do(request); err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return r, nil
-			}
-		}
-		select {
-		case <-r.ended:
-			return nil, fmt.Errorf("berg-api ended before it was ready: %s", b.tail("api.log"))
-		case <-deadline.Done():
-			return nil, fmt.Errorf("berg-api does not become ready: %s", b.tail("api.log"))
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-func (b *bench) tail(log string) string {
-	text, _ := os.ReadFile(filepath.Join(b.folder, log)) // it may not exist yet
-	return string(text[max(0, len(text)-2000):])
+	return r, r.Ready(deadline)
 }
 
 // call sends a request of CTFd's plugin.
@@ -301,37 +257,10 @@ func (b *bench) stopOne(ctx context.Context, at, id, source string) error {
 	return err
 }
 
-// ticksPerSecond is the unit of times in /proc, which is the same on all architectures that Go runs on.
-const ticksPerSecond = 100
-
-// cpu returns how long a process has used a processor.
-func cpu(pid int) time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	user, _ := strconv.Atoi(string(fields[11]))
-	system, _ := strconv.Atoi(string(fields[12]))
-	return time.Duration(user+system) * time.Second / ticksPerSecond
-}
-
 // memory returns how many MB of a process are resident: now, and at most.
-func memory(pid int) (now, most float64) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a process that has ended has none
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name != "VmRSS" && name != "VmHWM" {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(strings.Fields(value)[0], 64)
-		if name == "VmRSS" {
-			now = kib * 1024 / 1e6
-		} else {
-			most = kib * 1024 / 1e6
-		}
-	}
-	return now, most
+func memory(pid int) (now, peak float64) {
+	m, _ := machine.ReadMemory(pid) // 0 for one that has ended
+	return float64(m.Resident) / 1e6, float64(m.Peak) / 1e6
 }
 
 // requested counts the requests of berg-api in the API server's record from an offset on, watches left out.

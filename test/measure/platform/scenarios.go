@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // rank returns the p-th percentile by the nearest rank, in milliseconds.
@@ -61,7 +62,7 @@ func boot(ctx context.Context, b *bench) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.kill()
+	defer r.Kill()
 	if err := b.register(ctx, r.url, "1"); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func eight(ctx context.Context, b *bench) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.kill()
+	defer r.Kill()
 	if err := b.register(ctx, r.url, "8"); err != nil {
 		return nil, err
 	}
@@ -171,7 +172,7 @@ func restarts(ctx context.Context, b *bench) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer r.kill()
+		defer r.Kill()
 		two = append(two, r)
 	}
 	if err := b.register(ctx, two[0].url, "r"); err != nil {
@@ -223,7 +224,7 @@ func restarts(ctx context.Context, b *bench) ([]figure, error) {
 					wrong.Add(1)
 				}
 				if done.Add(1) == int64(b.restarts/2) {
-					two[1].kill()
+					two[1].Kill()
 				}
 			}
 		})
@@ -286,14 +287,14 @@ func crowd(ctx context.Context, b *bench) ([]figure, error) {
 	}); err != nil {
 		return nil, err
 	}
-	first.kill()
+	first.Kill()
 
 	r, err := b.startReplica(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer r.kill()
-	begin, used := b.recorded(), cpu(r.command.Process.Pid)
+	defer r.Kill()
+	begin, used := b.recorded(), machine.CPU(r.PID())
 	reads := b.rate * b.seconds
 	took := make([]time.Duration, reads)
 	var failed atomic.Int64
@@ -320,12 +321,12 @@ func crowd(ctx context.Context, b *bench) ([]figure, error) {
 	if n := failed.Load(); n > 0 {
 		return nil, fmt.Errorf("%d of %d reads failed", n, reads)
 	}
-	perRead := float64((cpu(r.command.Process.Pid) - used).Microseconds()) / float64(reads)
+	perRead := (machine.CPU(r.PID()) - used) * 1e6 / float64(reads)
 	asked, err := b.requested(begin)
 	if err != nil {
 		return nil, err
 	}
-	resident, most := memory(r.command.Process.Pid)
+	resident, most := memory(r.PID())
 	return []figure{
 		{What: fmt.Sprintf("reads in a second, of %d that are sent, with %d registrations and instances", b.rate, b.crowd), API: float64(reads) / seconds},
 		{What: "CPU for a read", Unit: "µs", API: perRead, Limit: 150},
@@ -366,7 +367,7 @@ func connections(ctx context.Context, b *bench) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.kill()
+	defer r.Kill()
 	_, address, _ := strings.Cut(r.url, "//")
 	hostile := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: time.Minute}
 	var held []net.Conn
@@ -403,7 +404,7 @@ func connections(ctx context.Context, b *bench) ([]figure, error) {
 		}
 		took = append(took, time.Since(began))
 	}
-	_, most := memory(r.command.Process.Pid)
+	_, most := memory(r.PID())
 	return []figure{
 		{What: "connections that one hostile address opened", API: float64(len(held))},
 		{What: "an answer on a new connection of another address, p99", Unit: "ms", API: rank(took, 99)},

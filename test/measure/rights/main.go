@@ -72,17 +72,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(problems) > 0 {
 		return fmt.Errorf("%d rights do not fit what was used:\n%s", len(problems), strings.Join(problems, "\n"))
 	}
-	fmt.Fprintf(stdout, "all %d granted rights were used, and no other, in %d requests of %s\n", len(granted), all.requests(), strings.Join(names(flags.Args()), ", "))
+	fmt.Fprintf(stdout, "all %d granted rights were used, and no other, in %d requests of %s\n", len(granted), all.requests(), strings.Join(flags.Args(), ", "))
 	return nil
-}
-
-func names(files []string) []string {
-	out := make([]string, len(files))
-	for i, file := range files {
-		out[i] = strings.TrimSuffix(filepath.Base(file), ".json")
-	}
-	slices.Sort(out)
-	return out
 }
 
 func takeDown(ctx context.Context, kubeconfig, file string) error {

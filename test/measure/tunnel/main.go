@@ -14,11 +14,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 func main() {
@@ -59,11 +60,11 @@ func run(ctx context.Context, args []string) error {
 
 // figures is what is written to a file.
 type figures struct {
-	When    string            `json:"when"`
-	Machine string            `json:"machine"`
-	Load    string            `json:"load"`
-	Results map[string]result `json:"results"`
-	Missing map[string]string `json:"missing,omitempty"`
+	When    string              `json:"when"`
+	Machine machine.Description `json:"machine"`
+	Load    string              `json:"load"`
+	Results map[string]result   `json:"results"`
+	Missing map[string]string   `json:"missing,omitempty"`
 }
 
 func compare(ctx context.Context, args []string) error {
@@ -112,7 +113,7 @@ func compare(ctx context.Context, args []string) error {
 		return err
 	}
 
-	f := figures{When: time.Now().UTC().Format("2006-01-02 15:04 MST"), Machine: machine(), Results: map[string]result{}, Missing: map[string]string{}}
+	f := figures{When: time.Now().UTC().Format("2006-01-02 15:04 MST"), Machine: machine.Describe(), Results: map[string]result{}, Missing: map[string]string{}}
 	all := map[string][]result{}
 	for round := range *rounds {
 		for _, w := range ways {
@@ -143,8 +144,7 @@ func compare(ctx context.Context, args []string) error {
 		f.Results[name] = median(rounds)
 		delete(f.Missing, name)
 	}
-	load, _ := os.ReadFile("/proc/loadavg")
-	f.Load = strings.TrimSpace(string(load))
+	f.Load = machine.LoadAverage()
 	table := f.table(p, *rounds)
 	if _, err := io.WriteString(os.Stdout, table); err != nil {
 		return err
@@ -182,23 +182,10 @@ func (b *bench) round(w way, p plan) (result, error) {
 	return p.measure(t)
 }
 
-func machine() string {
-	model := "unknown CPU"
-	read, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(read)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			model = strings.TrimSpace(value)
-			break
-		}
-	}
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, strings.TrimSpace(string(release)), runtime.Version())
-}
-
 // table returns the figures for people.
 func (f *figures) table(p plan, rounds int) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s, on %s; load average %s. Medians of %d rounds by turns, %s for each figure.\n\n", f.When, f.Machine, f.Load, rounds, p.duration)
+	fmt.Fprintf(&s, "%s, on %d CPUs (%s), Linux %s, %s; load average %s. Medians of %d rounds by turns, %s for each figure.\n\n", f.When, f.Machine.Processors, f.Machine.Processor, f.Machine.Kernel, f.Machine.Go, f.Load, rounds, p.duration)
 	fmt.Fprintf(&s, "| | 1 stream, Gbit/s | %d streams, Gbit/s | new connections per second | latency p50, µs | p99, µs | memory that 1,000 idle streams add, MB | all memory with 1,000 idle streams after bulk, MB | |\n", p.streams)
 	s.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	for _, w := range ways {

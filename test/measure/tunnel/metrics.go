@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,21 +218,6 @@ func closeAll(all []net.Conn) {
 			_ = c.Close()
 		}
 	}
-}
-
-// anonymous returns the memory that a process has for itself, without files.
-func anonymous(pid int) (int64, error) {
-	read, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(read)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("process %d tells no RssAnon", pid)
 }
 
 // median returns the median of each figure.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // tunnel is one of those that are compared: where clients connect to, and its processes.
@@ -57,11 +59,11 @@ func (t *tunnel) carriedBy(names ...string) (err error) {
 
 func memoryOf(pids []int) (sum int64, err error) {
 	for _, pid := range pids {
-		m, err := anonymous(pid)
+		m, err := machine.ReadMemory(pid)
 		if err != nil {
 			return 0, err
 		}
-		sum += m
+		sum += int64(m.Anonymous)
 	}
 	return sum, nil
 }

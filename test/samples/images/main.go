@@ -5,7 +5,6 @@
 //	go run ./test/samples/images --output dist/images web pwn      # only these
 //	go run ./test/samples/images --output dist/images jail         # needs Debian's bubblewrap
 //	go run ./test/samples/images --output dist/images resolvers    # needs a C compiler
-//	go run ./test/samples/images --list                            # their references
 package main
 
 import (
@@ -27,8 +26,8 @@ import (
 
 // Where the references of the images point to. The samples in config/*/samples use the same.
 const (
-	defaultRepository = "ghcr.io/bergctf/samples"
-	defaultTag        = "v0.1.0"
+	repository = "ghcr.io/bergctf/samples"
+	tag        = "v0.1.0"
 )
 
 // image is one image to build. Its program is the package of its name in this folder.
@@ -70,9 +69,6 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	output := flags.String("output", "dist/images", "folder for the tarballs, one NAME.tar per image")
-	repository := flags.String("repository", defaultRepository, "what the references begin with")
-	tag := flags.String("tag", defaultTag, "tag of the references")
-	list := flags.Bool("list", false, "print the references and build nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -80,13 +76,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if *list {
-		for _, image := range wanted {
-			fmt.Fprintln(stdout, image.reference(*repository, *tag))
-		}
-		return nil
-	}
-
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return err
@@ -105,7 +94,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	for _, image := range wanted {
-		if err := builder.assemble(ctx, image, image.reference(*repository, *tag)); err != nil {
+		if err := builder.assemble(ctx, image, image.reference()); err != nil {
 			return err
 		}
 	}
@@ -121,14 +110,14 @@ func selectImages(names []string) ([]image, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(images, func(image image) bool { return image.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no image %q: see --list", name)
+			return nil, fmt.Errorf("there is no image %q", name)
 		}
 		selected = append(selected, images[i])
 	}
 	return selected, nil
 }
 
-func (i image) reference(repository, tag string) string { return repository + "/" + i.name + ":" + tag }
+func (i image) reference() string { return repository + "/" + i.name + ":" + tag }
 
 // moduleRoot returns the folder of the operator's go.mod.
 func moduleRoot(ctx context.Context) (string, error) {

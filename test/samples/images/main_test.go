@@ -40,13 +40,3 @@ func TestUnknownImageIsRefused(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
-
-func TestListBuildsNothing(t *testing.T) {
-	var out strings.Builder
-	if err := run(t.Context(), []string{"--list", "--repository", "registry.example/x", "--tag", "t", "web", "pwn"}, &out); err != nil {
-		t.Fatal(err)
-	}
-	if want := "registry.example/x/web:t\nregistry.example/x/pwn:t\n"; out.String() != want {
-		t.Errorf("list = %q, want %q", out.String(), want)
-	}
-}

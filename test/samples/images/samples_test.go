@@ -13,7 +13,7 @@ import (
 func TestSamplesUseImagesThatAreBuilt(t *testing.T) {
 	var built []string
 	for _, image := range images {
-		built = append(built, image.reference(defaultRepository, defaultTag))
+		built = append(built, image.reference())
 	}
 	files, err := filepath.Glob("../../../config/berg/samples/*_challenge*_*.yaml")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/docs"
 )
 
 // glance is the time between two looks at an example.
@@ -263,4 +266,23 @@ func untrue(x resource) string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// ReadDocumentation returns the text of the pages of docs, without decisions and runbooks.
+func ReadDocumentation() (string, error) {
+	var b strings.Builder
+	err := fs.WalkDir(docs.Pages, ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == "adr" || path == "runbooks"):
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		text, err := docs.Pages.ReadFile(path)
+		b.Write(text)
+		return err
+	})
+	return b.String(), err
 }

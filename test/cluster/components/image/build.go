@@ -28,7 +28,6 @@ func build(args []string, stdout io.Writer) error {
 		ref        = flags.String("ref", "", "")
 		output     = flags.String("output", "", "")
 		user       = flags.String("user", "65532:65532", "")
-		workdir    = flags.String("workdir", "/", "")
 		platform   = flags.String("platform", "linux/amd64", "")
 		env        stringList
 		labels     stringList
@@ -50,7 +49,7 @@ func build(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--ref: %w", err)
 	}
-	config, err := imageConfig(*user, *workdir, *platform, env, labels, entrypoint)
+	config, err := imageConfig(*user, *platform, env, labels, entrypoint)
 	if err != nil {
 		return err
 	}
@@ -81,12 +80,9 @@ func build(args []string, stdout io.Writer) error {
 	return nil
 }
 
-func imageConfig(user, workdir, platform string, env, labels, entrypoint []string) (*v1.ConfigFile, error) {
+func imageConfig(user, platform string, env, labels, entrypoint []string) (*v1.ConfigFile, error) {
 	if !numericUser.MatchString(user) {
 		return nil, fmt.Errorf("--user %q: want numbers, UID or UID:GID", user)
-	}
-	if !strings.HasPrefix(workdir, "/") {
-		return nil, fmt.Errorf("--workdir %q: want an absolute path", workdir)
 	}
 	operatingSystem, architecture, found := strings.Cut(platform, "/")
 	if !found || operatingSystem == "" || architecture == "" {
@@ -112,7 +108,7 @@ func imageConfig(user, workdir, platform string, env, labels, entrypoint []strin
 		RootFS:       v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User:       user,
-			WorkingDir: workdir,
+			WorkingDir: "/",
 			Env:        env,
 			Labels:     labelMap,
 			Entrypoint: entrypoint,

@@ -24,7 +24,6 @@ const usage = `image builds, serves and pushes container images without a daemon
         --ref REF            name and tag, such as ghcr.io/bergctf/samples/web:v0.1.0
         --output FILE.tar    where to write it
         --user UID[:GID]     numeric user of the processes          (65532:65532)
-        --workdir DIR        working directory                      (/)
         --env K=V            environment variable; repeatable
         --label K=V          label; repeatable
         --entrypoint ARG     one word of the entrypoint; repeatable

@@ -109,17 +109,11 @@ func onlyFor(who string, next http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// newRegistry returns a registry whose blobs and manifests live below dir.
+// newRegistry returns a registry that keeps blobs below dir, and manifests in memory: clients push again after a restart.
 func newRegistry(dir string, logger *log.Logger) (http.Handler, error) {
 	blobs := filepath.Join(dir, "blobs")
-	manifests := filepath.Join(dir, "manifests")
-	for _, folder := range []string{blobs, manifests} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("make the registry's folder: %w", err)
-		}
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		return nil, fmt.Errorf("make the registry's folder: %w", err)
 	}
-	return keepManifests(registry.New(
-		registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)),
-		registry.Logger(logger),
-	), manifests)
+	return registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)), registry.Logger(logger)), nil
 }

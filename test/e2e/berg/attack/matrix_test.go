@@ -38,30 +38,3 @@ func documentsShow(t *testing.T, name, table string) {
 		t.Errorf("%s differs from the matrix: run go test ./test/e2e/berg/attack -update", path)
 	}
 }
-
-func TestEachSeizureIsOnce(t *testing.T) {
-	seen := map[string]bool{}
-	for _, s := range Seizures() {
-		if seen[s.Target] || seen[s.Attempt] {
-			t.Errorf("%s (%s) is there twice", s.Target, s.Attempt)
-		}
-		seen[s.Target], seen[s.Attempt] = true, true
-	}
-}
-
-func TestEachRowIsOnce(t *testing.T) {
-	places := Places{
-		Node: "node", DNS: "dns", API: "api", Own: "own", Other: "other", OwnPod: "own-pod", OwnService: "own-service",
-		OtherPod: "other-pod", OtherService: "other-service", OtherNodePort: "30000", OtherDatagramPort: "30001", Operator: "operator",
-		Platform: "platform", PlatformService: "platform-service",
-		Visitor: "visitor", DNSPod: "dns-pod", Outside: "outside", Metadata: "metadata", Private: "private",
-	}
-	targets, probes := map[string]bool{}, map[string]bool{}
-	for _, r := range Matrix() {
-		probe := r.Probe(places)
-		if targets[r.Target] || probes[probe] {
-			t.Errorf("%s (%s) is there twice", r.Target, probe)
-		}
-		targets[r.Target], probes[probe] = true, true
-	}
-}

@@ -18,8 +18,7 @@ import (
 var _ = Describe("A problem is reported in a few words, however long it is:", func() {
 	DescribeTable("of a Challenge, with the field and what to do",
 		func(ctx context.Context, spec string, says ...string) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "long", spec)
+			ns := bergtest.Publish(ctx, "long", spec)
 			i := bergtest.Instance(ctx, ns, "long")
 			expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
 			Expect(i.Status.Phase).To(Equal(bergv1.PhaseFailed))

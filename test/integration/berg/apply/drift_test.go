@@ -400,8 +400,7 @@ func contentOf(u *unstructured.Unstructured) map[string]any {
 
 func podUIDs(ctx context.Context, i *bergv1.ChallengeInstance) map[string]types.UID {
 	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	out := map[string]types.UID{}
 	for _, p := range pods.Items {
 		out[p.Name] = p.UID

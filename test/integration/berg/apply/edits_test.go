@@ -38,8 +38,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 	It("changes nothing but UpToDate, also where something is repaired, until a rollout", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "edited", webAndBot)
-		i := bergtest.Instance(ctx, ns, "edited")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "edited")
 		Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
 		in := client.InNamespace(i.Status.Namespace)
 		before := bergtest.PodsByContainer(ctx, i)
@@ -83,8 +82,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		without := `containers: [{hostname: web, image: "example.com/web:1"}]`
 		with := `containers: [{hostname: web, image: "example.com/web:1", ports: [{port: 8080}]}]`
 		c := bergtest.Challenge(ctx, ns, "ports", without)
-		i := bergtest.Instance(ctx, ns, "ports")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "ports")
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		service := &corev1.Service{}
 		Expect(k8s.Get(ctx, key, service)).To(Succeed(), "a container without ports has no name")
@@ -113,8 +111,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 	It("is adopted without a rollout by an instance that never ran, and by none that did", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "edited", bergtest.OneContainer)
-		ran := bergtest.Instance(ctx, ns, "edited")
-		expect.Reaches(ctx, ran, bergv1.PhaseRunning)
+		ran := bergtest.Running(ctx, ns, "edited")
 		before := bergtest.PodsByContainer(ctx, ran)
 
 		bergtest.Respecify(ctx, c, bergtest.Misbehaving("image-pull"))
@@ -138,8 +135,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 	It("is not adopted while it cannot be run, and is when it is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "broken", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "broken", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "broken", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
 		before := bergtest.PodsByContainer(ctx, i)
 		for _, bad := range []struct{ spec, reason string }{
 			{`containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`, bergv1.ReasonInvalidChallenge},
@@ -169,8 +165,7 @@ var _ = Describe("A rollout that is asked for right after an edit", func() {
 		inprocess.Restart(nil, late.Wrap)
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "late", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "late")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "late")
 
 		late.Hold()
 		bergtest.Respecify(ctx, c, `containers: [{hostname: web, image: "example.com/web:edited"}]`)
@@ -182,20 +177,16 @@ var _ = Describe("A rollout that is asked for right after an edit", func() {
 		}).Should(Succeed())
 
 		late.Release()
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+		expect.Becomes(ctx, i, func(g Gomega) {
 			g.Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
 			g.Expect(meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionUpToDate)).To(BeTrue(), "%s", expect.Conditions(i))
-		}).Should(Succeed())
+		})
 	})
 })
 
 var _ = Describe("A configuration that is changed while an instance runs", func() {
 	It("changes nothing but UpToDate, also where something is repaired, until a rollout", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "configured", webAndBot)
-		i := bergtest.Instance(ctx, ns, "configured")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "configured", webAndBot)
 		before, reported := bergtest.PodsByContainer(ctx, i), i.Status.Services
 		Expect(reported).To(HaveLen(1))
 		image := func() corev1.PodSpec {
@@ -240,8 +231,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 	It("is missed, and the instance runs on, is repaired and follows a new one of that name", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "withdrawn")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "withdrawn")
 		before := bergtest.PodsByContainer(ctx, i)
 
 		Expect(k8s.Delete(ctx, c)).To(Succeed())

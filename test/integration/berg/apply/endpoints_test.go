@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -36,10 +37,7 @@ containers:
 
 var _ = Describe("Where players connect", func() {
 	It("stays the same when its Services and routes are deleted or changed by hand", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "stays", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "stays")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "stays", bergtest.EveryKind)
 		in := client.InNamespace(i.Status.Namespace)
 		reported, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
 		nodePort := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "pwn-node-port"}}
@@ -54,10 +52,9 @@ var _ = Describe("Where players connect", func() {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 			old, host := object.GetUID(), object.GetLabels()[bergv1.LabelHostname]
 			Expect(k8s.Delete(ctx, object)).To(Succeed())
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			expect.Becomes(ctx, object, func(g Gomega) {
 				g.Expect(object.GetUID()).NotTo(Equal(old))
-			}).Should(Succeed())
+			})
 			Expect(object.GetLabels()[bergv1.LabelHostname]).To(Equal(host))
 		}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(nodePort), nodePort)).To(Succeed())
@@ -66,10 +63,9 @@ var _ = Describe("Where players connect", func() {
 		By("giving the Service another node port")
 		nodePort.Spec.Ports[0].NodePort = freeNodePort(ctx)
 		Expect(k8s.Update(ctx, nodePort)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(nodePort), nodePort)).To(Succeed())
+		expect.Becomes(ctx, nodePort, func(g Gomega) {
 			g.Expect(nodePorts(nodePort)).To(Equal(want))
-		}).Should(Succeed())
+		})
 
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		Expect(i.Status.Services).To(Equal(reported))
@@ -78,10 +74,7 @@ var _ = Describe("Where players connect", func() {
 
 	Context("while no operator runs", func() {
 		It("keeps its node ports and host names", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "restart", bergtest.EveryKind)
-			i := bergtest.Instance(ctx, ns, "restart")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.StartRunning(ctx, "restart", bergtest.EveryKind)
 			in := client.InNamespace(i.Status.Namespace)
 			reported, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
 
@@ -108,19 +101,16 @@ var _ = Describe("Where players connect", func() {
 		})
 
 		It("moves to another node port when another Service takes the old one, and reports it", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "taken", twoNumbers)
-			i := bergtest.Instance(ctx, ns, "taken")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.StartRunning(ctx, "taken", twoNumbers)
+			ns := i.Namespace
 			reported := endpointsOf(i)
 
 			inprocess.Pause()
 			takeNodePort(ctx, ns, i, "game-node-port", reported["game"].Port)
 			inprocess.Restart(nil, nil)
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			expect.Becomes(ctx, i, func(g Gomega) {
 				g.Expect(endpointsOf(i)["game"].Port).NotTo(Equal(reported["game"].Port))
-			}).Should(Succeed())
+			})
 			now := endpointsOf(i)
 			// The API server gives TCP and UDP of one number one node port.
 			Expect(now["game-udp"].Port).To(Equal(now["game"].Port))
@@ -134,10 +124,8 @@ var _ = Describe("Where players connect", func() {
 		})
 
 		It("does not restart pods for a port that they do not get", func(ctx context.Context) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "unnamed", `containers: [{hostname: shell, image: "example.com/shell:1", ports: [{port: 22, type: publicPort}]}]`)
-			i := bergtest.Instance(ctx, ns, "unnamed")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			ns := bergtest.Publish(ctx, "unnamed", `containers: [{hostname: shell, image: "example.com/shell:1", ports: [{port: 22, type: publicPort}]}]`)
+			i := bergtest.Running(ctx, ns, "unnamed")
 			reported, pods := endpointsOf(i)["shell:22"], uids(ctx, &corev1.PodList{}, client.InNamespace(i.Status.Namespace))
 
 			inprocess.Pause()
@@ -164,21 +152,19 @@ var _ = Describe("Where players connect when ports go", func() {
 	// tells waits until exactly these ports are told, and all of them are to be found.
 	tells := func(ctx context.Context, i *bergv1.ChallengeInstance, ports ...any) {
 		GinkgoHelper()
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+		expect.Becomes(ctx, i, func(g Gomega) {
 			g.Expect(slices.Sorted(maps.Keys(endpointsOf(i)))).To(HaveExactElements(ports...), expect.Conditions(i))
 			found := findable(ctx, g, i)
 			for _, e := range i.Status.Services {
 				g.Expect(found).To(ContainElement(fmt.Sprintf("%s:%d", e.Hostname, e.Port)), "%s is reported and not there", e.Name)
 			}
-		}).Should(Succeed())
+		})
 	}
 
 	It("is nowhere when the Challenge has no ports any more", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "closed", twoNumbers)
-		i := bergtest.Instance(ctx, ns, "closed")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "closed")
 		Expect(i.Status.Services).To(HaveLen(3))
 
 		bergtest.Respecify(ctx, c, withoutPorts)
@@ -197,8 +183,7 @@ var _ = Describe("Where players connect when ports go", func() {
 	It("stays the same for the ports that stay, and tells no other", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "fewer", twoPorts)
-		i := bergtest.Instance(ctx, ns, "fewer")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "fewer")
 		before := endpointsOf(i)
 
 		bergtest.Respecify(ctx, c, onePort)
@@ -217,8 +202,7 @@ var _ = Describe("Where players connect when ports go", func() {
 		It("shows no port that is going, also while "+refused.resource+" are refused", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			c := bergtest.Challenge(ctx, ns, "half-way", twoPorts)
-			i := bergtest.Instance(ctx, ns, "half-way")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "half-way")
 
 			lift := bergtest.Refuse(ctx, i.Spec.OwnerID, refused.group, refused.resource, "UPDATE")
 			bergtest.Respecify(ctx, c, onePort)
@@ -232,10 +216,7 @@ var _ = Describe("Where players connect when ports go", func() {
 	}
 
 	It("is nowhere once the instance is being deleted, also while its namespace is held", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "held", twoPorts)
-		i := bergtest.Instance(ctx, ns, "held")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "held", twoPorts)
 		Expect(i.Status.Services).To(HaveLen(2))
 		release := bergtest.Hold(ctx, i.Status.Namespace)
 		Expect(k8s.Delete(ctx, i)).To(Succeed())
@@ -248,8 +229,7 @@ var _ = Describe("Where players connect when ports go", func() {
 	It("shows no route that is refused, and no node port in its place", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "becomes-route", twoPorts)
-		i := bergtest.Instance(ctx, ns, "becomes-route")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "becomes-route")
 
 		lift := bergtest.Refuse(ctx, i.Spec.OwnerID, "gateway.networking.k8s.io", "tlsroutes", "CREATE")
 		bergtest.Respecify(ctx, c, routed)
@@ -268,8 +248,7 @@ var _ = Describe("What the API server must accept", func() {
 		name := strings.Repeat("long-", 12) + "name"
 		Expect(name).To(HaveLen(64))
 		bergtest.Challenge(ctx, ns, name, bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, name)
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, name)
 		var namespace corev1.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
 		Expect(len(namespace.Labels[bergv1.LabelChallenge])).To(BeNumerically("<=", 63))
@@ -281,8 +260,7 @@ var _ = Describe("What the API server must accept", func() {
 		for capability, level := range map[string]string{"SYS_CHROOT": "baseline", "CAP_NET_ADMIN": "privileged"} {
 			name := strings.ToLower(strings.ReplaceAll(capability, "_", "-"))
 			bergtest.Challenge(ctx, ns, name, `containers: [{hostname: web, image: "example.com/web:1", additionalCapabilities: [`+capability+`]}]`)
-			i := bergtest.Instance(ctx, ns, name)
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, name)
 			var namespace corev1.Namespace
 			Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
 			for _, mode := range []string{"enforce", "warn", "audit"} {
@@ -292,10 +270,7 @@ var _ = Describe("What the API server must accept", func() {
 	})
 
 	It("is a missing pull secret: the instance runs, and an event tells", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "public", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "public")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "public", bergtest.OneContainer)
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing)
 	})
 
@@ -304,18 +279,14 @@ var _ = Describe("What the API server must accept", func() {
 		class.SetAPIVersion("node.k8s.io/v1")
 		class.SetKind("RuntimeClass")
 		class.SetName("kata-integration")
-		Expect(k8s.Create(ctx, class)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, class)).To(Succeed()) })
+		apiserver.Create(ctx, class)
 		inprocess.Restart(map[string]string{
 			"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "true", "CHALLENGE_RUNTIME_CLASS_NAME": "kata-integration",
 			"CLUSTER_DOMAIN": "k8s.example", "GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "NETWORK_POLICY": "both",
 			"CLUSTER_NODE_CIDRS": "192.0.2.0/24,2001:db8:1::/64", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64",
 			"GATEWAY_NAME": "edge", "GATEWAY_NAMESPACE": "infra", "CHALLENGE_HTTP_LISTENER_NAME": "web", "CHALLENGE_HTTP_PORT": "8080",
 		}, nil)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "settings", bergtest.EveryKind+"allowOutboundTraffic: true\n")
-		i := bergtest.Instance(ctx, ns, "settings")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "settings", bergtest.EveryKind+"allowOutboundTraffic: true\n")
 
 		for _, name := range []string{"web-headless", "pwn-headless", "db-headless"} {
 			var s corev1.Service
@@ -342,8 +313,7 @@ var _ = Describe("Where players connect by plain HTTP", func() {
 		inprocess.Restart(map[string]string{"CHALLENGE_HTTP_TLS": "auto", "CHALLENGE_HTTP_PORT": "80"}, nil)
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "plain", routed)
-		i := bergtest.Instance(ctx, ns, "plain")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "plain")
 		reported := endpointsOf(i)["web"]
 		Expect(reported.TLS).To(BeFalse())
 		Expect(reported.URL).To(Equal("http://" + reported.Hostname))
@@ -351,19 +321,17 @@ var _ = Describe("Where players connect by plain HTTP", func() {
 		bergtest.Respecify(ctx, c, opened)
 		bergtest.RollOut(ctx, i, "1")
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+		expect.Becomes(ctx, i, func(g Gomega) {
 			e := endpointsOf(i)["web"]
 			g.Expect(e.URL).To(Equal(fmt.Sprintf("http://challenges.example.com:%d", e.Port)))
-		}).Should(Succeed())
+		})
 		nodePort := endpointsOf(i)["web"].Port
 
 		bergtest.Respecify(ctx, c, routed)
 		bergtest.RollOut(ctx, i, "2")
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+		expect.Becomes(ctx, i, func(g Gomega) {
 			g.Expect(endpointsOf(i)["web"]).To(Equal(reported), "node port %d before", nodePort)
-		}).Should(Succeed())
+		})
 	})
 })
 
@@ -419,8 +387,7 @@ func takeNodePort(ctx context.Context, namespace string, i *bergv1.ChallengeInst
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "thief"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 1, NodePort: port}}},
 	}
-	Expect(k8s.Create(ctx, thief)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, thief))).To(Succeed()) })
+	apiserver.Create(ctx, thief)
 }
 
 // freeNodePort returns a node port that no Service has.

@@ -21,10 +21,7 @@ import (
 
 var _ = Describe("The guard rails of a pod", func() {
 	It("bound its disk and its system calls, at the Pod Security level baseline", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "bounded", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "bounded")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "bounded", bergtest.OneContainer)
 		Expect(securityLevel(ctx, i)).To(Equal("baseline"))
 		pod := onlyPod(ctx, i)
 		Expect(disk(pod)).To(Equal("64Mi of 1Gi"))
@@ -37,8 +34,7 @@ var _ = Describe("The guard rails of a pod", func() {
 			"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "2Gi", "CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "0",
 			"CHALLENGE_SECCOMP_PROFILE": "Unconfined", "CHALLENGE_USER_NAMESPACES": "true",
 		}, nil)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "configured", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "configured", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "configured")
 		// The API server refuses pods without a profile at the level baseline.
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
@@ -68,8 +64,7 @@ containers:
 		bergtest.CapableNode(ctx)
 		inprocess.Restart(map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": "berg-nested.json"}, nil)
 		Eventually(accepted).Should(HaveValue(HaveField("Status", metav1.ConditionTrue)))
-		i := bergtest.Instance(ctx, ns, "jail")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "jail")
 		Expect(securityLevel(ctx, i)).To(Equal("privileged")) // the API server refuses an unmasked /proc at the level baseline
 		pod := onlyPod(ctx, i)
 		Expect(pod.HostUsers).To(HaveValue(BeFalse()))
@@ -81,10 +76,7 @@ containers:
 	})
 
 	It("come to the pods that an earlier version started with a rollout, and not before", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "earlier", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "earlier")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "earlier", bergtest.OneContainer)
 
 		By("making it one of an earlier version")
 		resume := inprocess.Pause()
@@ -127,10 +119,8 @@ containers:
 	})
 
 	It("leave an instance as it is that an earlier version started without startup probes", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "unprobed", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "unprobed")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "unprobed", bergtest.OneContainer)
+		ns := i.Namespace
 		Expect(onlyPod(ctx, i).Containers[0].StartupProbe).NotTo(BeNil())
 
 		By("making it one of an earlier version")

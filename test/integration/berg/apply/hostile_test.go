@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -64,8 +65,7 @@ var _ = Describe("A hostile author", func() {
 		})
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 
-		web := &appsv1.Deployment{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, web)).To(Succeed())
+		web := apiserver.Get[appsv1.Deployment](ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"})
 		Expect(web.Annotations).To(HaveKeyWithValue(bergv1.AnnotationInstanceUID, string(i.UID)))
 		template := web.Spec.Template
 		Expect(slices.Sorted(maps.Keys(template.Labels))).To(Equal([]string{
@@ -87,8 +87,7 @@ var _ = Describe("A hostile author", func() {
 		Expect(container.Ports).To(Equal([]corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}}))
 		Expect(container.Env).To(ContainElement(corev1.EnvVar{Name: "CHALLENGE_NAMESPACE", Value: i.Status.Namespace}))
 
-		var services corev1.ServiceList
-		Expect(k8s.List(ctx, &services, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		services := apiserver.List[corev1.ServiceList](ctx, client.InNamespace(i.Status.Namespace))
 		for _, s := range services.Items {
 			Expect(s.Spec.ExternalIPs).To(BeEmpty())
 			Expect(s.Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
@@ -117,10 +116,8 @@ var _ = Describe("A hostile author", func() {
 	})
 
 	It("gets what the limits allow, and the API server takes it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "largest", `containers: [`+manyContainers(16, 8, "publicHttpRoute", 28<<10)+`]`)
-		i := bergtest.Instance(ctx, ns, "largest")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		ns := bergtest.Publish(ctx, "largest", `containers: [`+manyContainers(16, 8, "publicHttpRoute", 28<<10)+`]`)
+		i := bergtest.Running(ctx, ns, "largest")
 		Expect(i.Status.Services).To(HaveLen(128))
 	})
 
@@ -162,8 +159,7 @@ var _ = Describe("A hostile client", func() {
 				messages = append(messages, expect.Conditions(i))
 			}
 			Expect(messages[0]).To(Equal(messages[1]))
-			allowed := bergtest.Instance(ctx, mine, existing)
-			expect.Reaches(ctx, allowed, bergv1.PhaseRunning)
+			bergtest.Running(ctx, mine, existing)
 			stop()
 		}
 	})
@@ -177,8 +173,7 @@ var _ = Describe("A hostile client", func() {
 		first := bergtest.Instance(ctx, theirs, "small")
 		expect.Shows(ctx, first, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNamespaceNotAllowed)
 		Expect(bergtest.NamespaceExists(ctx, first)).To(BeFalse())
-		second := bergtest.Instance(ctx, mine, "small", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
-		expect.Reaches(ctx, second, bergv1.PhaseRunning)
+		bergtest.Running(ctx, mine, "small", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
 	})
 
 	It("cannot write the status, nor name an owner that is no UUID", func(ctx context.Context) {

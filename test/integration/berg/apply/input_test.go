@@ -38,8 +38,7 @@ var _ = Describe("What cannot be built", func() {
 	})
 
 	It("fails on a missing flag, makes nothing, and continues when it is set", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "flagged", bergtest.EveryKind)
+		ns := bergtest.Publish(ctx, "flagged", bergtest.EveryKind)
 		i := bergtest.Instance(ctx, ns, "flagged", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
 		expect.Shows(ctx, i, bergv1.ConditionFlagValidation, metav1.ConditionFalse, bergv1.ReasonFlagMissing)
@@ -88,8 +87,7 @@ var _ = Describe("What cannot be built", func() {
 
 	DescribeTable("shows what the API server refuses on the condition of that step, and continues when it is lifted",
 		func(ctx context.Context, group, resource, condition string) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "refused", bergtest.EveryKind)
+			ns := bergtest.Publish(ctx, "refused", bergtest.EveryKind)
 			id := uuid.NewString()
 			lift := bergtest.Refuse(ctx, id, group, resource, "CREATE")
 			i := bergtest.Instance(ctx, ns, "refused", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = id })
@@ -112,8 +110,7 @@ var _ = Describe("What cannot be built", func() {
 	It("shows a quota that is used up, and continues when it is raised", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "quota", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "quota")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "quota")
 		quota := bergtest.UseUp(ctx, i.Status.Namespace)
 		bergtest.Respecify(ctx, c, webAndDB)
 		bergtest.RollOut(ctx, i, "1")
@@ -141,8 +138,7 @@ var _ = Describe("What cannot be built", func() {
 	It("fails on an object that is not the instance's, leaves it untouched, and continues when it is gone", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "object", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "object")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "object")
 		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "flag-content"}, Data: map[string]string{"a": "b"}}
 		Expect(k8s.Create(ctx, foreign)).To(Succeed())
 		before := bergtest.BytesOf(ctx, foreign)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +13,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -53,15 +52,13 @@ var _ = Describe("ISOLATION_CHECK", func() {
 	It("does not touch a namespace of another owner, and reports that it could not check", func(ctx context.Context) {
 		checker, recorder := newChecker(ctx)
 		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: checkNamespace(ctx, checker)}}
-		Expect(k8s.Create(ctx, foreign)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, foreign)).To(Succeed()) })
+		apiserver.Create(ctx, foreign)
 		Expect(checker.Start(ctx)).To(Succeed())
 		condition := isolationCondition(ctx, checker)
 		Expect(condition.Status).To(Equal(corev1.ConditionUnknown))
 		Expect(condition.Message).To(ContainSubstring("was not made by this operator"))
 		Expect(<-recorder.Events).To(HavePrefix("Warning " + isolation.ReasonInconclusive))
-		live := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), live)).To(Succeed())
+		live := apiserver.Get[corev1.Namespace](ctx, client.ObjectKeyFromObject(foreign))
 		Expect(live.DeletionTimestamp).To(BeNil())
 	})
 
@@ -108,15 +105,13 @@ func newChecker(ctx context.Context) (*isolation.Checker, *events.FakeRecorder) 
 
 func checkNamespace(ctx context.Context, c *isolation.Checker) string {
 	GinkgoHelper()
-	own := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: c.Pod.Namespace}, own)).To(Succeed())
+	own := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: c.Pod.Namespace})
 	return "berg-isolation-check-" + string(own.UID)
 }
 
 func isolationCondition(ctx context.Context, c *isolation.Checker) corev1.PodCondition {
 	GinkgoHelper()
-	pod := &corev1.Pod{}
-	Expect(k8s.Get(ctx, c.Pod, pod)).To(Succeed())
+	pod := apiserver.Get[corev1.Pod](ctx, c.Pod)
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == isolation.ConditionType {
 			return condition

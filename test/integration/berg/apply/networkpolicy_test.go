@@ -29,10 +29,7 @@ import (
 
 var _ = Describe("NETWORK_POLICY", func() {
 	It("decides which policy an instance has; when it changes, the new one comes before the old one is deleted", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "policy", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "policy")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "policy", bergtest.EveryKind)
 		in := client.InNamespace(i.Status.Namespace)
 		pods := uids(ctx, &corev1.PodList{}, in)
 		foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
@@ -67,10 +64,9 @@ var _ = Describe("NETWORK_POLICY", func() {
 		want := policy.DeepCopy()
 		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{})
 		Expect(k8s.Update(ctx, policy)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		expect.Becomes(ctx, policy, func(g Gomega) {
 			g.Expect(policy.Spec).To(Equal(want.Spec))
-		}).Should(Succeed())
+		})
 
 		By("to both")
 		inprocess.Restart(map[string]string{"NETWORK_POLICY": "both"}, nil)
@@ -87,18 +83,15 @@ var _ = Describe("NETWORK_POLICY", func() {
 	})
 
 	It("follows the cluster by default, which may lose Cilium and get it back, and always leaves a policy", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "auto", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "auto")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "auto", bergtest.OneContainer)
+		ns := i.Namespace
 		isolatedBy := func(i *bergv1.ChallengeInstance, kind string) {
 			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			expect.Becomes(ctx, i, func(g Gomega) {
 				created := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionNetworkPolicyCreated)
 				g.Expect(created).To(HaveField("Message", "In place: "+kind))
 				g.Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-			}).Should(Succeed())
+			})
 		}
 		of := func(i *bergv1.ChallengeInstance) client.ListOption { return client.InNamespace(i.Status.Namespace) }
 		isolatedBy(i, "CiliumNetworkPolicy")
@@ -117,8 +110,7 @@ var _ = Describe("NETWORK_POLICY", func() {
 		isolatedBy(i, "NetworkPolicy and CiliumNetworkPolicy")
 		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
 		Expect(apiserver.Names(ctx, &ciliumv2.CiliumNetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
-		without := bergtest.Instance(ctx, ns, "auto")
-		expect.Reaches(ctx, without, bergv1.PhaseRunning)
+		without := bergtest.Running(ctx, ns, "auto")
 		isolatedBy(without, "NetworkPolicy and CiliumNetworkPolicy")
 
 		By("an agent of another namespace, which a tenant may call so")
@@ -126,12 +118,10 @@ var _ = Describe("NETWORK_POLICY", func() {
 		imposter.ObjectMeta = metav1.ObjectMeta{Namespace: ns, Name: agents.Name}
 		imposter.Spec.Template.Spec.NodeSelector = nil
 		Expect(k8s.Create(ctx, imposter)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(imposter), imposter)).To(Succeed())
+		expect.Becomes(ctx, imposter, func(g Gomega) {
 			g.Expect(imposter.Status.NumberReady).To(BeNumerically(">", 0))
-		}).Should(Succeed())
-		fooled := bergtest.Instance(ctx, ns, "auto")
-		expect.Reaches(ctx, fooled, bergv1.PhaseRunning)
+		})
+		fooled := bergtest.Running(ctx, ns, "auto")
 		isolatedBy(fooled, "NetworkPolicy and CiliumNetworkPolicy")
 
 		By("bringing them back")
@@ -145,8 +135,7 @@ var _ = Describe("NETWORK_POLICY", func() {
 		install := uninstall(ctx, ciliumPolicies)
 		isolatedBy(i, "NetworkPolicy")
 		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
-		between := bergtest.Instance(ctx, ns, "auto")
-		expect.Reaches(ctx, between, bergv1.PhaseRunning)
+		between := bergtest.Running(ctx, ns, "auto")
 		isolatedBy(between, "NetworkPolicy")
 
 		By("installing it again")
@@ -156,8 +145,7 @@ var _ = Describe("NETWORK_POLICY", func() {
 			isolatedBy(i, "CiliumNetworkPolicy")
 			Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(BeEmpty())
 		}
-		policy := &ciliumv2.CiliumNetworkPolicy{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "challenge-network-policy"}, policy)).To(Succeed())
+		policy := apiserver.Get[ciliumv2.CiliumNetworkPolicy](ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "challenge-network-policy"})
 		order, err := resourceversion.CompareResourceVersion(policy.ResourceVersion, deleted())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(order).To(BeNumerically("<", 0), "the old policy went before the new one was there")
@@ -165,10 +153,7 @@ var _ = Describe("NETWORK_POLICY", func() {
 	})
 
 	It("stops the pods while its policy cannot be put in place, and starts them again", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "unconfined", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "unconfined")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "unconfined", bergtest.OneContainer)
 		in := client.InNamespace(i.Status.Namespace)
 		lift := bergtest.Refuse(ctx, i.Spec.OwnerID, "cilium.io", "ciliumnetworkpolicies", "CREATE")
 		policy := &ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "challenge-network-policy"}}
@@ -187,16 +172,13 @@ var _ = Describe("NETWORK_POLICY", func() {
 	})
 
 	It("watches no kind of policy that is not wanted", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "unwatched", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "unwatched", bergtest.OneContainer)
 		for policy, unwanted := range map[string]string{"kubernetes": "/ciliumnetworkpolicies", "cilium": "/networkpolicies"} {
 			seen := &requests{}
 			// Other families have watches of their own.
 			inprocess.Restart(map[string]string{"NETWORK_POLICY": policy, "ENABLED_APIS": bergv1.GroupVersion.Group}, seen.wrap)
-			i := bergtest.Instance(ctx, ns, "unwatched")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			i := bergtest.Running(ctx, ns, "unwatched")
+			bergtest.Delete(ctx, i)
 			// One look at what a former setting may have left.
 			Expect(seen.to(unwanted)).To(HaveLen(1), policy)
 			Expect(seen.to(unwanted)[0]).NotTo(ContainSubstring("watch="), policy)

@@ -59,8 +59,7 @@ var _ = Describe("An API that is not installed", func() {
 				expect.Shows(ctx, i, condition, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
 				expect.Says(ctx, i, missing.kind)
 			}
-			Expect(k8s.Delete(ctx, deleted)).To(Succeed())
-			bergtest.Gone(ctx, deleted)
+			bergtest.Delete(ctx, deleted)
 
 			By("installing it")
 			install(ctx)
@@ -77,13 +76,10 @@ var _ = Describe("An API that is not installed", func() {
 	It("may be removed and installed again while the operator runs", func(ctx context.Context) {
 		seen := &requests{}
 		inprocess.Restart(nil, seen.wrap)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "without", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "without", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "with", bergtest.EveryKind)
 		without, with, deleted := bergtest.Instance(ctx, ns, "without"), bergtest.Instance(ctx, ns, "with"), bergtest.Instance(ctx, ns, "with")
-		for _, i := range []*bergv1.ChallengeInstance{without, with, deleted} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, without, with, deleted)
 		before := with.Status.Services
 
 		install := uninstall(ctx, tlsRoutes)
@@ -100,8 +96,7 @@ var _ = Describe("An API that is not installed", func() {
 		Consistently(func() int { return len(seen.to("/tlsroutes")) - asked }).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeNumerically("<", 15))
 
 		By("deleting and making instances without it")
-		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
-		bergtest.Gone(ctx, deleted)
+		bergtest.Delete(ctx, deleted)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "without"), bergv1.PhaseRunning)
 		late := bergtest.Instance(ctx, ns, "with")
 		expect.Shows(ctx, late, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
@@ -125,8 +120,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			install := uninstall(ctx, missing)
 			seen := &requests{}
 			inprocess.Restart(nil, seen.wrap)
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "runs", runs)
+			ns := bergtest.Publish(ctx, "runs", runs)
 			bergtest.Challenge(ctx, ns, "waits", waits)
 			expect.Reaches(ctx, bergtest.Instance(ctx, ns, "runs"), bergv1.PhaseRunning)
 			bergtest.Settle(ctx, ns)
@@ -134,9 +128,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			By("starting and deleting many, of which some need it")
 			before := len(seen.lookUps())
 			good, bad := bergtest.Several(ctx, ns, "runs", 10), bergtest.Several(ctx, ns, "waits", 5)
-			for _, i := range good {
-				expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			}
+			bergtest.AllRun(ctx, good...)
 			for _, i := range bad {
 				expect.Shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
 			}
@@ -144,9 +136,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			for _, i := range ended {
 				Expect(k8s.Delete(ctx, i)).To(Succeed())
 			}
-			for _, i := range ended {
-				bergtest.Gone(ctx, i)
-			}
+			bergtest.AllGone(ctx, ended...)
 			Expect(seen.lookUps()[before:]).To(BeEmpty())
 
 			By("installing it")
@@ -171,8 +161,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 		definition := outdate(ctx, tlsRoutes)
 		seen := &requests{}
 		inprocess.Restart(nil, seen.wrap)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "runs", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "runs", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "waits", bergtest.EveryKind)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "runs"), bergv1.PhaseRunning)
 		waiting := bergtest.Instance(ctx, ns, "waits")

@@ -24,8 +24,7 @@ import (
 
 var _ = Describe("A default timeout that is changed while an instance runs", func() {
 	It("counts for those that start after it, for the others when they roll out, and the cap for all", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "pinned", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "pinned", bergtest.OneContainer)
 		i, own, before := bergtest.Instance(ctx, ns, "pinned"), bergtest.Instance(ctx, ns, "pinned", bergtest.WithTimeout("30m")), bergtest.Instance(ctx, ns, "pinned")
 		for _, each := range []*bergv1.ChallengeInstance{i, own, before} {
 			expect.Reaches(ctx, each, bergv1.PhaseRunning)
@@ -36,10 +35,9 @@ var _ = Describe("A default timeout that is changed while an instance runs", fun
 		patchStatus(ctx, before, `{"status":{"challengeSnapshot":{"defaults":{"timeout":null}}}}`)
 		lives := func(i *bergv1.ChallengeInstance, d time.Duration) {
 			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			expect.Becomes(ctx, i, func(g Gomega) {
 				g.Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(d))
-			}).Should(Succeed())
+			})
 		}
 		inprocess.Restart(map[string]string{"CHALLENGE_INSTANCE_TIMEOUT": "5h"}, nil)
 		lives(before, 5*time.Hour)
@@ -48,8 +46,7 @@ var _ = Describe("A default timeout that is changed while an instance runs", fun
 		for _, each := range []*bergv1.ChallengeInstance{own, before} {
 			expect.Shows(ctx, each, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		}
-		later := bergtest.Instance(ctx, ns, "pinned")
-		expect.Reaches(ctx, later, bergv1.PhaseRunning)
+		later := bergtest.Running(ctx, ns, "pinned")
 		lives(later, 5*time.Hour)
 
 		By("one that says how long itself follows that, and the default of its start when it does not any more")
@@ -90,8 +87,7 @@ var _ = Describe("What an instance was started with", func() {
 			By(name)
 			c := rawChallenge(ns, spec)
 			Expect(k8s.Create(ctx, c)).To(Succeed())
-			i := bergtest.Instance(ctx, ns, c.GetName())
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, c.GetName())
 			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 			if name == "nothing" {
 				Expect(bergtest.VariablesOf(ctx, i.Status.Namespace, "a")).To(And(HaveKeyWithValue("A", ""), HaveKeyWithValue("B", ""), HaveKeyWithValue("C", "x")))
@@ -104,8 +100,7 @@ var _ = Describe("What an instance was started with", func() {
 		ns := bergtest.Namespace(ctx)
 		c := rawChallenge(ns, `{"containers":[{"hostname":"a","image":"i","environment":{"A":1000,"B":true}}]}`)
 		Expect(k8s.Create(ctx, c)).To(Succeed())
-		i := bergtest.Instance(ctx, ns, c.GetName())
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, c.GetName())
 		pods := podUIDs(ctx, i)
 		inprocess.Pause()
 		var snapshot map[string]any
@@ -141,8 +136,7 @@ var _ = Describe("A flag that a variable cannot hold", func() {
 
 var _ = Describe("A timeout that is too long", func() {
 	It("is refused with the longest in hours; the longest lives", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "longest", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "longest", bergtest.OneContainer)
 		for _, long := range []string{"9999999999h", "2562048h", "2562047h60m", "99999999999m", "99999999999999s", "2562047h47m17s"} {
 			i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "long-"}}
 			i.Spec = bergv1.ChallengeInstanceSpec{ChallengeRef: bergv1.ChallengeReference{Name: "longest"}, OwnerID: strings.Repeat("0", 8) + "-0000-0000-0000-000000000000", Timeout: long}
@@ -155,8 +149,7 @@ var _ = Describe("A timeout that is too long", func() {
 			Expect(i.Spec.Timeout).To(Equal(d))
 			Expect(k8s.Delete(ctx, i)).To(Succeed())
 		}
-		i := bergtest.Instance(ctx, ns, "longest", bergtest.WithTimeout("2562047h"))
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "longest", bergtest.WithTimeout("2562047h"))
 		Expect(i.Status.ExpiresAt.Year()).To(BeNumerically(">", 2300))
 	})
 })

@@ -60,8 +60,7 @@ var _ = Describe("A pull secret", func() {
 
 	It("of another owner is left alone, and not used", func(ctx context.Context) {
 		source := bergtest.PullSecretSource(ctx, "ours")
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "foreign", `containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {content: {path: /flag}}}]`)
+		ns := bergtest.Publish(ctx, "foreign", `containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {content: {path: /flag}}}]`)
 		owner := uuid.NewString()
 		lift := bergtest.Refuse(ctx, owner, "", "configmaps", "CREATE")
 		i := bergtest.Instance(ctx, ns, "foreign", bergtest.OwnedBy(owner))

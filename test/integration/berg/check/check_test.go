@@ -145,19 +145,17 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		for n := range rounds {
 			pod := solverOf(ctx, c)
 			podEnds(ctx, pod, int32(n+1), "")
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			expect.Becomes(ctx, c, func(g Gomega) {
 				g.Expect(c.Status.Run).To(BeNil())
 				g.Expect(c.Status.LastResult).NotTo(BeNil())
 				g.Expect(c.Status.LastResult.ExitCode).To(HaveValue(BeEquivalentTo(n + 1)))
-			}).Should(Succeed())
+			})
 			switch {
 			case n == rounds-1:
 			case n%2 == 0:
 				apiserver.Change(ctx, c, func() { c.Spec.Solver.Env[0].Value = fmt.Sprint(n) })
 			default:
-				challenge := &bergv1.Challenge{}
-				Expect(k8s.Get(ctx, client.ObjectKey{Namespace: ns, Name: "web"}, challenge)).To(Succeed())
+				challenge := apiserver.Get[bergv1.Challenge](ctx, client.ObjectKey{Namespace: ns, Name: "web"})
 				apiserver.Change(ctx, challenge, func() { challenge.Spec.Difficulty = fmt.Sprint(n) })
 			}
 		}
@@ -206,8 +204,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		c := newCheck(ctx, ns, "web")
 		pod := solverOf(ctx, c)
 		i := checked(ctx, c)
-		Expect(k8s.Delete(ctx, c)).To(Succeed())
-		expect.Gone(ctx, c)
+		expect.Deleted(ctx, c)
 		expect.Gone(ctx, i)
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &corev1.Namespace{})).To(MatchError(apierrors.IsNotFound, "is gone"))
 	})
@@ -359,11 +356,9 @@ var _ = Describe("An operator without CHECK_CONCURRENCY", Label("check"), func()
 				asked.Add(1)
 			}
 		}))
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", toBeSolved)
+		ns := bergtest.Publish(ctx, "web", toBeSolved)
 		c := newCheck(ctx, ns, "web")
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		bergtest.Running(ctx, ns, "web")
 		Expect(asked.Load()).To(BeZero())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 		Expect(c.Status.Conditions).To(BeEmpty())
@@ -443,8 +438,7 @@ func newCheck(ctx context.Context, ns, challenge string, modify ...func(*bergv1.
 	}
 	Expect(k8s.Create(ctx, c)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(k8s.Delete(ctx, c))).To(Succeed())
-		expect.Gone(ctx, c)
+		expect.Removed(ctx, c)
 	})
 	return c
 }
@@ -453,21 +447,19 @@ func newCheck(ctx context.Context, ns, challenge string, modify ...func(*bergv1.
 func solverOf(ctx context.Context, c *bergv1.ChallengeCheck) *corev1.Pod {
 	GinkgoHelper()
 	var pods corev1.PodList
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+	expect.Becomes(ctx, c, func(g Gomega) {
 		g.Expect(k8s.List(ctx, &pods, client.InNamespace(check.NamespacePrefix+string(c.UID)))).To(Succeed())
 		g.Expect(pods.Items).To(HaveLen(1), "conditions: %s", expect.Conditions(c))
 		g.Expect(pods.Items[0].DeletionTimestamp).To(BeNil())
 		g.Expect(pods.Items[0].Spec.NodeName).NotTo(BeEmpty())
-	}).Should(Succeed())
+	})
 	return &pods.Items[0]
 }
 
 // checked is the instance that a check plays.
 func checked(ctx context.Context, c *bergv1.ChallengeCheck) *bergv1.ChallengeInstance {
 	GinkgoHelper()
-	i := &bergv1.ChallengeInstance{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "check-" + string(c.UID)}, i)).To(Succeed())
+	i := apiserver.Get[bergv1.ChallengeInstance](ctx, client.ObjectKey{Namespace: c.Namespace, Name: "check-" + string(c.UID)})
 	return i
 }
 
@@ -530,18 +522,16 @@ func checkRunning(ctx context.Context, c *bergv1.ChallengeCheck, reason string) 
 // rests waits until nothing is left of a check that was made, but for namespaces of others.
 func rests(ctx context.Context, c *bergv1.ChallengeCheck, foreign ...string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+	expect.Becomes(ctx, c, func(g Gomega) {
 		g.Expect(c.Status.Run).To(BeNil(), expect.Conditions(c))
 		g.Expect(c.Finalizers).To(BeEmpty())
 		g.Expect(meta.IsStatusConditionFalse(c.Status.Conditions, bergv1.CheckConditionRunning)).To(BeTrue())
-	}).Should(Succeed())
+	})
 	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "check-" + string(c.UID)}, &bergv1.ChallengeInstance{})).To(MatchError(apierrors.IsNotFound, "is gone"))
 	if len(foreign) == 0 {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: check.NamespacePrefix + string(c.UID)}, &corev1.Namespace{})).To(MatchError(apierrors.IsNotFound, "is gone"))
 	}
-	var jobs batchv1.JobList
-	Expect(k8s.List(ctx, &jobs, client.InNamespace(check.NamespacePrefix+string(c.UID)))).To(Succeed())
+	jobs := apiserver.List[batchv1.JobList](ctx, client.InNamespace(check.NamespacePrefix+string(c.UID)))
 	Expect(jobs.Items).To(BeEmpty())
 }
 
@@ -551,8 +541,7 @@ func secret(ctx context.Context, c *bergv1.ChallengeCheck, flag string) {
 	text, err := json.Marshal(c)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(string(text)).NotTo(ContainSubstring(flag))
-	var events eventsv1.EventList
-	Expect(k8s.List(ctx, &events)).To(Succeed())
+	events := apiserver.List[eventsv1.EventList](ctx)
 	for _, e := range events.Items {
 		Expect(e.Note).NotTo(ContainSubstring(flag))
 	}

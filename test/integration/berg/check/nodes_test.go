@@ -73,21 +73,18 @@ var _ = Describe("Nodes that support user namespaces", Label("nodes"), func() {
 	It("decide with CHALLENGE_USER_NAMESPACES=auto whether pods are in one", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"CHALLENGE_USER_NAMESPACES": "auto"}, nil)
 		bergtest.Challenge(ctx, ns, "web", `{containers: [{hostname: web, image: "example.com/web:1", ports: [{port: 80, type: publicPort}]}]}`)
-		before := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, before, bergv1.PhaseRunning)
+		before := bergtest.Running(ctx, ns, "web")
 		Expect(deploymentOf(ctx, before, "web").Spec.Template.Spec.HostUsers).To(BeNil())
 
 		By("using them when every node supports them")
-		var all corev1.NodeList
-		Expect(k8s.List(ctx, &all)).To(Succeed())
+		all := apiserver.List[corev1.NodeList](ctx)
 		for n := range all.Items {
 			bergtest.SupportUserNamespaces(ctx, &all.Items[n], true)
 			DeferCleanup(func(ctx context.Context) { bergtest.SupportUserNamespaces(ctx, &all.Items[n], false) })
 		}
 		expect.Shows(ctx, before, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
 		Expect(deploymentOf(ctx, before, "web").Spec.Template.Spec.HostUsers).To(BeNil(), "a running instance was changed")
-		after := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, after, bergv1.PhaseRunning)
+		after := bergtest.Running(ctx, ns, "web")
 		Expect(deploymentOf(ctx, after, "web").Spec.Template.Spec.HostUsers).To(HaveValue(BeFalse()))
 
 		By("using them no longer when one does not")
@@ -128,7 +125,6 @@ func allowNodes(ctx context.Context) {
 func deploymentOf(ctx context.Context, i *bergv1.ChallengeInstance, hostname string) *appsv1.Deployment {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-	d := &appsv1.Deployment{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: hostname}, d)).To(Succeed())
+	d := apiserver.Get[appsv1.Deployment](ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: hostname})
 	return d
 }

@@ -45,12 +45,10 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 	)
 	BeforeEach(func(ctx context.Context) {
 		allowPrepull(ctx)
-		var all corev1.NodeList
-		Expect(k8s.List(ctx, &all)).To(Succeed())
+		all := apiserver.List[corev1.NodeList](ctx)
 		nodes = len(all.Items)
 		// Samples that other specs have left would be pulled, too.
-		var left bergv1.ChallengeList
-		Expect(k8s.List(ctx, &left)).To(Succeed())
+		left := apiserver.List[bergv1.ChallengeList](ctx)
 		for i := range left.Items {
 			if c := &left.Items[i]; c.Spec.Prepull || c.Spec.HideUntil != "" {
 				Expect(client.IgnoreNotFound(k8s.Delete(ctx, c))).To(Succeed())
@@ -91,10 +89,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 
 		By("forgetting what no Challenge asks for")
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = false })
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
-		}).Should(Succeed())
+		})
 	})
 
 	// An API server that has just started knows of no rights for a moment.
@@ -123,10 +120,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		pulled(ctx, c, nodes, nodes)
 		noRoom(ctx)
 		Expect(k8s.Delete(ctx, registration)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		expect.Becomes(ctx, c, func(g Gomega) {
 			g.Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
-		}).Should(Succeed())
+		})
 	})
 
 	It("come so long before hideUntil as the setting says", func(ctx context.Context) {
@@ -181,8 +177,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		n.Labels = map[string]string{corev1.LabelHostname: n.Name}
 		Expect(k8s.Create(ctx, n)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Delete(ctx, n))).To(Succeed())
-			expect.Gone(ctx, n)
+			expect.Removed(ctx, n)
 		})
 		pulled(ctx, c, nodes+1, nodes+1)
 		Expect(k8s.Delete(ctx, n)).To(Succeed())
@@ -192,8 +187,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 	It("touch no namespace that is not theirs", func(ctx context.Context) {
 		c := bergtest.Challenge(ctx, ns, "foreign", `{containers: [{hostname: web, image: "example.com/foreign:1"}]}`)
 		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prepull.NamespacePrefix + string(c.UID), Labels: prepull.OwnershipLabels.Found}}
-		Expect(k8s.Create(ctx, foreign)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, foreign))).To(Succeed()) })
+		apiserver.Create(ctx, foreign)
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = true })
 		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesPulling, foreign.Name)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
@@ -219,10 +213,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		secrets := apiserver.Changes(ctx, &corev1.SecretList{}, forged.Name)
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = true })
 		imagesShow(ctx, c, metav1.ConditionFalse, bergv1.ImagesPulling, forged.Name)
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged), forged)).To(Succeed())
+		expect.Becomes(ctx, forged, func(g Gomega) {
 			g.Expect(forged.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
+		})
 		Expect(secrets).NotTo(Receive())
 		release(ctx)
 		pulled(ctx, c, nodes, nodes)
@@ -276,13 +269,12 @@ func allowPrepull(ctx context.Context) {
 // imagesShow waits for what a Challenge tells of its present version.
 func imagesShow(ctx context.Context, c *bergv1.Challenge, status metav1.ConditionStatus, reason, says string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+	expect.Becomes(ctx, c, func(g Gomega) {
 		now := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 		g.Expect(now).NotTo(BeNil())
 		g.Expect(*now).To(SatisfyAll(
 			HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", ContainSubstring(says)), HaveField("ObservedGeneration", c.Generation)))
-	}).Should(Succeed())
+	})
 }
 
 func pulled(ctx context.Context, c *bergv1.Challenge, pulls, nodes int) {

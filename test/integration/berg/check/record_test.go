@@ -64,10 +64,8 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 	It("is left of an instance that ran: why it ended, when what happened, and its containers", func(ctx context.Context) {
 		inprocess.Restart(recording(), nil)
 		written := inprocess.Metric("berg_challengeinstancerecord_written_total")
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		i := bergtest.Running(ctx, ns, "web")
+		bergtest.Delete(ctx, i)
 
 		r := recordOf(ctx, i)
 		Expect(r.Spec.Reason).To(BeEquivalentTo(bergv1.TerminationUserRequest))
@@ -108,10 +106,8 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 			}
 		}))
 		end := func() *bergv1.ChallengeInstanceRecord {
-			i := bergtest.Instance(ctx, ns, "web")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			i := bergtest.Running(ctx, ns, "web")
+			bergtest.Delete(ctx, i)
 			return recordOf(ctx, i)
 		}
 		Expect(end().Spec.Containers[0].LogMissing).To(And(ContainSubstring("berg-operator-berg-record-logs"), ContainSubstring("kubectl apply -k config/berg/record")))
@@ -126,9 +122,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		withdrawn := bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)
 		expired, asked := bergtest.Instance(ctx, ns, "web"), bergtest.Instance(ctx, ns, "web")
 		left, failed := bergtest.Instance(ctx, ns, "withdrawn"), bergtest.Instance(ctx, ns, "missing")
-		for _, i := range []*bergv1.ChallengeInstance{expired, asked, left} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, expired, asked, left)
 		expect.Reaches(ctx, failed, bergv1.PhaseFailed)
 		apiserver.Change(ctx, expired, func() { expired.Spec.Timeout = "1s" })
 		apiserver.Change(ctx, asked, func() { asked.Spec.TerminationReason = bergv1.TerminationAdmin })
@@ -154,8 +148,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		for range 3 {
 			i := bergtest.Instance(ctx, ns, "missing")
 			expect.Reaches(ctx, i, bergv1.PhaseFailed)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			expect.Gone(ctx, i)
+			expect.Deleted(ctx, i)
 			all = append(all, i)
 			if len(all) < 3 { // what creationTimestamp tells apart are seconds
 				made := recordOf(ctx, i).CreationTimestamp.Time
@@ -182,10 +175,8 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		})
 		inprocess.Restart(recording(), nil)
 		before := inprocess.Metric("berg_challengeinstancerecord_refused_total")
-		i := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		i := bergtest.Running(ctx, ns, "web")
+		bergtest.Delete(ctx, i)
 		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstancerecord_refused_total") - before }).Should(BeEquivalentTo(1))
 		Expect(recordNames(ctx)).To(BeEmpty())
 	})
@@ -195,8 +186,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 			Expect(killedAfter).To(BeNumerically("<", 30), "an end has that many writes")
 			By(fmt.Sprintf("killing it after %d writes", killedAfter))
 			inprocess.Restart(recording(), nil)
-			i := bergtest.Instance(ctx, ns, "web")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "web")
 			inprocess.Pause()
 			cut := &cutEnd{after: killedAfter}
 			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(recording()), cut.wrap)
@@ -229,8 +219,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		}))
 		i := bergtest.Instance(ctx, ns, "missing")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		expect.Gone(ctx, i)
+		expect.Deleted(ctx, i)
 		Eventually(lost.Load).Should(BeEquivalentTo(3))
 		Expect(recordNames(ctx)).To(ConsistOf(string(i.UID)))
 	})
@@ -246,8 +235,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		}))
 		i := bergtest.Instance(ctx, ns, "missing")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		expect.Gone(ctx, i)
+		expect.Deleted(ctx, i)
 		recordOf(ctx, i)
 		Expect(refused.Load()).To(BeEquivalentTo(3))
 	})
@@ -255,9 +243,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 	It("is left of each of many that end together, and delays none of them", func(ctx context.Context) {
 		inprocess.Restart(recording(), nil)
 		all := bergtest.Several(ctx, ns, "web", 60)
-		for _, i := range all {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, all...)
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
 		for _, i := range all {
 			bergtest.Gone(ctx, i)
@@ -292,8 +278,7 @@ var _ = Describe("The pace of deletions", Label("record"), func() {
 	It("is that of an operator that keeps no records", func(ctx context.Context) {
 		n := bulk.Number("RECORD_PACE", 12)
 		allowRecords(ctx)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "web", bergtest.OneContainer)
 		took := map[bool][]time.Duration{}
 		const rounds = 4
 		for round := range 2 * rounds {
@@ -324,9 +309,7 @@ var _ = Describe("The pace of deletions", Label("record"), func() {
 func deletionTimes(ctx context.Context, ns string, n int) []time.Duration {
 	GinkgoHelper()
 	all := bergtest.Several(ctx, ns, "web", n)
-	for _, i := range all {
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-	}
+	bergtest.AllRun(ctx, all...)
 	took := make([]time.Duration, n)
 	turns := make(chan struct{}, 8)
 	var group sync.WaitGroup

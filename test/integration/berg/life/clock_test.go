@@ -23,21 +23,17 @@ import (
 // run on as if nothing had happened.
 var _ = Describe("A clock that is put forward", func() {
 	It("deletes within a second the instances whose time it passes, also where the rest is waited for after it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "forward", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "forward", bergtest.OneContainer)
 		over, soon, later := bergtest.Instance(ctx, ns, "forward", bergtest.WithTimeout("1h")), bergtest.Instance(ctx, ns, "forward", bergtest.WithTimeout("2h")), bergtest.Instance(ctx, ns, "forward", bergtest.WithTimeout("9h"))
 		now := &bergtest.SteppingClock{}
 		inprocess.Instead(now, nil, nil)
-		for _, i := range []*bergv1.ChallengeInstance{over, soon, later} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, over, soon, later)
 		// A timer of hours runs for each of them.
 		for _, i := range []*bergv1.ChallengeInstance{over, soon, later} {
 			bergtest.RollOut(ctx, i, "seen")
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			expect.Becomes(ctx, i, func(g Gomega) {
 				g.Expect(i.Status.ObservedRollout).To(Equal("seen"))
-			}).Should(Succeed())
+			})
 		}
 		ends := func(i *bergv1.ChallengeInstance, due time.Time, all func() time.Time) {
 			GinkgoHelper()
@@ -63,13 +59,11 @@ var _ = Describe("A clock that is put forward", func() {
 	})
 
 	It("after it was put back deletes none too early, and all in time", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "back", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "back", bergtest.OneContainer)
 		now := &bergtest.SteppingClock{}
 		now.Step(time.Hour)
 		inprocess.Instead(now, nil, nil)
-		i := bergtest.Instance(ctx, ns, "back", bergtest.WithTimeout("9h"))
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "back", bergtest.WithTimeout("9h"))
 		all := bergtest.Versions(ctx, i)
 		lives := now.Now().Sub(i.Status.StartedAt.Time) + 5*time.Second
 		apiserver.Change(ctx, i, func() { i.Spec.Timeout = fmt.Sprintf("%ds", int(lives.Seconds())) })
@@ -85,8 +79,7 @@ var _ = Describe("A clock that is put forward", func() {
 	})
 
 	It("fails immediately what has not become ready by its start deadline", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "deadline", bergtest.NeverReady)
+		ns := bergtest.Publish(ctx, "deadline", bergtest.NeverReady)
 		now := &bergtest.SteppingClock{}
 		inprocess.Instead(now, nil, nil)
 		i := bergtest.Instance(ctx, ns, "deadline", bergtest.WithTimeout("9h"))

@@ -26,8 +26,7 @@ var _ = Describe("An instance whose pods are ready", func() {
 	// becomesReady starts an instance of one public port, whose pod is ready at a node of this address.
 	becomesReady := func(ctx context.Context, name, field string, node netip.Addr) *bergv1.ChallengeInstance {
 		GinkgoHelper()
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, name, fmt.Sprintf(onePort, field))
+		ns := bergtest.Publish(ctx, name, fmt.Sprintf(onePort, field))
 		i := bergtest.Instance(ctx, ns, name)
 		expect.Reaches(ctx, i, bergv1.PhaseStarting)
 		untilPods(ctx, i, corev1.PodRunning)

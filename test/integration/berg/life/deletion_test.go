@@ -44,8 +44,7 @@ var _ = Describe("Deleting an instance", func() {
 			i := bergtest.Instance(ctx, ns, "state")
 			state(ctx, i)
 			all := bergtest.Versions(ctx, i)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			bergtest.Delete(ctx, i)
 			last := bergtest.LastOf(all, i.UID)
 			Expect(last.Status.Phase).To(Equal(bergv1.PhaseTerminated))
 			Expect(last.Status.TerminatedAt).NotTo(BeNil())
@@ -70,20 +69,17 @@ var _ = Describe("Deleting an instance", func() {
 	)
 
 	It("of which the API server refuses to make a part leaves nothing behind", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "half", bergtest.EveryKind)
+		ns := bergtest.Publish(ctx, "half", bergtest.EveryKind)
 		id := uuid.NewString()
 		bergtest.Refuse(ctx, id, "apps", "deployments", "CREATE")
 		i := bergtest.Instance(ctx, ns, "half", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = id })
 		expect.Shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 	})
 
 	It("that a killed operator has half made leaves nothing behind", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "killed", bergtest.EveryKind)
+		ns := bergtest.Publish(ctx, "killed", bergtest.EveryKind)
 		// From some write on nothing reaches the API server any more, as if the process
 		// had been killed there.
 		for _, at := range []int64{1, 2, 3, 5, 8} {
@@ -107,26 +103,20 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("that no operator has seen yet, or sees only afterwards, is done immediately", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "unseen", bergtest.OneContainer)
-		running := bergtest.Instance(ctx, ns, "unseen")
-		expect.Reaches(ctx, running, bergv1.PhaseRunning)
+		running := bergtest.StartRunning(ctx, "unseen", bergtest.OneContainer)
+		ns := running.Namespace
 		resume := inprocess.Pause()
 		unseen := bergtest.Instance(ctx, ns, "unseen")
-		Expect(k8s.Delete(ctx, unseen)).To(Succeed())
-		bergtest.Gone(ctx, unseen)
+		bergtest.Delete(ctx, unseen)
 		Expect(k8s.Delete(ctx, running)).To(Succeed())
 		resume()
 		bergtest.Gone(ctx, running)
 	})
 
 	It("continues when what holds its namespace releases it, and says until then what that is", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "held", bergtest.OneContainer)
 		inside, itself, refused := bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held")
-		for _, i := range []*bergv1.ChallengeInstance{inside, itself, refused} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, inside, itself, refused)
 
 		By("a finalizer of an object in it")
 		release := bergtest.Hold(ctx, inside.Status.Namespace)
@@ -138,8 +128,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, inside)
 
 		By("a finalizer of the namespace itself")
-		namespace := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: itself.Status.Namespace}, namespace)).To(Succeed())
+		namespace := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: itself.Status.Namespace})
 		finalizers := func(finalizers ...string) {
 			before := namespace.DeepCopy()
 			namespace.Finalizers = finalizers
@@ -163,10 +152,7 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("sweeps up custom resources that outlive their namespace", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "left", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "left")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "left", bergtest.OneContainer)
 		resume := inprocess.Pause()
 		vanish(ctx, i)
 		routes, policies := &gatewayv1.HTTPRouteList{}, &ciliumv2.CiliumNetworkPolicyList{}
@@ -183,10 +169,7 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("keeps the network policies until the last process has ended, and where a node hangs as long as nothing else confines it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "confined", bergtest.Misbehaving("hung"))
-		i := bergtest.Instance(ctx, ns, "confined")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "confined", bergtest.Misbehaving("hung"))
 		Expect(k8s.Delete(ctx, i)).To(Succeed())
 		var pods corev1.PodList
 		Eventually(func(g Gomega) {
@@ -221,10 +204,7 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("is asked for by UID, so that what has taken its name since is safe", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "precise", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "precise")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "precise", bergtest.OneContainer)
 		var namespace corev1.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
 		var lock sync.Mutex
@@ -244,8 +224,7 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("waits for what is being built, so that nothing is built after the deletion", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "under-way", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "under-way", bergtest.OneContainer)
 		id := uuid.NewString()
 		building, goOn := make(chan struct{}), make(chan struct{})
 		proceed := sync.OnceFunc(func() { close(goOn) })
@@ -270,10 +249,7 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("takes the finalizer off once, however late the cache shows that it is gone", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "once", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "once")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "once", bergtest.OneContainer)
 		var patches atomic.Int64
 		name := i.Name // i is read again while the operator runs
 		news := make(chan struct{})
@@ -288,8 +264,7 @@ var _ = Describe("Deleting an instance", func() {
 			}
 			return answer, err
 		}))
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 		// The end of another namespace of that name wakes the instance, which the operator's cache still has.
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.Status.Namespace}}
 		Expect(k8s.Create(ctx, namespace)).To(Succeed())
@@ -328,10 +303,7 @@ func (r readCloser) Close() error { return r.close() }
 
 var _ = Describe("A namespace that is deleted by hand", func() {
 	It("is made again, with all that was in it and the same addresses", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "rebuilt", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "rebuilt")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "rebuilt", bergtest.OneContainer)
 		before := i.DeepCopy()
 		old := &corev1.Namespace{}
 		key := client.ObjectKey{Name: manifests.NamespaceName(i.Spec.OwnerID)}
@@ -341,8 +313,7 @@ var _ = Describe("A namespace that is deleted by hand", func() {
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
-		now := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, key, now)).To(Succeed())
+		now := apiserver.Get[corev1.Namespace](ctx, key)
 		Expect(now.UID).NotTo(Equal(old.UID))
 		Expect(i.Status.InstanceID).To(Equal(before.Status.InstanceID))
 		Expect(i.Status.Services).To(Equal(before.Status.Services))
@@ -373,8 +344,7 @@ func vanish(ctx context.Context, i *bergv1.ChallengeInstance) {
 		g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
 		g.Expect(pods.Items).To(BeEmpty())
 	}).Should(Succeed())
-	namespace := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, namespace)).To(Succeed())
+	namespace := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: i.Status.Namespace})
 	namespace.Spec.Finalizers = nil
 	Expect(k8s.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
 	Eventually(func(g Gomega) { // the first only marks it

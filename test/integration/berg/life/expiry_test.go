@@ -32,10 +32,7 @@ import (
 
 var _ = Describe("The time of an instance", func() {
 	It("is followed while it lives: extended, shortened, expired immediately", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "extend", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "extend", bergtest.WithTimeout("30m"))
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "extend", bergtest.OneContainer, bergtest.WithTimeout("30m"))
 		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(30 * time.Minute))
 		for _, d := range []string{"3h", "1h", ""} {
 			apiserver.Change(ctx, i, func() { i.Spec.Timeout = d })
@@ -58,12 +55,9 @@ var _ = Describe("The time of an instance", func() {
 	})
 
 	It("is deleted within a second of its expiry, also of one that an extension moved and that a restart came before", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "punctual", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "punctual", bergtest.OneContainer)
 		plain, extended, restarted := bergtest.Instance(ctx, ns, "punctual"), bergtest.Instance(ctx, ns, "punctual"), bergtest.Instance(ctx, ns, "punctual")
-		for _, i := range []*bergv1.ChallengeInstance{plain, extended, restarted} {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, plain, extended, restarted)
 		inTime := func(i *bergv1.ChallengeInstance, all <-chan watch.Event) {
 			GinkgoHelper()
 			late := deletedAt(all, i.UID).Sub(i.Status.StartedAt.Add(parseDuration(i.Spec.Timeout)))
@@ -87,8 +81,7 @@ var _ = Describe("The time of an instance", func() {
 	})
 
 	It("expires immediately if it passed while no operator ran", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "overdue", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "overdue", bergtest.OneContainer)
 		i, longer := bergtest.Instance(ctx, ns, "overdue"), bergtest.Instance(ctx, ns, "overdue", bergtest.WithTimeout("9h"))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Reaches(ctx, longer, bergv1.PhaseRunning)
@@ -102,19 +95,15 @@ var _ = Describe("The time of an instance", func() {
 	})
 
 	It("is capped, also for what lives already and for every extension", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "capped", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "capped", bergtest.WithTimeout("9h"))
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "capped", bergtest.OneContainer, bergtest.WithTimeout("9h"))
 		capped := inprocess.With(map[string]string{"CHALLENGE_MAX_LIFETIME": "1h"})
 		stopCapped := inprocess.Instead(clock.RealClock{}, capped, nil)
 		lives := func(d time.Duration) {
 			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			expect.Becomes(ctx, i, func(g Gomega) {
 				g.Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(d))
 				g.Expect(i.Status.ObservedGeneration).To(Equal(i.Generation))
-			}).Should(Succeed())
+			})
 		}
 		lives(time.Hour)
 		for timeout, want := range map[string]time.Duration{"12h": time.Hour, "30m": 30 * time.Minute, "": time.Hour} {
@@ -129,18 +118,14 @@ var _ = Describe("The time of an instance", func() {
 	})
 
 	It("is extended by who comes at the last moment", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "moment", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "moment")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "moment", bergtest.OneContainer)
 		// The operator decides, and first writes why.
 		isExtendedBefore(ctx, i, http.MethodPatch)
 		Expect(i.Spec.TerminationReason).To(BeEmpty())
 	})
 
 	It("is counted once when it expires, no matter what fails", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "answered", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "answered", bergtest.OneContainer)
 		const over = 3
 		var all []*bergv1.ChallengeInstance
 		for range over {
@@ -174,8 +159,7 @@ var _ = Describe("The time of an instance", func() {
 
 var _ = Describe("spec.terminationReason", func() {
 	It("terminates a live instance in every phase, and stays its reason", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "runs", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "runs", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "starts", bergtest.NeverReady)
 		running, starting, failed := bergtest.Instance(ctx, ns, "runs"), bergtest.Instance(ctx, ns, "starts"), bergtest.Instance(ctx, ns, "missing")
 		expect.Reaches(ctx, running, bergv1.PhaseRunning)
@@ -200,8 +184,7 @@ var _ = Describe("spec.terminationReason", func() {
 	})
 
 	It("terminates one that was created with it before anything is made", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "stillborn", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "stillborn", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "stillborn", func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationUserRequest })
 		bergtest.Gone(ctx, i)
 	})

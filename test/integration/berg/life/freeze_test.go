@@ -31,10 +31,8 @@ var _ = Describe("A freeze of instances", func() {
 
 	DescribeTable("keeps none that has expired, and its termination is reported and counted once",
 		func(ctx context.Context, frozen ...string) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "frozen", bergtest.OneContainer)
-			i := bergtest.Instance(ctx, ns, "frozen")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.StartRunning(ctx, "frozen", bergtest.OneContainer)
+			ns := i.Namespace
 			before := inprocess.Metric("berg_challengeinstance_timeouts_total")
 			inprocess.Pause()
 			lift := freeze(ctx, ns, "UPDATE", frozen...)
@@ -53,21 +51,17 @@ var _ = Describe("A freeze of instances", func() {
 	)
 
 	It("of the status keeps no instance that is gone", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "kept", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "kept")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "kept", bergtest.OneContainer)
+		ns := i.Namespace
 		freeze(ctx, ns, "UPDATE", statuses)
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 		saysWhy(ctx, i, "Terminating due to UserRequest")
 	})
 
 	It("keeps none whose Challenge is withdrawn", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "withdrawn")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "withdrawn")
 		inprocess.Pause()
 		lift := freeze(ctx, ns, "UPDATE", updates, statuses)
 		Expect(k8s.Delete(ctx, c)).To(Succeed())
@@ -79,10 +73,8 @@ var _ = Describe("A freeze of instances", func() {
 	})
 
 	It("lets an extension at the last moment win", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "moment", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "moment")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "moment", bergtest.OneContainer)
+		ns := i.Namespace
 		inprocess.Pause()
 		freeze(ctx, ns, "UPDATE", updates)
 		// Only the operator is frozen: it cannot write why, and goes on to the deletion.
@@ -90,8 +82,7 @@ var _ = Describe("A freeze of instances", func() {
 	})
 
 	It("of deletions is reported, tried with growing pauses, and waited out", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "undeletable", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "undeletable", bergtest.OneContainer)
 		i, extended := bergtest.Instance(ctx, ns, "undeletable"), bergtest.Instance(ctx, ns, "undeletable")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Reaches(ctx, extended, bergv1.PhaseRunning)
@@ -137,8 +128,7 @@ var _ = Describe("A freeze of instances", func() {
 
 	DescribeTable("is shown by an instance that cannot start, which starts when it is lifted",
 		func(ctx context.Context, frozen ...string) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "waits", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "waits", bergtest.OneContainer)
 			lift := freeze(ctx, ns, "UPDATE", frozen...)
 			i := bergtest.Instance(ctx, ns, "waits")
 			expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonRefused)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -19,8 +20,7 @@ import (
 
 var _ = Describe("An image that is pulled at every start", func() {
 	It("is compared with that of newer instances, also after a restart of the operator, and a rollout adopts it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "moving", `containers: [{hostname: web, image: "example.com/web:latest", imagePullPolicy: Always, ports: [{port: 8080}]}]`)
+		ns := bergtest.Publish(ctx, "moving", `containers: [{hostname: web, image: "example.com/web:latest", imagePullPolicy: Always, ports: [{port: 8080}]}]`)
 		runs := func(i *bergv1.ChallengeInstance, digest string, since time.Time) {
 			GinkgoHelper()
 			untilPods(ctx, i, corev1.PodRunning)
@@ -31,8 +31,7 @@ var _ = Describe("An image that is pulled at every start", func() {
 		}
 		start := func() *bergv1.ChallengeInstance {
 			GinkgoHelper()
-			i := bergtest.Instance(ctx, ns, "moving")
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			i := bergtest.Running(ctx, ns, "moving")
 			return i
 		}
 		older, same := start(), start()
@@ -70,8 +69,7 @@ var _ = Describe("An image that is pulled at every start", func() {
 // podUIDs returns those of the pods of an instance that are not being deleted.
 func podUIDs(ctx context.Context, i *bergv1.ChallengeInstance) (uids []string) {
 	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil {
 			uids = append(uids, string(p.UID))

@@ -10,16 +10,12 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
-	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/invariants"
 )
 
 var _ = Describe("The watch over all statuses", func() {
 	It("notices a violation", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "sound", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "sound")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "sound", bergtest.OneContainer)
 		Expect(invariants.Violations(i, i)).To(Succeed())
 		for name, spoil := range map[string]func(*bergv1.ChallengeInstanceStatus){
 			"running, not built": func(s *bergv1.ChallengeInstanceStatus) {

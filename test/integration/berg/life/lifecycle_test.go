@@ -35,10 +35,8 @@ import (
 
 var _ = Describe("The life of an instance", func() {
 	It("builds every object, runs, and reports its endpoints", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "every-kind", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "every-kind")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "every-kind", bergtest.EveryKind)
+		ns := i.Namespace
 
 		By("the status")
 		s := i.Status
@@ -122,8 +120,7 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("shows every phase to a watch, and leaves nothing behind", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "watched", bergtest.Misbehaving("not-ready"))
+		ns := bergtest.Publish(ctx, "watched", bergtest.Misbehaving("not-ready"))
 		// A watch that begins after the creation may begin with a later phase.
 		all := bergtest.Versions(ctx, &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns}})
 		i := bergtest.Instance(ctx, ns, "watched", func(i *bergv1.ChallengeInstance) { i.GenerateName, i.Name = "", "watched" })
@@ -157,8 +154,7 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("fails when it is not ready by the start deadline, keeps trying, and recovers", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "late", bergtest.Misbehaving("image-pull"))
+		ns := bergtest.Publish(ctx, "late", bergtest.Misbehaving("image-pull"))
 		inprocess.Restart(map[string]string{"CHALLENGE_START_DEADLINE": "2s"}, nil)
 		i := bergtest.Instance(ctx, ns, "late")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
@@ -175,10 +171,7 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("stays Running in a crash loop, and says that it is not healthy", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "crashing", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "crashing")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "crashing", bergtest.OneContainer)
 		readyAt := i.Status.ReadyAt
 		bergtest.Behave(ctx, i, "crash")
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff")
@@ -190,12 +183,8 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("is not healthy because a container that keeps ending runs for a moment, and is after a while, without an event", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "attempts", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "attempts")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		var pods corev1.PodList
-		Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		i := bergtest.StartRunning(ctx, "attempts", bergtest.OneContainer)
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 		Expect(pods.Items).To(HaveLen(1))
 		p := &pods.Items[0]
 		before := p.DeepCopy()
@@ -218,10 +207,7 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("has its pods protected from eviction while they serve, and not while they crash", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "evicted", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "evicted")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "evicted", bergtest.OneContainer)
 		evict := func() error {
 			var pods corev1.PodList
 			if err := k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace)); err != nil {
@@ -243,10 +229,7 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("puts back what is deleted or changed by hand, and prunes what it no longer wants", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "drift", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "drift")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "drift", bergtest.EveryKind)
 		in := client.InNamespace(i.Status.Namespace)
 		for _, object := range []client.Object{
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "db"}},
@@ -292,8 +275,7 @@ var _ = Describe("The life of an instance", func() {
 	It("costs no write when nothing has changed, not even after a restart", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "quiet", bergtest.EveryKind)
-		i := bergtest.Instance(ctx, ns, "quiet")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "quiet")
 
 		var writes atomic.Int64
 		stop := inprocess.Run(nil, countingOf(i, &writes))
@@ -312,12 +294,9 @@ var _ = Describe("The life of an instance", func() {
 			Type:       corev1.SecretTypeDockerConfigJson,
 			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 		}
-		Expect(k8s.Create(ctx, source)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, source)).To(Succeed()) })
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "private", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "private")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		apiserver.Create(ctx, source)
+		i := bergtest.StartRunning(ctx, "private", bergtest.OneContainer)
+		ns := i.Namespace
 		var copied corev1.Secret
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "registry"}, &copied)).To(Succeed())
 		Expect(copied.Data).To(Equal(source.Data))
@@ -340,8 +319,7 @@ var _ = Describe("The life of an instance", func() {
 	})
 
 	It("builds and deletes twenty at the same time", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "crowd", bergtest.EveryKind)
+		ns := bergtest.Publish(ctx, "crowd", bergtest.EveryKind)
 		const crowd = 20
 		instances := make([]*bergv1.ChallengeInstance, crowd)
 		var wg sync.WaitGroup
@@ -352,13 +330,9 @@ var _ = Describe("The life of an instance", func() {
 			})
 		}
 		wg.Wait()
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
-		for _, i := range instances {
-			bergtest.Gone(ctx, i)
-		}
+		bergtest.AllGone(ctx, instances...)
 	})
 })
 

@@ -24,8 +24,7 @@ import (
 var _ = Describe("A 404 that names no object", func() {
 	DescribeTable("holds up neither the start nor the deletion of an instance",
 		func(ctx context.Context, answered func(owner string, r *http.Request) bool) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "here", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "here", bergtest.OneContainer)
 			inprocess.Pause()
 			i := bergtest.Instance(ctx, ns, "here", bergtest.NamedAfterOwner)
 			id := i.Spec.OwnerID // i is read again while the operator runs
@@ -33,8 +32,7 @@ var _ = Describe("A 404 that names no object", func() {
 			stop := inprocess.RunAt(clock.RealClock{}, nil, lost.Wrap)
 			DeferCleanup(stop)
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			bergtest.Delete(ctx, i)
 			Expect(lost.Answered.Load()).To(Equal(int64(2)), "it was not tried again")
 		},
 		Entry("to the first write of it", func(id string, r *http.Request) bool {
@@ -61,10 +59,7 @@ var _ = Describe("A 404 that names no object", func() {
 	)
 
 	It("to the last list of routes, whose API was removed, lets an instance be deleted", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "removed", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "removed")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "removed", bergtest.OneContainer)
 		inprocess.Pause()
 		// The cache still shows a route when the namespace is gone.
 		vanish(ctx, i)

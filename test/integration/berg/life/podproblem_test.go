@@ -34,8 +34,7 @@ type problem struct {
 
 var _ = Describe("What keeps pods away", func() {
 	DescribeTable("is reported in the API server's words, and the instance continues when it is fixed", func(ctx context.Context, p problem) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "kept-away", p.spec)
+		ns := bergtest.Publish(ctx, "kept-away", p.spec)
 		owner := uuid.NewString()
 		lift := bergtest.Refuse(ctx, owner, "apps", "deployments", "CREATE")
 		i := bergtest.Instance(ctx, ns, "kept-away", bergtest.OwnedBy(owner))
@@ -93,8 +92,7 @@ var _ = Describe("What keeps pods away", func() {
 	It("is reported for an instance that runs, whose pod is to be replaced", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "replaced", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "replaced")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "replaced")
 		bergtest.Respecify(ctx, c, `containers: [{hostname: web, image: "example.com/web:2", runtimeClassName: missing-replacement}]`)
 		bergtest.RollOut(ctx, i, "1")
 		Expect(expectRefused(ctx, i, bergv1.ConditionHealthy).Message).To(ContainSubstring(`RuntimeClass "missing-replacement" not found`))
@@ -116,8 +114,7 @@ var _ = Describe("What keeps pods away", func() {
 		// Kubernetes copies what is new to the ReplicaSet, and tries to make its pods.
 		tried := func() string {
 			GinkgoHelper()
-			var sets appsv1.ReplicaSetList
-			Expect(k8s.List(ctx, &sets, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			sets := apiserver.List[appsv1.ReplicaSetList](ctx, client.InNamespace(i.Status.Namespace))
 			Expect(sets.Items).To(HaveLen(1))
 			return sets.Items[0].Annotations[bergv1.AnnotationRetriedAt]
 		}
@@ -136,8 +133,7 @@ var _ = Describe("What keeps pods away", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
 		// An operator of the present would take its times back.
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 	})
 })
 
@@ -202,10 +198,7 @@ var _ = Describe("A pod that ended badly", func() {
 	}
 
 	It("does not spoil an instance that runs", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "evicted", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "evicted")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.StartRunning(ctx, "evicted", bergtest.OneContainer)
 		all := bergtest.Versions(ctx, i)
 		setPods(ctx, i, evict)
 		untilPods(ctx, i, corev1.PodFailed, corev1.PodRunning)
@@ -225,11 +218,9 @@ var _ = Describe("A pod that ended badly", func() {
 	})
 
 	It("does not hide what keeps away the one that should replace it", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "irreplaceable", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "irreplaceable", bergtest.OneContainer)
 		owner := uuid.NewString()
-		i := bergtest.Instance(ctx, ns, "irreplaceable", bergtest.OwnedBy(owner))
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "irreplaceable", bergtest.OwnedBy(owner))
 		lift := bergtest.Refuse(ctx, owner, "", "pods", "CREATE")
 		setPods(ctx, i, evict)
 		Expect(expectRefused(ctx, i, bergv1.ConditionHealthy).Message).To(ContainSubstring(apiserver.Refusal))
@@ -242,8 +233,7 @@ var _ = Describe("A pod that ended badly", func() {
 // until the instance does, which must not take longer than a second.
 func expectRefused(ctx context.Context, i *bergv1.ChallengeInstance, conditionType string) metav1.Condition {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+	expect.Becomes(ctx, i, func(g Gomega) {
 		g.Expect(i.Status.Namespace).NotTo(BeEmpty())
 		var d appsv1.Deployment
 		g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &d)).To(Succeed())
@@ -251,7 +241,7 @@ func expectRefused(ctx context.Context, i *bergv1.ChallengeInstance, conditionTy
 			And(HaveField("Type", appsv1.DeploymentReplicaFailure), HaveField("Status", corev1.ConditionTrue)),
 			And(HaveField("Type", appsv1.DeploymentProgressing), HaveField("Status", corev1.ConditionFalse)),
 		)))
-	}).Should(Succeed())
+	})
 	var c metav1.Condition
 	Eventually(func(g Gomega) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
@@ -264,20 +254,18 @@ func expectRefused(ctx context.Context, i *bergv1.ChallengeInstance, conditionTy
 // expectFalse waits until a condition is False for a reason, with a text in its message.
 func expectFalse(ctx context.Context, i *bergv1.ChallengeInstance, conditionType, reason, text string) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+	expect.Becomes(ctx, i, func(g Gomega) {
 		c := meta.FindStatusCondition(i.Status.Conditions, conditionType)
 		g.Expect(string(c.Status)+"/"+c.Reason).To(Equal("False/"+reason), "conditions: %s", expect.Conditions(i))
 		g.Expect(c.Message).To(ContainSubstring(text))
-	}).Should(Succeed())
+	})
 }
 
 func runtimeClass(ctx context.Context, name string) {
 	GinkgoHelper()
 	class := apiserver.Object(`{apiVersion: node.k8s.io/v1, kind: RuntimeClass, handler: runc}`)
 	class.SetName(name)
-	Expect(k8s.Create(ctx, class)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, class)).To(Succeed()) })
+	apiserver.Create(ctx, class)
 }
 
 // noneOf is a quota that allows none of a resource.
@@ -289,10 +277,9 @@ func noneOf(what corev1.ResourceName) func(context.Context, string, string) func
 			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: resource.MustParse("0")}},
 		}
 		Expect(k8s.Create(ctx, quota)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
+		expect.Becomes(ctx, quota, func(g Gomega) {
 			g.Expect(quota.Status.Hard).NotTo(BeEmpty())
-		}).Should(Succeed())
+		})
 		return func(ctx context.Context) { Expect(k8s.Delete(ctx, quota)).To(Succeed()) }
 	}
 }
@@ -300,8 +287,7 @@ func noneOf(what corev1.ResourceName) func(context.Context, string, string) func
 // unready starts an instance whose pod runs and does not become ready.
 func unready(ctx context.Context) *bergv1.ChallengeInstance {
 	GinkgoHelper()
-	ns := bergtest.Namespace(ctx)
-	bergtest.Challenge(ctx, ns, "unready", bergtest.Misbehaving("not-ready"))
+	ns := bergtest.Publish(ctx, "unready", bergtest.Misbehaving("not-ready"))
 	i := bergtest.Instance(ctx, ns, "unready")
 	expect.Reaches(ctx, i, bergv1.PhaseStarting)
 	untilPods(ctx, i, corev1.PodRunning)
@@ -325,8 +311,7 @@ func untilPods(ctx context.Context, i *bergv1.ChallengeInstance, phases ...corev
 // setPods writes the status of the pods of an instance, as a kubelet does.
 func setPods(ctx context.Context, i *bergv1.ChallengeInstance, modify func(*corev1.Pod)) {
 	GinkgoHelper()
-	var list corev1.PodList
-	Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	list := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	Expect(list.Items).NotTo(BeEmpty())
 	for _, p := range list.Items {
 		before := p.DeepCopy()
@@ -350,8 +335,7 @@ func crashes(ctx context.Context, i *bergv1.ChallengeInstance, last corev1.Conta
 // sandboxFails tells, as a kubelet does, that the runtime refuses the sandbox of a pod.
 func sandboxFails(ctx context.Context, i *bergv1.ChallengeInstance, name, text string) {
 	GinkgoHelper()
-	var list corev1.PodList
-	Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	list := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
 	for _, p := range list.Items {
 		now := metav1.Now()
 		Expect(k8s.Create(ctx, &corev1.Event{

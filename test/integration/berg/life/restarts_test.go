@@ -26,8 +26,7 @@ import (
 // because a client asks for it is no contest.
 var _ = Describe("As often as a client asks for it,", func() {
 	It("the instances of one owner start, the last as quickly as the first", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "again", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "again", bergtest.OneContainer)
 		contested := expect.Contests(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))
 		owner := uuid.NewString()
 		var took []time.Duration
@@ -45,8 +44,7 @@ var _ = Describe("As often as a client asks for it,", func() {
 				return ok && now.UID == i.UID && now.Status.Phase == bergv1.PhaseRunning
 			})), "%s", contested)
 			took = append(took, time.Since(began))
-			Expect(k8s.Delete(ctx, i)).To(Succeed())
-			bergtest.Gone(ctx, i)
+			bergtest.Delete(ctx, i)
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)
@@ -65,8 +63,7 @@ var _ = Describe("As often as a client asks for it,", func() {
 			return text + `}]`
 		}
 		c := bergtest.Challenge(ctx, ns, "again", spec(0))
-		i := bergtest.Instance(ctx, ns, "again")
-		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		i := bergtest.Running(ctx, ns, "again")
 		contested := expect.Contests(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		var took []time.Duration
@@ -83,15 +80,14 @@ var _ = Describe("As often as a client asks for it,", func() {
 			})), "%s", contested)
 			took = append(took, time.Since(began))
 			w.Stop()
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			expect.Becomes(ctx, i, func(g Gomega) {
 				g.Expect(i.Status.Services).To(HaveLen(1 + n%2))
 				flag := ContainElement("flag-content")
 				if n%2 == 0 {
 					flag = Not(flag)
 				}
 				g.Expect(apiserver.Names(ctx, &corev1.ConfigMapList{}, client.InNamespace(key.Namespace))).To(flag)
-			}).Should(Succeed())
+			})
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)
@@ -126,8 +122,7 @@ var _ = Describe("An object of an instance that another client deletes each time
 		By("starting the next instance of the owner, of the same name, when the fight is over")
 		w.Stop()
 		Eventually(fought).Should(Receive(BeNil()))
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 		next := bergtest.Instance(ctx, i.Namespace, "deleted", bergtest.OwnedLike(i), func(n *bergv1.ChallengeInstance) { n.GenerateName, n.Name = "", i.Name })
 		contested := expect.Contests(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(i.Namespace))
 		expect.Reaches(ctx, next, bergv1.PhaseRunning)

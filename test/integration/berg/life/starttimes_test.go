@@ -103,20 +103,17 @@ var _ = Describe("Why an instance does not run", func() {
 			Expect(i.Status.Cause).To(BeEmpty())
 			Expect(i.Status.Start.PodsReadyAt).NotTo(BeNil())
 		}
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 	},
 		Entry("its probe fails", bergv1.CauseNotReadyYet, misbehaves("not-ready")),
 		Entry("its image cannot be pulled", bergv1.CauseImageUnavailable, misbehaves("image-pull")),
 		Entry("it crashes", bergv1.CauseCrashing, misbehaves("crash")),
 		Entry("no node has room", bergv1.CauseNoCapacity, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "huge", bergtest.NeverReady)
+			ns := bergtest.Publish(ctx, "huge", bergtest.NeverReady)
 			return bergtest.Instance(ctx, ns, "huge"), nil
 		}),
 		Entry("its pods are refused", bergv1.CauseRefused, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "refused", `containers: [{hostname: web, image: "example.com/web:1", runtimeClassName: missing-cause}]`)
+			ns := bergtest.Publish(ctx, "refused", `containers: [{hostname: web, image: "example.com/web:1", runtimeClassName: missing-cause}]`)
 			return bergtest.Instance(ctx, ns, "refused"), func() { runtimeClass(ctx, "missing-cause") }
 		}),
 		Entry("a Service is refused", bergv1.CauseRefused, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {
@@ -140,10 +137,8 @@ var _ = Describe("Why an instance does not run", func() {
 			return bergtest.Instance(ctx, ns, "unreachable", bergtest.OwnedBy(owner)), func() { over.Store(true) }
 		}),
 		Entry("an earlier one of its owner lives", bergv1.CauseOwnerBusy, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "busy", bergtest.OneContainer)
-			earlier := bergtest.Instance(ctx, ns, "busy")
-			expect.Reaches(ctx, earlier, bergv1.PhaseRunning)
+			earlier := bergtest.StartRunning(ctx, "busy", bergtest.OneContainer)
+			ns := earlier.Namespace
 			return bergtest.Instance(ctx, ns, "busy", bergtest.OwnedBy(earlier.Spec.OwnerID)), func() { Expect(k8s.Delete(ctx, earlier)).To(Succeed()) }
 		}),
 		Entry("its Challenge is frozen", bergv1.CauseFrozen, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {
@@ -204,8 +199,7 @@ var _ = Describe("Why an instance does not run", func() {
 func misbehaves(how string) func(context.Context) (*bergv1.ChallengeInstance, func()) {
 	return func(ctx context.Context) (i *bergv1.ChallengeInstance, end func()) {
 		GinkgoHelper()
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, how, bergtest.Misbehaving(how))
+		ns := bergtest.Publish(ctx, how, bergtest.Misbehaving(how))
 		i = bergtest.Instance(ctx, ns, how)
 		expect.Reaches(ctx, i, bergv1.PhaseStarting)
 		if how == "image-pull" {
@@ -218,8 +212,7 @@ func misbehaves(how string) func(context.Context) (*bergv1.ChallengeInstance, fu
 // saysCause waits until an instance says why it does not run.
 func saysCause(ctx context.Context, i *bergv1.ChallengeInstance, want bergv1.Cause) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+	expect.Becomes(ctx, i, func(g Gomega) {
 		g.Expect(i.Status.Cause).To(Equal(want), "%s, conditions: %s", i.Status.Phase, expect.Conditions(i))
-	}).Should(Succeed())
+	})
 }

@@ -30,8 +30,7 @@ var _ = Describe("What an owner's former instance has left in a cache", func() {
 		By("deleting it, which that watch does not tell")
 		watch.close()
 		DeferCleanup(watch.letThrough)
-		Expect(k8s.Delete(ctx, former)).To(Succeed())
-		bergtest.Gone(ctx, former)
+		bergtest.Delete(ctx, former)
 
 		By("starting the next one")
 		next := bergtest.Instance(ctx, former.Namespace, "former", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = former.Spec.OwnerID })

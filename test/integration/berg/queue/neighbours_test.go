@@ -37,8 +37,7 @@ const slowest = 5
 var _ = Describe("An owner with hundreds of instances", func() {
 	It("does not slow down the starts of others, and costs no write for each when one of them ends", func(ctx context.Context) {
 		crowd := bulk.Number("CROWD_OF_ONE_OWNER", 500)
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "shared", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "shared", bergtest.OneContainer)
 		written := &writes{}
 		inprocess.Instead(clock.RealClock{}, nil, written.wrap)
 		s := newStopwatch(ctx)

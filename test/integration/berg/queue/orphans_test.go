@@ -29,10 +29,8 @@ import (
 
 var _ = Describe("A finalizer that is removed by hand", func() {
 	It("is put back, of an instance that runs, of one that waits and of one that failed", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "free", bergtest.OneContainer)
-		runs := bergtest.Instance(ctx, ns, "free")
-		expect.Reaches(ctx, runs, bergv1.PhaseRunning)
+		runs := bergtest.StartRunning(ctx, "free", bergtest.OneContainer)
+		ns := runs.Namespace
 		waiting := bergtest.Instance(ctx, ns, "free", bergtest.OwnedLike(runs))
 		bergtest.ExpectWaitingForOwner(ctx, waiting)
 		failed := bergtest.Instance(ctx, ns, "none")
@@ -46,8 +44,7 @@ var _ = Describe("A finalizer that is removed by hand", func() {
 
 var _ = Describe("A namespace that has outlived its instance", func() {
 	It("is reported, and stays", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "left", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "left", bergtest.OneContainer)
 		left, resume := orphan(ctx, ns, "left")
 		before := bergtest.BytesOf(ctx, left)
 		resume()
@@ -68,10 +65,8 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 	})
 
 	It("is deleted after the grace period, and nothing else is", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "left", bergtest.OneContainer)
-		lives := bergtest.Instance(ctx, ns, "left")
-		expect.Reaches(ctx, lives, bergv1.PhaseRunning)
+		lives := bergtest.StartRunning(ctx, "left", bergtest.OneContainer)
+		ns := lives.Namespace
 		var foreign []*corev1.Namespace
 		for _, spoil := range []func(*corev1.Namespace){
 			func(n *corev1.Namespace) { delete(n.Labels, bergv1.LabelManagedBy) },
@@ -104,8 +99,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 	})
 
 	It("is kept while the API server does not tell which instances there are", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "left", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "left", bergtest.OneContainer)
 		left, _ := orphan(ctx, ns, "left")
 		var refused sync.WaitGroup
 		refused.Add(2)
@@ -161,12 +155,10 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 // does until resume is called.
 func orphan(ctx context.Context, ns, challenge string) (left *corev1.Namespace, resume func()) {
 	GinkgoHelper()
-	i := bergtest.Instance(ctx, ns, challenge)
-	expect.Reaches(ctx, i, bergv1.PhaseRunning)
+	i := bergtest.Running(ctx, ns, challenge)
 	resume = inprocess.Pause()
 	apiserver.RemoveFinalizers(ctx, i)
-	Expect(k8s.Delete(ctx, i)).To(Succeed())
-	expect.Gone(ctx, i)
+	expect.Deleted(ctx, i)
 	left = &corev1.Namespace{}
 	Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, left)).To(Succeed())
 	removeAfterwards(left)

@@ -27,10 +27,8 @@ import (
 
 var _ = Describe("The instances of one owner", func() {
 	It("wait without a poll, and continue the moment that the namespace is gone", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "busy", bergtest.OneContainer)
-		first := bergtest.Instance(ctx, ns, "busy")
-		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		first := bergtest.StartRunning(ctx, "busy", bergtest.OneContainer)
+		ns := first.Namespace
 		second := bergtest.Instance(ctx, ns, "busy", bergtest.OwnedLike(first))
 		bergtest.ExpectWaitingForOwner(ctx, second)
 		expect.Says(ctx, second, first.Namespace+"/"+first.Name, "it does not say who holds the namespace")
@@ -72,8 +70,7 @@ var _ = Describe("The instances of one owner", func() {
 	})
 
 	It("that are created at the same instant get one namespace, and who has it keeps it over restarts", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "twins", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "twins", bergtest.OneContainer)
 		const owners, each = 8, 3
 		groups := make([][]*bergv1.ChallengeInstance, owners)
 		var wg sync.WaitGroup
@@ -149,8 +146,7 @@ var _ = Describe("The instances of one owner", func() {
 		c := bergtest.Challenge(ctx, ns, "here", bergtest.OneContainer)
 		older := bergtest.Instance(ctx, elsewhere, "missing")
 		expect.Reaches(ctx, older, bergv1.PhaseFailed)
-		holder := bergtest.Instance(ctx, ns, "here", bergtest.OwnedLike(older))
-		expect.Reaches(ctx, holder, bergv1.PhaseRunning)
+		holder := bergtest.Running(ctx, ns, "here", bergtest.OwnedLike(older))
 
 		By("the older one becomes possible and waits for the holder, which lives in another namespace")
 		bergtest.Challenge(ctx, elsewhere, "missing", bergtest.OneContainer)
@@ -174,8 +170,7 @@ var _ = Describe("The instances of one owner", func() {
 		By("deleting the one that waits: the holder's namespace is not touched")
 		var namespace corev1.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: holder.Status.Namespace}, &namespace)).To(Succeed())
-		Expect(k8s.Delete(ctx, older)).To(Succeed())
-		expect.Gone(ctx, older)
+		expect.Deleted(ctx, older)
 		untouched(ctx, &namespace)
 
 		By("the holder recovers, ends, and its owner can start again")
@@ -192,8 +187,7 @@ var _ = Describe("The instances of one owner", func() {
 var _ = Describe("A namespace that is not the instance's", func() {
 	DescribeTable("is left as it is, byte for byte, with all that is in it",
 		func(ctx context.Context, modify func(*corev1.Namespace)) {
-			ns := bergtest.Namespace(ctx)
-			bergtest.Challenge(ctx, ns, "conflict", bergtest.OneContainer)
+			ns := bergtest.Publish(ctx, "conflict", bergtest.OneContainer)
 			id := uuid.NewString()
 			foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifests.NamespaceName(id), Labels: map[string]string{}, Annotations: map[string]string{}}}
 			modify(foreign)
@@ -216,8 +210,7 @@ var _ = Describe("A namespace that is not the instance's", func() {
 			expect.Reaches(ctx, other, bergv1.PhaseFailed)
 
 			By("deleting an instance that it is in the way of")
-			Expect(k8s.Delete(ctx, other)).To(Succeed())
-			expect.Gone(ctx, other)
+			expect.Deleted(ctx, other)
 			Expect(bergtest.BytesOf(ctx, foreign, inside)).To(Equal(before))
 
 			By("removing it: the instance continues")

@@ -44,8 +44,7 @@ func (l *lists) look(r *http.Request) {
 // An instance may be as large as half a MiB.
 var _ = Describe("A new leader", func() {
 	It("asks for all instances in pages of 100, and then starts one that waits", func(ctx SpecContext) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "web", bergtest.OneContainer)
 		inprocess.Pause()
 		others := bergtest.Several(ctx, ns, "missing", 150)
 		waiting := bergtest.Instance(ctx, ns, "web")

@@ -91,15 +91,13 @@ var _ = Describe("A namespace with every copied label and annotation", func() {
 	})
 
 	It("is not the instance's when it is made the moment before the operator makes its own", func(ctx context.Context) {
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "raced", bergtest.EveryKind)
+		ns := bergtest.Publish(ctx, "raced", bergtest.EveryKind)
 		id := uuid.NewString()
 		foreign, first := &corev1.Namespace{}, atomic.Bool{}
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodPost && r.URL.Path == "/api/v1/namespaces" && first.CompareAndSwap(false, true) {
 				defer GinkgoRecover()
-				var all bergv1.ChallengeInstanceList
-				Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+				all := apiserver.List[bergv1.ChallengeInstanceList](ctx, client.InNamespace(ns))
 				Expect(all.Items).To(HaveLen(1))
 				copied(&all.Items[0]).DeepCopyInto(foreign)
 				Expect(k8s.Create(ctx, foreign)).To(Succeed())
@@ -148,8 +146,7 @@ var _ = Describe("A namespace with every copied label and annotation", func() {
 		}
 
 		By("ending it")
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		bergtest.Gone(ctx, i)
+		bergtest.Delete(ctx, i)
 	})
 })
 
@@ -160,10 +157,9 @@ var _ = Describe("The status of an instance", func() {
 		resume := inprocess.Pause()
 		Expect(k8s.Status().Patch(ctx, i, apiserver.RawPatch(`{"status":{"namespaceUID":null}}`))).To(Succeed())
 		resume()
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+		expect.Becomes(ctx, i, func(g Gomega) {
 			g.Expect(i.Status.NamespaceUID).To(Equal(uid))
-		}).Should(Succeed())
+		})
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 	})
 

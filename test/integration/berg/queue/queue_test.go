@@ -199,8 +199,7 @@ var _ = Describe("The queue of instances", func() {
 		begin(ctx, 1)
 		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstance_room") }).Should(BeEquivalentTo(1))
 		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
-		first := bergtest.Instance(ctx, ns, "full")
-		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		first := bergtest.Running(ctx, ns, "full")
 		deleted, asked, next := bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full")
 		for _, i := range []*bergv1.ChallengeInstance{deleted, asked, next} {
 			waits(ctx, i, "CHALLENGE_MAX_INSTANCES")
@@ -209,8 +208,7 @@ var _ = Describe("The queue of instances", func() {
 		Expect(inprocess.Metric("berg_challengeinstance_queue_head_seconds")).To(BeNumerically(">", 0))
 		Expect(inprocess.Metric("berg_challengeinstance_room")).To(BeEquivalentTo(0))
 
-		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
-		bergtest.Gone(ctx, deleted)
+		bergtest.Delete(ctx, deleted)
 		apiserver.Change(ctx, asked, func() { asked.Spec.TerminationReason = bergv1.TerminationAdmin })
 		bergtest.Gone(ctx, asked)
 		waits(ctx, next, "CHALLENGE_MAX_INSTANCES")
@@ -235,8 +233,7 @@ var _ = Describe("The queue of instances", func() {
 	It("continues when a limit is raised, and ends no instance when it is lowered", func(ctx context.Context) {
 		begin(ctx, 1)
 		bergtest.Challenge(ctx, ns, "grows", bergtest.OneContainer)
-		first := bergtest.Instance(ctx, ns, "grows")
-		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		first := bergtest.Running(ctx, ns, "grows")
 		second := bergtest.Instance(ctx, ns, "grows")
 		waits(ctx, second, "CHALLENGE_MAX_INSTANCES")
 		inprocess.Restart(map[string]string{"CHALLENGE_MAX_INSTANCES": "2"}, nil)
@@ -248,8 +245,7 @@ var _ = Describe("The queue of instances", func() {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
 			Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 		}
-		Expect(k8s.Delete(ctx, first)).To(Succeed())
-		bergtest.Gone(ctx, first)
+		bergtest.Delete(ctx, first)
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
 		inprocess.Restart(map[string]string{"CHALLENGE_MAX_INSTANCES": "0"}, nil)
 		expect.Reaches(ctx, third, bergv1.PhaseRunning)
@@ -259,14 +255,11 @@ var _ = Describe("The queue of instances", func() {
 		begin(ctx, 3)
 		scarce := bergtest.Challenge(ctx, ns, "scarce", "maxInstances: 1\n"+bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "plenty", bergtest.OneContainer)
-		running := bergtest.Instance(ctx, ns, "scarce")
-		expect.Reaches(ctx, running, bergv1.PhaseRunning)
+		bergtest.Running(ctx, ns, "scarce")
 		waiting := bergtest.Instance(ctx, ns, "scarce")
 		waits(ctx, waiting, "spec.maxInstances of Challenge "+ns+"/scarce")
 		others := bergtest.Several(ctx, ns, "plenty", 2)
-		for _, i := range others {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, others...)
 		aSecondAfter(waiting)
 		third := bergtest.Instance(ctx, ns, "plenty")
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
@@ -285,8 +278,7 @@ var _ = Describe("The queue of instances", func() {
 		bergtest.Challenge(ctx, ns, "there", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "late")
 		expect.Shows(ctx, first, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing)
-		second := bergtest.Instance(ctx, ns, "there")
-		expect.Reaches(ctx, second, bergv1.PhaseRunning)
+		second := bergtest.Running(ctx, ns, "there")
 		aSecondAfter(first)
 		third := bergtest.Instance(ctx, ns, "there")
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
@@ -300,8 +292,7 @@ var _ = Describe("The queue of instances", func() {
 	It("counts the instances of a source, and labels what belongs to them", func(ctx context.Context) {
 		limited(ctx, map[string]string{"SOURCE_MAX_INSTANCES": "1"})
 		bergtest.Challenge(ctx, ns, "single", bergtest.OneContainer)
-		first := bergtest.Instance(ctx, ns, "single", of("team-1"))
-		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		first := bergtest.Running(ctx, ns, "single", of("team-1"))
 		second := bergtest.Instance(ctx, ns, "single", of("team-1"))
 		waits(ctx, second, "SOURCE_MAX_INSTANCES (1) for source team-1")
 		for _, other := range []*bergv1.ChallengeInstance{bergtest.Instance(ctx, ns, "single", of("team-2")), bergtest.Instance(ctx, ns, "single")} {
@@ -310,8 +301,7 @@ var _ = Describe("The queue of instances", func() {
 		var namespace corev1.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: first.Status.Namespace}, &namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKeyWithValue(bergv1.LabelSource, "team-1"))
-		var pods corev1.PodList
-		Expect(k8s.List(ctx, &pods, client.InNamespace(namespace.Name), client.MatchingLabels{bergv1.LabelSource: "team-1"})).To(Succeed())
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(namespace.Name), client.MatchingLabels{bergv1.LabelSource: "team-1"})
 		Expect(pods.Items).To(HaveLen(1))
 
 		By("another operator: the limit holds")
@@ -327,8 +317,7 @@ var _ = Describe("The queue of instances", func() {
 		bergtest.Challenge(ctx, ns, "cheap", bergtest.OneContainer)
 		dear := bergtest.Challenge(ctx, ns, "dear", "cost: 2\n"+bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "free", "cost: 0\n"+bergtest.OneContainer)
-		first := bergtest.Instance(ctx, ns, "dear", of("alice"))
-		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		bergtest.Running(ctx, ns, "dear", of("alice"))
 		second := bergtest.Instance(ctx, ns, "dear", of("alice"))
 		waits(ctx, second, "SOURCE_BUDGET (3) for source alice")
 		aSecondAfter(second)

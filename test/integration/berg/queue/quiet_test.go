@@ -97,8 +97,7 @@ var _ = Describe("What has not changed costs no request", func() {
 		seen.reset()
 		for n := range 2 * 10 { // more than a contested object would be granted
 			before := reconciles()
-			challenged := &bergv1.Challenge{}
-			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: "mirrored"}, challenged)).To(Succeed())
+			challenged := apiserver.Get[bergv1.Challenge](ctx, client.ObjectKey{Namespace: i.Namespace, Name: "mirrored"})
 			edited := client.MergeFrom(challenged.DeepCopy())
 			challenged.Spec.Description = fmt.Sprint(n)
 			Expect(k8s.Patch(ctx, challenged, edited)).To(Succeed())
@@ -113,8 +112,7 @@ var _ = Describe("What has not changed costs no request", func() {
 	It("where admission changed what was created and changes no update, after a new leader", func(ctx context.Context) {
 		const many = 50
 		mirrorImages(ctx, "created", "CREATE")
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "created", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "created", bergtest.OneContainer)
 		instances := make([]*bergv1.ChallengeInstance, many)
 		for n := range instances {
 			instances[n] = bergtest.Instance(ctx, ns, "created")
@@ -130,9 +128,7 @@ var _ = Describe("What has not changed costs no request", func() {
 			}
 			return found
 		}
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		bergtest.Settle(ctx, ns)
 		inprocess.Pause()
 		before := generations()
@@ -144,8 +140,7 @@ var _ = Describe("What has not changed costs no request", func() {
 
 		By("a change by hand, which the new leader still puts back")
 		key := client.ObjectKey{Namespace: instances[0].Status.Namespace, Name: "web"}
-		changed := &appsv1.Deployment{}
-		Expect(k8s.Get(ctx, key, changed)).To(Succeed())
+		changed := apiserver.Get[appsv1.Deployment](ctx, key)
 		Expect(k8s.Patch(ctx, changed, apiserver.RawPatch(`[{"op":"remove","path":"/spec/template/spec/containers/0/resources"}]`), client.FieldOwner("another-client"))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, key, changed)).To(Succeed())
@@ -161,15 +156,12 @@ var _ = Describe("What has not changed costs no request", func() {
 		Expect(err).NotTo(HaveOccurred())
 		many := bulk.Number("QUIET_INSTANCES", 30)
 
-		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "quiet", bergtest.OneContainer)
+		ns := bergtest.Publish(ctx, "quiet", bergtest.OneContainer)
 		instances := make([]*bergv1.ChallengeInstance, many)
 		for n := range instances {
 			instances[n] = bergtest.Instance(ctx, ns, "quiet", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "12h" })
 		}
-		for _, i := range instances {
-			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		}
+		bergtest.AllRun(ctx, instances...)
 		bergtest.Settle(ctx, ns)
 		DeferCleanup(func(ctx context.Context) { // hundreds take minutes
 			for _, i := range instances {
@@ -222,8 +214,7 @@ spec:
 	for _, text := range []string{rules, binding} {
 		o := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
-		Expect(k8s.Create(ctx, o)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
+		apiserver.Create(ctx, o)
 	}
 	// The API server takes a moment to see it.
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: apiserver.NamespacePrefix, Labels: map[string]string{bergv1.LabelChallenge: challenge}}}
