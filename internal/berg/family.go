@@ -152,8 +152,13 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	if err != nil {
 		return err
 	}
+	starts, err := deps.NewClient()
+	if err != nil {
+		return err
+	}
 	reconciler := &challengeinstance.Reconciler{
 		Client: mgr.GetClient(),
+		Starts: starts,
 		Live:   mgr.GetAPIReader(),
 		Writer: deps.Writer,
 		Events: challengeinstance.WithSource(mgr.GetEventRecorder("berg-operator")),

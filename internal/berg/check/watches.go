@@ -22,14 +22,13 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // SetupWithManager opens the watches. The only timers are the schedules and the timeouts, and a
 // jump of the clock enqueues all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	r.queueChanged = make(chan event.GenericEvent, 1)
 	var reader client.Reader = mgr.GetCache()
 	overdue.Watch(r.observeOverdue(reader), mgr.Elected())
@@ -51,10 +50,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WatchesRawSource(source.Channel(r.queueChanged, handler.EnqueueRequestsFromMapFunc(r.resting))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.every))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 1, // so that no two passes count at the same time
+			MaxConcurrentReconciles: 1, // so that no two reconciliations count at the same time
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
 func listChecks() client.ObjectList { return &bergv1.ChallengeCheckList{} }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -65,7 +64,3 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		},
 	}
 }
-
-func newChallenge() *hexactfv1.Challenge { return &hexactfv1.Challenge{} }
-
-func listChallenges() client.ObjectList { return &hexactfv1.ChallengeList{} }

@@ -12,22 +12,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that decides what happens to a live challenge.
-type Observed struct {
-	Challenge *hexactfv1.Challenge
-	// Inherited: another operator has started the challenge. It keeps running untouched, expires, and its end is
-	// reported. What it should consist of is not known.
-	Inherited bool
-	// Started is what the challenge was started with; nil before the start.
-	Started *Snapshot
-	// Definition is nil where it does not exist, and once the challenge was started.
-	Definition *hexactfv1.ChallengeDefinition
-	// Deployments are those of the components, in their order, after the writes; nil for one that does not exist.
-	Deployments []*appsv1.Deployment
-	// Pods of the challenge, where not all Deployments are available.
-	Pods []corev1.Pod
-}
-
 // observe reads what decides whether a challenge can be built, and of one that another operator has started how long
 // it lives.
 func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Outcome, err error) {

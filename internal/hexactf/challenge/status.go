@@ -19,17 +19,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one reconciliation observed and did, and all that a status is computed from.
-type Outcome struct {
-	Observed
-	// Problem is what stopped it; nil when every object is in place.
-	Problem *outcome.Problem
-	// Endpoint is the node port of the exposed component, 0 where there is none, or it is not known.
-	Endpoint int32
-	// Delivery is what is known of the messages.
-	Delivery Delivery
-}
-
 // Delivery is what the sender knows of the messages of one challenge.
 type Delivery struct {
 	// Off: there is no broker.

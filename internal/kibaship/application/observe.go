@@ -13,16 +13,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 )
 
-// Observed is everything outside the Application that decides what it is.
-type Observed struct {
-	// Project is the one that it names; nil when there is none.
-	Project *kibashipv1.Project
-	// SecretsKnown: the Secrets of the namespace are known. Missing are those that the Application names and that do not
-	// exist.
-	SecretsKnown bool
-	Missing      []string
-}
-
 // usable reports whether the Project exists, is Ready, and has this namespace.
 func (o Observed) usable(a *kibashipv1.Application) bool {
 	return o.Project != nil && o.Project.DeletionTimestamp == nil && o.Project.Status.Phase == kibashipv1.ProjectReady &&

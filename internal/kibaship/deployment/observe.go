@@ -16,36 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that decides what happens to a Deployment.
-type Observed struct {
-	Deployment *kibashipv1.Deployment
-	// Application is nil where it does not exist.
-	Application *kibashipv1.Application
-	// Tekton: its kinds are served, and the settings do not say to leave them alone.
-	Tekton bool
-	// Runs are those of this Deployment, the newest first.
-	Runs []Run
-	// Missing is what a run needs and does not find. It is looked for where a run is to be
-	// started, or does not get on.
-	Missing []Missing
-}
-
-// Missing is an object that a run needs.
-type Missing struct {
-	Kind, Name string
-	// Where says who names it.
-	Where string
-}
-
-// find returns a run by its name, nil if there is none.
-func (o Observed) find(name string) *Run {
-	index := slices.IndexFunc(o.Runs, func(r Run) bool { return r.Name == name })
-	if index < 0 {
-		return nil
-	}
-	return &o.Runs[index]
-}
-
 func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o Observed, err error) {
 	o.Deployment = d
 	app := &kibashipv1.Application{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}}

@@ -136,12 +136,6 @@ func byTime(a, b queued) int {
 	)
 }
 
-// startedRun is a run that this process has made.
-type startedRun struct {
-	Name string
-	At   time.Time
-}
-
 // running returns the Deployments that have a run under way, with those that this process has started and whose run the cache does not show
 // yet. A run that another client made takes no place. The caller holds r.starting.
 func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error) {

@@ -12,24 +12,10 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Outcome is what one reconciliation observed and did, and all that a status is computed from.
-type Outcome struct {
-	Observed
-	// Problem is what stopped the reconciliation; nil when everything is in place or in progress.
-	Problem *outcome.Problem
-	// Started is the name of the run that this reconciliation created, "" for none.
-	Started string
-	// In is nil where the Application has nothing to build, or is not known.
-	In *Inputs
-	// Image is what the registry said of a DockerImage; nil where it was not asked.
-	Image *registry.Image
-}
 
 // computeStatus writes into the status of a Deployment what an outcome means.
 func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.Ready {

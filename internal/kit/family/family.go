@@ -66,6 +66,8 @@ type Dependencies struct {
 	// Manager is the manager of the process with the cache, clients, indexes and scheme of
 	// the family.
 	Manager ctrl.Manager
+	// NewClient returns another client over the cache of the family. Its reads wait for its own writes alone.
+	NewClient func() (client.Client, error)
 	// Writer writes objects. It knows missing kinds as the Manager's client does, and all
 	// families share its drift backoff.
 	Writer apply.Writer
