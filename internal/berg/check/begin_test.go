@@ -17,6 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 func clientOf(t *testing.T, refuses error, objects ...client.Object) client.Client {
@@ -43,7 +44,7 @@ func TestABeginningThatIsRefused(t *testing.T) {
 		"overtaken": {apierrors.NewConflict(kind, "web", nil), false},
 	} {
 		c := checkOf()
-		r := &Reconciler{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9), queueChanged: make(chan event.GenericEvent, 1)}
+		r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9)}, queueChanged: make(chan event.GenericEvent, 1)}
 		r.Config.Check.Concurrency = 1
 		r.Clock = clocktesting.NewFakePassiveClock(noon)
 		s := state{Observed: Observed{Check: c, Challenge: challengeOf(), Contenders: []contender{{UID: c.UID, Due: noon}}}}
@@ -66,7 +67,7 @@ func TestAChallengeWakesWhoWaits(t *testing.T) {
 			}
 		})
 	}
-	r := &Reconciler{Client: clientOf(t, nil, of("its-own", "web", true), of("waits", "pwn", false), of("is-made", "pwn", true))}
+	r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, nil, of("its-own", "web", true), of("waits", "pwn", false), of("is-made", "pwn", true))}}
 	r.Config.Challenge.Namespace = "berg"
 	var enqueued []string
 	for _, request := range r.ofChallenge(t.Context(), challengeOf()) {

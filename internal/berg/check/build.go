@@ -44,13 +44,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 
 // applyNamespace makes sure that the namespace can be proved before it is created.
 func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
-	owner := func() ownership.Owner {
-		owner, s := namespaceOwner(o.Check), &o.Check.Status
-		if owner.Token != nil {
-			owner.Token = r.tokens.Token(s.NamespaceUID, s.NamespaceTokenDigest)
-		}
-		return owner
-	}
+	owner := func() ownership.Owner { return r.tokens.Complete(namespaceOwner(o.Check)) }
 	if _, err := apply.PrepareNamespace(ctx, r.Writer, owner(), o.Namespace, namespaceName(o.Check), func() error {
 		before := o.Check.DeepCopy()
 		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceTokenDigest = "", r.tokens.Draw()

@@ -5,28 +5,20 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler runs ChallengeChecks.
 type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
+	reconcile.Access
 	// Live reads from the API server: the pull secret, and routes when players cannot get through.
-	Live client.Reader
-	// Writer writes the namespace of a solver and its policies.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	Live   client.Reader
 	Config config.Berg
 	// Policies returns the kinds of policy that instances are given now.
 	Policies func(context.Context) config.NetworkPolicy

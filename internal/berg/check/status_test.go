@@ -118,7 +118,7 @@ func TestWaiting(t *testing.T) {
 
 func TestErrorsNameNoFlag(t *testing.T) {
 	o := observedWith(static)
-	r := &Reconciler{Client: clientOf(t, nil, o.Check, o.Challenge, instance(o.Check, o.Instance.Spec.Flag))}
+	r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, nil, o.Check, o.Challenge, instance(o.Check, o.Instance.Spec.Flag))}}
 	r.Config.Challenge.Namespace = o.Challenge.Namespace
 	cause := errors.New("denied: " + flagOfTests + " and flag{for_all}")
 	err := r.redact(t.Context(), o.Check, cause)

@@ -10,7 +10,6 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -52,7 +51,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		},
 		Ended: func(c *hexactfv1.Challenge, _ reason) {
 			expirations.Inc()
-			expiryDelays.Observe(elapsed.Since(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
+			expiryDelays.Observe(reconcile.Elapsed(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
 			reconcile.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The challenge has expired and is deleted")
 		},
 		Blocked: func(_ context.Context, c *hexactfv1.Challenge, _ reason, err error, _ time.Time) {

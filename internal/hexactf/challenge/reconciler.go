@@ -4,13 +4,10 @@ import (
 	"context"
 	"sync/atomic"
 
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -23,15 +20,8 @@ type Publisher interface {
 
 // Reconciler creates, repairs and deletes challenges.
 type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes everything that belongs to a challenge.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	reconcile.Access
 	Config config.HexaCTF
-	// Workers is how many challenges are reconciled concurrently.
-	Workers int
 	// Publisher sends messages. Nil: there are none.
 	Publisher Publisher
 	// Reason turns an error of Publisher into the text of a condition.

@@ -17,7 +17,6 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/backoff"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -93,7 +92,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		}
 		s.delays.Forget(req)
 		sent.Inc()
-		messageDelays.Observe(elapsed.Since(m.Timestamp.Time, s.Clock.Now()).Seconds())
+		messageDelays.Observe(reconcile.Elapsed(m.Timestamp.Time, s.Clock.Now()).Seconds())
 		delay := outboxDelay
 		if recovered := s.deliveries.acknowledged(c, m.Sequence); recovered || c.DeletionTimestamp != nil {
 			delay = 0 // a condition changes, or a deletion waits

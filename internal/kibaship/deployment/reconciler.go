@@ -5,37 +5,27 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler builds what Deployments ask for.
 type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes what belongs to a Deployment.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	reconcile.Access
 	Config config.KibaShip
 	// Presence knows whether Tekton is installed, and Direct reads past it.
 	Presence *optional.Presence
 	Direct   client.Reader
 	// Own finds the operator's own image, which pushes unless the settings name another one.
-	Own *ownimage.Finder
+	Own *identity.ImageFinder
 	// Secrets tells when a Secret comes or goes.
 	Secrets *secrets.Watches
-	// Workers is how many Deployments are worked on at the same time.
-	Workers int
 
 	kind *reconcile.Kind[*kibashipv1.Deployment, Outcome]
 	// starting is held from counting the builds under way until another one is stored.

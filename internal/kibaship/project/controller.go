@@ -11,7 +11,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -73,7 +72,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 	for _, step := range []func(){
 		func() { problems.Add(checkNamespace(p, s.Observed)) },
 		func() {
-			ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(p), namespace(in))
+			ns, err := apply.Apply(ctx, r.recording(), r.tokens.Complete(namespaceOwner(p)), namespace(in))
 			problems.Add(newProblem(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
 			if err == nil {
 				s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
@@ -111,18 +110,9 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 	return failed
 }
 
-// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
-func (r *Reconciler) provingOwner(p *kibashipv1.Project) ownership.Owner {
-	owner := namespaceOwner(p)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(p.Status.NamespaceUID, p.Status.NamespaceTokenDigest)
-	}
-	return owner
-}
-
 // prepareNamespace makes sure that the namespace can be created. A new Project costs a read and a write for that.
 func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
-	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(p), s.Namespace, naming.Namespace(p.Name), func() error {
+	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(p)), s.Namespace, naming.Namespace(p.Name), func() error {
 		before := p.DeepCopy()
 		p.Status.NamespaceUID, p.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())

@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -59,6 +60,13 @@ type Busy struct {
 	Kind client.Object
 	// Since lists when each job in flight began.
 	Since func(context.Context, client.Reader) ([]time.Time, error)
+}
+
+// Access returns what a reconciler of the family reaches the cluster by. Its events name recorder as their source.
+func (d Dependencies) Access(recorder string) reconcile.Access {
+	return reconcile.Access{
+		Client: d.Manager.GetClient(), Writer: d.Writer, Events: d.Manager.GetEventRecorder(recorder), Clock: d.Clock, Workers: d.Workers,
+	}
 }
 
 // Dependencies are the clients and values that a family gets.

@@ -7,5 +7,6 @@
 //	status.go     how a status is written
 //	events.go     how events are recorded
 //	watches.go    which changes lead to a reconciliation, and of which resources
+//	access.go     how a reconciler reaches the cluster
 //	metrics.go    the metrics that every controller has
 package reconcile

@@ -19,6 +19,23 @@ var Replaced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 }
 
+// Deleted passes the events of objects that are gone, and no others.
+var Deleted = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// Updates passes the updates of objects that which selects, and no other events.
+func Updates(which func(before, after client.Object) bool) predicate.Funcs {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) },
+	}
+}
+
 // Requests returns requests for the resources that a cache lists into list and which
 // passes; nil passes all. They may be those of a moment ago: the list does not wait for
 // the operator's own writes, and which must not change what it is given.

@@ -11,7 +11,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -64,7 +63,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		problems.Add(checkNamespace(env, s.Observed, r.Config.IDPattern))
 	}
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
-		ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(env), namespace(in))
+		ns, err := apply.Apply(ctx, r.recording(), r.tokens.Complete(namespaceOwner(env)), namespace(in))
 		problems.Add(namespaceProblem(s.Observed, err))
 		if err == nil {
 			s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
@@ -96,18 +95,9 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	return nil
 }
 
-// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
-func (r *Reconciler) provingOwner(env *quixv1.Environment) ownership.Owner {
-	owner := namespaceOwner(env)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(env.Status.NamespaceUID, env.Status.NamespaceTokenDigest)
-	}
-	return owner
-}
-
 // prepareNamespace makes sure that the namespace can be created.
 func (r *Reconciler) prepareNamespace(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
-	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(env), s.Namespace, namespaceName(env), func() error {
+	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(env)), s.Namespace, namespaceName(env), func() error {
 		before := env.DeepCopy()
 		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, env, r.Clock.Now())

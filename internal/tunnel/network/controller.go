@@ -12,7 +12,6 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -82,7 +81,7 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 		if err := r.prepareNamespace(ctx, n, o); err != nil {
 			return namespaceProblem(err)
 		}
-		live, err := apply.Apply(ctx, r.Writer, r.provingOwner(n), p.Namespace)
+		live, err := apply.Apply(ctx, r.Writer, r.tokens.Complete(namespaceOwner(n)), p.Namespace)
 		if err != nil {
 			return namespaceProblem(err)
 		}
@@ -100,18 +99,9 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	return nil
 }
 
-// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
-func (r *Reconciler) provingOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
-	owner := namespaceOwner(n)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(types.UID(n.Status.ID), n.Status.NamespaceTokenDigest)
-	}
-	return owner
-}
-
 // prepareNamespace makes sure that the namespace can be created. A new network costs a read and a write for that.
 func (r *Reconciler) prepareNamespace(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
-	_, err := apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(n), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
+	_, err := apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(n)), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
 		before := n.DeepCopy()
 		n.Status.NamespaceTokenDigest = r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, n, r.Clock.Now())

@@ -4,14 +4,10 @@ import (
 	"sync"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/ownimage"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
@@ -22,21 +18,14 @@ import (
 
 // Reconciler makes, watches and deletes pairs of proxies.
 type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes what belongs to a pair.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	reconcile.Access
 	Config config.Tunnel
 	// Namespace of the operator.
 	Namespace string
-	// Workers is how many pairs are reconciled at the same time.
-	Workers int
 	// Images builds images. Nil: there is no registry.
 	Images Images
 	// Own finds the operator's own image, which includes the program.
-	Own *ownimage.Finder
+	Own *identity.ImageFinder
 	// Logs reads the logs of server proxies in pods.
 	Logs kubernetes.Interface
 
