@@ -152,8 +152,13 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	if err != nil {
 		return err
 	}
+	starts, err := deps.NewClient()
+	if err != nil {
+		return err
+	}
 	reconciler := &challengeinstance.Reconciler{
 		Client: mgr.GetClient(),
+		Starts: starts,
 		Live:   mgr.GetAPIReader(),
 		Writer: deps.Writer,
 		Events: challengeinstance.WithSource(mgr.GetEventRecorder("berg-operator")),
@@ -180,10 +185,11 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		return err
 	}
 	challenges := &challenge.Reconciler{
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, Workers: 1,
+		Access: deps.Access("berg-operator"),
 		Config: cfg.Challenge,
 		Rules:  rules.Settings{Allowed: rules.AllowedBy(cfg.Challenge), StartDeadline: cfg.Challenge.StartDeadline},
 	}
+	challenges.Workers = 1
 	if err := challenges.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
@@ -262,11 +268,8 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
 	mgr := deps.Manager
 	return &check.Reconciler{
-		Client: mgr.GetClient(),
+		Access: deps.Access("berg-operator"),
 		Live:   mgr.GetAPIReader(),
-		Writer: deps.Writer,
-		Events: mgr.GetEventRecorder("berg-operator"),
-		Clock:  deps.Clock,
 		Config: cfg,
 		Policies: func(ctx context.Context) config.NetworkPolicy {
 			return challengeinstance.Policies(ctx, mgr.GetClient(), cfg.Challenge, deps.Presence)
@@ -279,8 +282,7 @@ func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
 func prepulls(deps family.Dependencies, cfg config.Berg) *prepull.Reconciler {
 	mgr := deps.Manager
 	return &prepull.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Manager: deps.Writer.Manager,
-		Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock,
+		Access: deps.Access("berg-operator"), Live: mgr.GetAPIReader(),
 		Config: cfg, Namespace: deps.Namespace,
 	}
 }

@@ -63,12 +63,8 @@ func trim(o client.Object) {
 func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) error {
 	mgr := deps.Manager
 	reconciler := &challenge.Reconciler{
-		Client:  mgr.GetClient(),
-		Writer:  deps.Writer,
-		Events:  mgr.GetEventRecorder("challenge-operator"),
-		Clock:   deps.Clock,
-		Config:  cfg,
-		Workers: deps.Workers,
+		Access: deps.Access("challenge-operator"),
+		Config: cfg,
 	}
 	if cfg.Kafka.Enabled() {
 		publisher, err := kafka.New(cfg.Kafka)

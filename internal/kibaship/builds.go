@@ -10,7 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/ownimage"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
 // setupDeployments adds the controller of Deployments.
@@ -22,15 +22,11 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 		return err
 	}
 	return (&deployment.Reconciler{
-		Client:   mgr.GetClient(),
-		Writer:   deps.Writer,
-		Events:   mgr.GetEventRecorder("kibaship-operator"),
-		Clock:    deps.Clock,
+		Access:   deps.Access("kibaship-operator"),
 		Config:   cfg,
 		Presence: deps.Presence,
 		Direct:   deps.Direct,
-		Own:      &ownimage.Finder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
+		Own:      &identity.ImageFinder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
 		Secrets:  names,
-		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr)
 }

@@ -129,23 +129,16 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		return err
 	}
 	if err := (&project.Reconciler{
-		Client:   mgr.GetClient(),
-		Writer:   deps.Writer,
-		Events:   mgr.GetEventRecorder("kibaship-operator"),
-		Clock:    deps.Clock,
+		Access:   deps.Access("kibaship-operator"),
 		Policies: policies,
 		Config:   cfg,
 		Identity: me.Subject,
-		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	if err := (&application.Reconciler{
-		Client:  mgr.GetClient(),
-		Events:  mgr.GetEventRecorder("kibaship-operator"),
-		Clock:   deps.Clock,
+		Access:  deps.Access("kibaship-operator"),
 		Secrets: names,
-		Workers: deps.Workers,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}

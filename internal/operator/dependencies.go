@@ -35,13 +35,18 @@ func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 		return family.Dependencies{}, err
 	}
 	presence := &optional.Presence{}
+	newClient := presence.Clients(m.newClient)
+	var options client.Options
 	own, err := cluster.New(m.restConfig, func(o *cluster.Options) {
 		o.Scheme = scheme
 		o.HTTPClient = m.mgr.GetHTTPClient()
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.mgr.GetRESTMapper(), nil }
 		o.Cache = m.caches.Options(f.Cache())
 		o.Client = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true), Unstructured: true}}
-		o.NewClient = presence.Clients(m.newClient)
+		o.NewClient = func(restConfig *rest.Config, all client.Options) (client.Client, error) {
+			options = all
+			return newClient(restConfig, all)
+		}
 		o.Logger = m.mgr.GetLogger()
 	})
 	if err != nil {
@@ -52,6 +57,7 @@ func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 		return family.Dependencies{}, err
 	}
 	deps := m.dependencies
+	deps.NewClient = func() (client.Client, error) { return newClient(m.restConfig, options) }
 	deps.Presence, deps.Direct = presence, own.GetAPIReader()
 	mgr := familyManager{Manager: m.mgr, own: own, live: presence.Reader(deps.Direct, own.GetClient().GroupVersionKindFor), events: m.mgr}
 	deps.Manager = mgr

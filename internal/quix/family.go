@@ -34,13 +34,9 @@ func New(cfg *config.Quix) family.Family {
 				return err
 			}
 			return (&environment.Reconciler{
-				Client:  deps.Manager.GetClient(),
-				Writer:  deps.Writer,
-				Events:  deps.Manager.GetEventRecorder("environment-controller"),
-				Clock:   deps.Clock,
-				Fence:   fence,
-				Config:  *cfg,
-				Workers: deps.Workers,
+				Access: deps.Access("environment-controller"),
+				Fence:  fence,
+				Config: *cfg,
 			}).SetupWithManager(ctx, deps.Manager)
 		},
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
-	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
@@ -87,15 +86,11 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 		return err
 	}
 	err = (&network.Reconciler{
-		Client:   mgr.GetClient(),
-		Writer:   deps.Writer,
-		Events:   mgr.GetEventRecorder("container-network"),
-		Clock:    deps.Clock,
+		Access:   deps.Access("container-network"),
 		Fence:    fence,
 		Confined: confined,
 		Config:   cfg,
 		Identity: me.Subject,
-		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr)
 	if err != nil {
 		return err
@@ -115,16 +110,12 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 		return err
 	}
 	return (&tunnelproxy.Reconciler{
-		Client:    mgr.GetClient(),
-		Writer:    deps.Writer,
-		Events:    mgr.GetEventRecorder("tunnel-proxy"),
-		Clock:     deps.Clock,
+		Access:    deps.Access("tunnel-proxy"),
 		Config:    denied,
 		Namespace: deps.Namespace,
-		Workers:   deps.Workers,
 		Images:    newRegistry(cfg, deps.Direct, deps.Namespace),
 		Logs:      logs,
-		Own:       &ownimage.Finder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
+		Own:       &identity.ImageFinder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
 	}).SetupWithManager(ctx, mgr)
 }
 

@@ -12,8 +12,6 @@ import (
 type Instance struct {
 	UID types.UID
 	Key types.NamespacedName
-	// Version is the resource version. Those of one kind are ordered.
-	Version uint64
 	// Owner is spec.ownerId. Of each owner one instance is started at a time.
 	Owner string
 	// Source is the label berg.norelect.ch/source: the user or team of a platform. "": none.

@@ -23,7 +23,7 @@ func instance(second int, challenge string, change ...func(*Instance)) Instance 
 	name := fmt.Sprintf("%04d", second)
 	i := Instance{
 		UID: types.UID(name), Key: named(name), Owner: "owner of " + name, Challenge: named(challenge),
-		Created: noon.Add(time.Duration(second) * time.Second), Version: uint64(second) + 1,
+		Created: noon.Add(time.Duration(second) * time.Second),
 	}
 	for _, c := range change {
 		c(&i)

@@ -4,7 +4,6 @@
 //
 //	admission.go  the decision: owners, then limits, in the order of creation
 //	limits.go     the limits in the order in which they are checked
-//	starts.go     what the cache may not show yet: own starts, and those of the previous leader
 //
 // An instance that has started counts from the write of status.instanceId, which comes before its
 // first object, until its finalizer is removed, which comes after its namespace is gone.

@@ -5,37 +5,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
-	"github.com/bergctf/berg-operator/internal/berg/rules"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Reconciler checks Challenges.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	// Config says whether nodes are watched.
-	Config config.Challenge
-	Rules  rules.Settings
-	// Workers is how many Challenges are checked concurrently.
-	Workers int
-}
 
 // actionCheck is what the operator was doing, in events.
 const actionCheck = "Check"
@@ -54,7 +36,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	challenges := ctrl.NewControllerManagedBy(mgr).
 		Named("berg-challenge").
 		For(&bergv1.Challenge{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, stale))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcile.Timeout})
+		WithOptions(r.ControllerOptions())
 	if nodes.Watched(r.Config) {
 		if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Node{}); err != nil {
 			return err

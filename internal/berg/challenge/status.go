@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
@@ -75,11 +73,7 @@ func accepted(c *bergv1.Challenge) *metav1.Condition {
 
 // stale passes updates after which the condition is missing or is of another generation, as after an edit of the status by
 // another client.
-var stale = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool { return isStale(e.ObjectNew) },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-}
+var stale = reconcile.Updates(func(_, after client.Object) bool { return isStale(after) })
 
 func isStale(o client.Object) bool {
 	condition := accepted(o.(*bergv1.Challenge))

@@ -37,32 +37,27 @@ const (
 	// maxReports is of how many others a round without starts writes the status, one after another. Then the
 	// next round begins, so that a start never waits behind hundreds of writes.
 	maxReports = 5
-	// catchUpInterval is how soon the next round begins while the cache lags behind the API server.
-	catchUpInterval = 50 * time.Millisecond
 	// immediately is how soon the next round begins when there is more to write.
 	immediately = time.Nanosecond
 )
 
 // admitter decides which instances start. It is one worker with one request: each round lists the instances
-// that were not started, decides about all of them, and writes. Until an instance is started only the admitter
-// writes its status, afterwards only the Reconciler.
+// that were not started, decides about all of them, and writes. Its client's lists wait until the cache shows its own
+// writes. Until an instance is started only the admitter writes its status, afterwards only the Reconciler.
 type admitter struct {
 	*Reconciler
 	backoff *outcome.Backoff
-	starts  admission.Starts
-	// listed is what the cache has to show before the first decision, nil until it was listed.
-	listed   admission.Listed
-	caughtUp bool
-	// delays are those of the pending instances that were just written.
+	// synced: the cache shows every start. It may lack those of the previous leader, and one of which no answer came; until
+	// then decisions follow from the list of the API server.
+	synced bool
+	// delays are those of the pending instances that could not be written.
 	delays map[types.UID]delay
 }
 
-// delay is until when an instance is not written again. It keeps its place, unless the API server refuses it: then it
+// delay is until when an instance is not written again. It keeps its position, unless the API server refuses it: then it
 // holds up no other during that time.
 type delay struct {
 	request ctrl.Request
-	// version is the one that the cache has to show. Zero: the write has failed, and until counts.
-	version uint64
 	until   time.Time
 	refused bool
 	// problem is what the status says of the refusal, nil if nothing.
@@ -113,20 +108,14 @@ func isStarted(o client.Object) bool {
 
 // reconcile is one round. It returns when the next one is due, zero if only events lead to it.
 func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter time.Duration, err error) {
-	pending, err := a.instances(ctx, client.MatchingFields{indexPending: isPending})
+	pending, listStarted, err := a.list(ctx)
 	if err != nil || len(pending) == 0 {
 		return 0, err
 	}
-	if caughtUp, err := a.catchUp(ctx); err != nil || !caughtUp {
-		return catchUpInterval, err
-	}
 	now := a.Clock.Now()
-	r, err := a.observeRound(ctx, pending, now)
+	r, err := a.observeRound(ctx, pending, listStarted, now)
 	if err != nil {
 		return 0, err
-	}
-	if len(r.unknown) > 0 {
-		return immediately, a.resolve(ctx, r.unknown)
 	}
 	due, remaining := r.writes(a.Config.Challenge)
 	writers := 1
@@ -135,13 +124,6 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 	}
 	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
 	return a.settle(ctx, due, remaining, now), nil
-}
-
-// instances are those of the cache: not to be changed.
-func (a *admitter) instances(ctx context.Context, opts ...client.ListOption) ([]bergv1.ChallengeInstance, error) {
-	var all bergv1.ChallengeInstanceList
-	err := a.Client.List(ctx, &all, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
-	return all.Items, err
 }
 
 // write is what a round writes of one instance: its start, or the problem that keeps it from that.
@@ -199,7 +181,7 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.done = true
 	w.Instance = w.Instance.DeepCopy()
-	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Client, w.Instance, bergv1.Finalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Starts, w.Instance, bergv1.Finalizer)); err != nil {
 		err = redact.Error(err, w.Instance.Spec.Flag)
 		if outcome.FindCause(err) != outcome.Rejected {
 			w.err = err
@@ -238,7 +220,14 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	a.report(before, out, now)
 }
 
-// settle notes what became of the writes of a round, and returns when the next one is due.
+// patchStatus writes the status with the client of the admitter, whose lists wait for it.
+func (a *admitter) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
+	return reconcile.Status[*bergv1.ChallengeInstance]{
+		Client: a.Starts, Pointer: func(i *bergv1.ChallengeInstance) any { return &i.Status }, Rejected: a.reportRejected,
+	}.Patch(ctx, before, instance)
+}
+
+// settle notes the results of the writes of a round, and returns when the next one is due.
 func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, now time.Time) (requeueAfter time.Duration) {
 	for _, w := range tried {
 		if !w.done { // the time of the round is over
@@ -250,10 +239,6 @@ func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, n
 		delete(a.delays, uid)
 		if w.err != nil {
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
-		} else if w.sent {
-			a.starts.Wrote(uid, objectVersion(w.Instance))
-		} else {
-			a.delays[uid] = delay{request: request, version: objectVersion(w.Instance)}
 		}
 		result, failed := a.backoff.Result(ctx, request, 0, w.err)
 		if failed == nil { // after a conflict the cache will show what was written in between
@@ -263,16 +248,12 @@ func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, n
 		reconcileMetrics.Failed()
 		cause := outcome.FindCause(failed)
 		if w.sent && cause == outcome.Failed {
-			a.starts.Unknown(uid)
+			a.synced = false // the API server may have started it nevertheless
 		}
 		a.delays[uid] = delay{request: request, until: now.Add(result.RequeueAfter), refused: cause == outcome.Rejected, problem: w.refused}
 	}
 	for _, p := range a.delays {
-		next := catchUpInterval
-		if p.version == 0 {
-			next = max(immediately, p.until.Sub(now))
-		}
-		requeueAfter = status.Sooner(requeueAfter, next)
+		requeueAfter = status.Sooner(requeueAfter, max(immediately, p.until.Sub(now)))
 	}
 	if remaining {
 		requeueAfter = immediately

@@ -25,14 +25,12 @@ type round struct {
 	// candidates are the pending instances, and problems why some of them cannot be built.
 	candidates map[types.UID]status.Candidate
 	problems   map[types.UID]*outcome.Problem
-	// delayed are the instances that are not written now: their last write failed, or the cache does not
-	// show it yet.
+	// delayed are the instances that are not written now, because their last write failed.
 	delayed sets.Set[types.UID]
-	// unknown are instances of whose start no answer came.
-	unknown []admission.Instance
 }
 
-func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeInstance, now time.Time) (round, error) {
+// observeRound reads what else decides about pending instances. Those that were started come from listStarted.
+func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeInstance, listStarted startedLister, now time.Time) (round, error) {
 	cfg := a.Config.Challenge
 	support, err := nodes.Observe(ctx, a.Client, cfg)
 	if err != nil {
@@ -67,25 +65,18 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 		return r, challenges.err
 	}
 	a.applyDelays(ctx, &r, now)
-	running, err := a.started(ctx, pending, limited)
-	if err != nil {
+	if r.all, err = listStarted(ctx, pending, limited); err != nil {
 		return r, err
 	}
 	// An instance may have been started between the two lists.
-	startedUIDs := sets.New[types.UID]()
-	for _, i := range running {
-		startedUIDs.Insert(i.UID)
-		if _, isPending := r.candidates[i.UID]; !isPending {
-			r.all = append(r.all, a.admissionInstance(i))
-		}
+	known := sets.New[types.UID]()
+	for _, i := range r.all {
+		known.Insert(i.UID)
 	}
 	for n := range pending {
-		instance := a.admissionInstance(&pending[n])
-		instance.Started = startedUIDs.Has(instance.UID)
-		r.all = append(r.all, instance)
-	}
-	if r.unknown = a.starts.Merge(r.all); len(r.unknown) > 0 {
-		return r, nil
+		if !known.Has(pending[n].UID) {
+			r.all = append(r.all, a.admissionInstance(&pending[n]))
+		}
 	}
 	if err := a.observeHolders(ctx, &r); err != nil {
 		return r, err
@@ -96,15 +87,15 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	return r, challenges.err
 }
 
-// applyDelays excludes the instances that were just written, and ends the delays that are over.
+// applyDelays excludes the instances that could not be written, and ends the delays that are over.
 func (a *admitter) applyDelays(ctx context.Context, r *round, now time.Time) {
 	for uid, p := range a.delays {
-		c, isPending := r.candidates[uid]
+		_, isPending := r.candidates[uid]
 		switch {
 		case !isPending:
 			delete(a.delays, uid)
 			_, _ = a.backoff.Result(ctx, p.request, 0, nil) // forgets it
-		case p.version > objectVersion(c.Instance), now.Before(p.until):
+		case now.Before(p.until):
 			r.delayed.Insert(uid)
 			if p.refused {
 				r.problems[uid] = p.problem
@@ -135,40 +126,9 @@ func (a *admitter) checked(c status.Candidate, known map[request]*outcome.Proble
 	return p
 }
 
-// started returns the instances that were started: all if a limit counts them, else those of the owners of
-// pending ones. To list 10,000 at every start takes 13 ms on a busy machine, as long as
-// the operator works on the instance otherwise.
-func (a *admitter) started(ctx context.Context, pending []bergv1.ChallengeInstance, all bool) ([]*bergv1.ChallengeInstance, error) {
-	var lists [][]client.ListOption
-	if all {
-		lists = append(lists, nil)
-	} else {
-		owners := sets.New[string]()
-		for n := range pending {
-			if owner := pending[n].Spec.OwnerID; !owners.Has(owner) {
-				owners.Insert(owner)
-				lists = append(lists, []client.ListOption{client.MatchingFields{indexOwner: owner}})
-			}
-		}
-	}
-	var fresh []*bergv1.ChallengeInstance
-	for _, list := range lists {
-		found, err := a.instances(ctx, list...)
-		if err != nil {
-			return nil, err
-		}
-		for n := range found {
-			if isStarted(&found[n]) {
-				fresh = append(fresh, &found[n])
-			}
-		}
-	}
-	return fresh, nil
-}
-
 func (a *admitter) admissionInstance(i *bergv1.ChallengeInstance) admission.Instance {
 	return admission.Instance{
-		UID: i.UID, Key: client.ObjectKeyFromObject(i), Version: objectVersion(i),
+		UID: i.UID, Key: client.ObjectKeyFromObject(i),
 		Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource], Challenge: a.challengeKey(i),
 		Created: i.CreationTimestamp.UTC(), Check: i.Labels[bergv1.LabelCheck] != "",
 		Started: isStarted(i), Ending: !isLive(i) || i.Spec.TerminationReason != "",

@@ -26,33 +26,28 @@ func testAdmitter() *admitter {
 	}
 }
 
-func version(v string) func(*status.Candidate) {
-	return func(c *status.Candidate) { c.Instance.ResourceVersion = v }
-}
-
 func TestWhatBecomesOfAStart(t *testing.T) {
 	of := schema.GroupResource{Resource: "challengeinstances"}
 	for name, tc := range map[string]struct {
 		err error
-		// counts: the instance counts as started before the cache shows it. unknown: the API server is to be asked.
-		counts, unknown bool
+		// unknown: the next decision follows from the list of the API server.
+		unknown bool
 		// delayed: it is not written again for a moment; refused: it holds up no other until then.
 		delayed, refused bool
 		again            bool
 	}{
-		"written":  {nil, true, false, false, false, false},
-		"conflict": {apierrors.NewConflict(of, "a", errors.New("x")), false, false, false, false, true},
-		"gone":     {fmt.Errorf("%w: x", outcome.ErrGone), false, false, false, false, false},
-		"refused":  {apierrors.NewForbidden(of, "a", errors.New("x")), false, false, true, true, true},
-		"timeout":  {apierrors.NewTimeoutError("x", 1), true, true, true, false, true},
-		"cut off":  {errors.New("EOF"), true, true, true, false, true},
+		"written":  {nil, false, false, false, false},
+		"conflict": {apierrors.NewConflict(of, "a", errors.New("x")), false, false, false, true},
+		"gone":     {fmt.Errorf("%w: x", outcome.ErrGone), false, false, false, false},
+		"refused":  {apierrors.NewForbidden(of, "a", errors.New("x")), false, true, true, true},
+		"timeout":  {apierrors.NewTimeoutError("x", 1), true, true, false, true},
+		"cut off":  {errors.New("EOF"), true, true, false, true},
 	} {
 		a := testAdmitter()
-		again := a.settle(t.Context(), []*write{{Candidate: candidate("a", 0, version("43")), done: true, sent: true, err: tc.err}}, false, noon)
-		all := []admission.Instance{a.admissionInstance(candidate("a", 0, version("42")).Instance)}
-		unknown := a.starts.Merge(all)
-		if all[0].Started != tc.counts || (len(unknown) > 0) != tc.unknown {
-			t.Errorf("%s: started %v, unknown %v", name, all[0].Started, unknown)
+		a.synced = true
+		again := a.settle(t.Context(), []*write{{Candidate: candidate("a", 0), done: true, sent: true, err: tc.err}}, false, noon)
+		if a.synced == tc.unknown {
+			t.Errorf("%s: decided by the cache: %v", name, a.synced)
 		}
 		if p, delayed := a.delays["a"]; delayed != tc.delayed || p.refused != tc.refused || delayed && !p.until.After(noon) {
 			t.Errorf("%s: delayed %v, %+v", name, delayed, p)
@@ -80,14 +75,14 @@ func TestARoundThatWasNotFinishedIsFollowedByAnother(t *testing.T) {
 func TestDelaysEnd(t *testing.T) {
 	a := testAdmitter()
 	a.settle(t.Context(), []*write{
-		{Candidate: candidate("reported", 0, version("43")), done: true, problem: &outcome.Problem{}},
-		{Candidate: candidate("refused", 1, version("7")), done: true, sent: true, err: apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("x"))},
-		{Candidate: candidate("failed", 2, version("7")), done: true, sent: true, err: errors.New("EOF")},
-		{Candidate: candidate("gone", 3, version("7")), done: true, problem: &outcome.Problem{}},
+		{Candidate: candidate("reported", 0), done: true, problem: &outcome.Problem{}},
+		{Candidate: candidate("refused", 1), done: true, sent: true, err: apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("x"))},
+		{Candidate: candidate("failed", 2), done: true, sent: true, err: errors.New("EOF")},
+		{Candidate: candidate("gone", 3), done: true, err: errors.New("EOF")},
 	}, false, noon)
-	look := func(reported string, now time.Time) (delayed []types.UID, again time.Duration) {
+	observe := func(now time.Time) (delayed []types.UID, again time.Duration) {
 		r := crowd(0, 0, 0)
-		for _, c := range []status.Candidate{candidate("reported", 0, version(reported)), candidate("refused", 1, version("7")), candidate("failed", 2, version("7"))} {
+		for _, c := range []status.Candidate{candidate("reported", 0), candidate("refused", 1), candidate("failed", 2)} {
 			r.candidates[c.Instance.UID] = c
 		}
 		a.applyDelays(t.Context(), r, now)
@@ -96,13 +91,10 @@ func TestDelaysEnd(t *testing.T) {
 		}
 		return sets.List(r.delayed), a.settle(t.Context(), nil, false, now)
 	}
-	if delayed, again := look("42", noon); len(delayed) != 3 || again == 0 || again > catchUpInterval {
+	if delayed, again := observe(noon); fmt.Sprint(delayed) != "[failed refused]" || again <= immediately {
 		t.Errorf("%v are delayed, again after %s", delayed, again)
 	}
-	if delayed, again := look("43", noon); fmt.Sprint(delayed) != "[failed refused]" || again <= immediately {
-		t.Errorf("%v are delayed, again after %s", delayed, again)
-	}
-	if delayed, again := look("43", noon.Add(time.Hour)); len(delayed) != 0 || again != 0 || len(a.delays) > 0 {
+	if delayed, again := observe(noon.Add(time.Hour)); len(delayed) != 0 || again != 0 || len(a.delays) > 0 {
 		t.Errorf("%v are delayed, again after %s: %v", delayed, again, a.delays)
 	}
 }
@@ -196,9 +188,9 @@ func TestEntries(t *testing.T) {
 	deleted := func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }
 	ours := func(i *bergv1.ChallengeInstance) { i.Finalizers = []string{bergv1.Finalizer} }
 	fresh := testInstance(func(i *bergv1.ChallengeInstance) {
-		i.ResourceVersion, i.Labels = "42", map[string]string{bergv1.LabelSource: "team-1"}
+		i.Labels = map[string]string{bergv1.LabelSource: "team-1"}
 	})
-	if e := a.admissionInstance(fresh); e.Started || e.Ending || e.Version != 42 || e.Check || e.Challenge.String() != "berg/chall" || e.Source != "team-1" || e.Owner != fresh.Spec.OwnerID {
+	if e := a.admissionInstance(fresh); e.Started || e.Ending || e.Check || e.Challenge.String() != "berg/chall" || e.Source != "team-1" || e.Owner != fresh.Spec.OwnerID {
 		t.Errorf("%+v", e)
 	}
 	for name, tc := range map[string]struct {

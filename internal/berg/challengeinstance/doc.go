@@ -23,7 +23,7 @@
 // Other files:
 //
 //	admit_round.go  all that one decision of package admission is made of
-//	admit_lag.go    what the cache may not show yet
+//	admit_list.go   lists the instances, from the cache or from the API server
 //	queuemetrics.go how many instances wait
 //	rollout.go      lets a live instance adopt its Challenge as it is now
 //	watches.go      which events lead to a reconciliation, and with which priority

@@ -19,7 +19,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -57,7 +56,7 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
-		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, status.StartTime(instance), now).Seconds())
+		timeToRunning.WithLabelValues(challenge).Observe(reconcile.ElapsedSinceCreation(instance.CreationTimestamp.Time, status.StartTime(instance), now).Seconds())
 		for _, stage := range status.StageTimes(instance) {
 			startStages.WithLabelValues(stage.Name).Observe(stage.Took.Seconds())
 		}
@@ -113,7 +112,7 @@ func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *be
 		}
 	}
 	if was != current && current == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.isFirstReport(instance, bergv1.PhaseTerminated) {
-		lifetimes.Observe(elapsed.Since(status.StartTime(instance), now).Seconds())
+		lifetimes.Observe(reconcile.Elapsed(status.StartTime(instance), now).Seconds())
 	}
 }
 

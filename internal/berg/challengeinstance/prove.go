@@ -12,11 +12,7 @@ import (
 
 // namespaceOwner is manifests.NamespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) namespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
-	owner, s := manifests.NamespaceOwner(instance), &instance.Status
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(s.NamespaceUID, s.NamespaceTokenDigest)
-	}
-	return owner
+	return r.tokens.Complete(manifests.NamespaceOwner(instance))
 }
 
 // prepareNamespace makes sure that the namespace can be created. The admitter draws the secret when the instance starts.

@@ -5,10 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -19,8 +17,8 @@ import (
 )
 
 var (
-	queueLength = &queueLengths{desc: prometheus.NewDesc("berg_challengeinstance_queue_length",
-		"Instances that wait because a limit is reached. Only the leader reports it.", []string{labelChallenge}, nil)}
+	queueLength = gauge.NewNumbers("berg_challengeinstance_queue_length",
+		"Instances that wait because a limit is reached. Only the leader reports it.", labelChallenge)
 	headAge = gauge.NewNumber("berg_challengeinstance_queue_head_seconds",
 		"Age of the oldest instance that waits because a limit is reached, 0 if none waits. Only the leader reports it.")
 )
@@ -50,50 +48,18 @@ func maxAge(instances []bergv1.ChallengeInstance, now time.Time) (age time.Durat
 	return age
 }
 
-// queueLengths is a collector of how many instances wait, by Challenge.
-type queueLengths struct {
-	desc   *prometheus.Desc
-	source atomic.Pointer[queueSource]
-}
-
-type queueSource struct {
-	reader  client.Reader
-	elected <-chan struct{}
-}
-
-func (l *queueLengths) watch(reader client.Reader, elected <-chan struct{}) {
-	l.source.Store(&queueSource{reader, elected})
-}
-
-// Describe implements prometheus.Collector.
-func (l *queueLengths) Describe(ch chan<- *prometheus.Desc) { ch <- l.desc }
-
-// Collect implements prometheus.Collector.
-func (l *queueLengths) Collect(ch chan<- prometheus.Metric) {
-	s := l.source.Load()
-	if s == nil {
-		return
-	}
-	select {
-	case <-s.elected:
-	default:
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	all, err := queued(ctx, s.reader)
-	if err != nil {
-		return // the cache is shutting down
-	}
-	for name, n := range countByChallenge(all) {
-		ch <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(n), name)
+// observeQueueLengths returns how many instances wait, by Challenge.
+func observeQueueLengths(reader client.Reader) func(context.Context) (map[string]float64, error) {
+	return func(ctx context.Context) (map[string]float64, error) {
+		all, err := queued(ctx, reader)
+		return countByChallenge(all), err
 	}
 }
 
 // countByChallenge counts by the name of the Challenge, those with the longest queues first, and what is
 // beyond the bound of the label as one.
-func countByChallenge(instances []bergv1.ChallengeInstance) map[string]int {
-	byName := map[string]int{}
+func countByChallenge(instances []bergv1.ChallengeInstance) map[string]float64 {
+	byName := map[string]float64{}
 	for n := range instances {
 		byName[instances[n].Spec.ChallengeRef.Name]++
 	}
@@ -102,14 +68,14 @@ func countByChallenge(instances []bergv1.ChallengeInstance) map[string]int {
 	}
 	type length struct {
 		name string
-		n    int
+		n    float64
 	}
 	var all []length
 	for name, n := range byName {
 		all = append(all, length{name, n})
 	}
 	slices.SortFunc(all, func(a, b length) int { return cmp.Or(cmp.Compare(b.n, a.n), strings.Compare(a.name, b.name)) })
-	shown := map[string]int{}
+	shown := map[string]float64{}
 	for i, l := range all {
 		name := l.name
 		if i >= maxChallenges-1 {

@@ -20,7 +20,7 @@ func queuedInstance(namespace, challenge string, age time.Duration) bergv1.Chall
 
 func TestTheQueuesOfManyChallengesAreBounded(t *testing.T) {
 	few := []bergv1.ChallengeInstance{queuedInstance("a", "web", time.Hour), queuedInstance("a", "web", time.Minute), queuedInstance("b", "web", 0)}
-	if got := countByChallenge(few); !maps.Equal(got, map[string]int{"web": 3}) {
+	if got := countByChallenge(few); !maps.Equal(got, map[string]float64{"web": 3}) {
 		t.Errorf("%v", got)
 	}
 	if got := maxAge(few, noon); got != time.Hour {
@@ -32,11 +32,11 @@ func TestTheQueuesOfManyChallengesAreBounded(t *testing.T) {
 			many = append(many, queuedInstance("a", fmt.Sprint("c", n), 0))
 		}
 	}
-	got, sum := countByChallenge(many), 0
+	got, sum := countByChallenge(many), 0.0
 	for _, n := range got {
 		sum += n
 	}
-	if len(got) != maxChallenges || sum != len(many) || got[fmt.Sprint("c", 2*maxChallenges-1)] != 2*maxChallenges {
-		t.Errorf("%d series, %d of %d instances", len(got), sum, len(many))
+	if len(got) != maxChallenges || sum != float64(len(many)) || got[fmt.Sprint("c", 2*maxChallenges-1)] != 2*maxChallenges {
+		t.Errorf("%d series, %v of %d instances", len(got), sum, len(many))
 	}
 }

@@ -28,6 +28,8 @@ import (
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
+	// Starts is the client of the worker that starts instances: its lists wait for its own writes, not for those of others.
+	Starts client.Client
 	// Live reads from the API server.
 	Live client.Reader
 	// Writer writes everything that belongs to an instance.
@@ -70,12 +72,12 @@ type Reconciler struct {
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
 	return reconcile.Status[*bergv1.ChallengeInstance]{
-		Client:  r.Client,
-		Pointer: func(i *bergv1.ChallengeInstance) any { return &i.Status },
-		Rejected: func(i *bergv1.ChallengeInstance, err error) {
-			// The recorder counts repetitions.
-			reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
-				redact.Text("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
-		},
+		Client: r.Client, Pointer: func(i *bergv1.ChallengeInstance) any { return &i.Status }, Rejected: r.reportRejected,
 	}.Patch(ctx, before, instance)
+}
+
+// reportRejected records that the API server refuses a status. The recorder of events counts repetitions.
+func (r *Reconciler) reportRejected(i *bergv1.ChallengeInstance, err error) {
+	reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
+		redact.Text("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
 }

@@ -96,7 +96,7 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 // serveGauges lets the gauges of instances count in the manager's cache.
 func (r *Reconciler) serveGauges(mgr ctrl.Manager) {
 	var reader client.Reader = mgr.GetCache()
-	queueLength.watch(reader, mgr.Elected())
+	queueLength.Watch(observeQueueLengths(reader), mgr.Elected())
 	headAge.Watch(observeHeadAge(reader, r.Clock), mgr.Elected())
 	freeCapacity.Watch(observeFreeCapacity(reader, r.Config.Challenge.MaxInstances), mgr.Elected())
 	nodePortsInUse.Watch(observeNodePorts(reader), mgr.Elected())
@@ -270,10 +270,5 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 	})
 }
 
-// justStarted passes the update with which an instance was started.
-var justStarted = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-	UpdateFunc:  func(e event.UpdateEvent) bool { return !isBuilt(e.ObjectOld) && isBuilt(e.ObjectNew) },
-}
+// begun passes the update with which an instance was started.
+var justStarted = reconcile.Updates(func(before, after client.Object) bool { return !isBuilt(before) && isBuilt(after) })

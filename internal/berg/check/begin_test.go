@@ -9,12 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 func clientOf(t *testing.T, refuses error, objects ...client.Object) client.Client {
@@ -30,7 +33,7 @@ func clientOf(t *testing.T, refuses error, objects ...client.Object) client.Clie
 	}).Build()
 }
 
-// A check that cannot begin lets others go first, and wakes them.
+// A check that cannot begin lets others go first, and enqueues them.
 func TestABeginningThatIsRefused(t *testing.T) {
 	kind := schema.GroupResource{Group: bergv1.GroupVersion.Group, Resource: "challengechecks"}
 	for name, tc := range map[string]struct {
@@ -41,10 +44,11 @@ func TestABeginningThatIsRefused(t *testing.T) {
 		"overtaken": {apierrors.NewConflict(kind, "web", nil), false},
 	} {
 		c := checkOf()
-		r := &Reconciler{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9), queueChanged: make(chan event.GenericEvent, 1)}
+		r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9)}, queueChanged: make(chan event.GenericEvent, 1)}
 		r.Config.Check.Concurrency = 1
-		o := Observed{Check: c, Challenge: challengeOf(), Contenders: []contender{{UID: c.UID, Due: noon}}}
-		if _, err := r.idle(t.Context(), o, noon); err == nil {
+		r.Clock = clocktesting.NewFakePassiveClock(noon)
+		s := state{Observed: Observed{Check: c, Challenge: challengeOf(), Contenders: []contender{{UID: c.UID, Due: noon}}}}
+		if err := r.apply(t.Context(), c, &s, &outcome.Problems{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if held := !r.refusals.holds(c, noon).IsZero(); held != tc.held || len(r.queueChanged) == 1 != tc.held {
@@ -63,7 +67,7 @@ func TestAChallengeWakesWhoWaits(t *testing.T) {
 			}
 		})
 	}
-	r := &Reconciler{Client: clientOf(t, nil, of("its-own", "web", true), of("waits", "pwn", false), of("is-made", "pwn", true))}
+	r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, nil, of("its-own", "web", true), of("waits", "pwn", false), of("is-made", "pwn", true))}}
 	r.Config.Challenge.Namespace = "berg"
 	var enqueued []string
 	for _, request := range r.ofChallenge(t.Context(), challengeOf()) {

@@ -40,6 +40,9 @@ type Assessment struct {
 	Left           time.Duration
 }
 
+// ended reports whether nothing more is to be found out.
+func (v Assessment) ended() bool { return v.Result != nil || v.BrokenOff != "" }
+
 func brokenOff(format string, args ...any) Assessment {
 	return Assessment{BrokenOff: fmt.Sprintf(format, args...)}
 }

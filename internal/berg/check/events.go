@@ -1,20 +1,24 @@
 package check
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // actionCheck is the action of every event: what the operator was doing.
 const actionCheck = "Check"
 
-// report counts what a check has come to, and says what is news.
-func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Assessment) {
+// report counts a check that has ended, and records what it found if that differs from the last result.
+func (r *Reconciler) report(_ context.Context, before, c *bergv1.ChallengeCheck, s state, _ outcome.Problems, _ time.Time) {
+	v := s.Assessment
 	if v.BrokenOff != "" {
 		results.WithLabelValues(bergv1.CheckReasonInterrupted).Inc()
 		reconcile.Normal(r.Events, c, bergv1.CheckReasonInterrupted, actionCheck, v.BrokenOff+"; the check is made again later")

@@ -18,25 +18,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// finalize takes away what belongs to a ChallengeCheck that is being deleted, and lets it go.
-func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (requeueAfter time.Duration, err error) {
-	if !controllerutil.ContainsFinalizer(o.Check, bergv1.CheckFinalizer) || r.finalizers.Done(o.Check) {
-		return 0, nil // no check was being made
+// finalize deletes what belongs to a ChallengeCheck that is being deleted. It has the finalizer only if a check was begun.
+func (r *Reconciler) finalize(ctx context.Context, c *bergv1.ChallengeCheck, now time.Time) (done bool, requeueAfter time.Duration, err error) {
+	r.builds.forget(c)
+	o := Observed{Check: c}
+	if err := r.observeRun(ctx, &o); err != nil {
+		return false, 0, err
 	}
-	if o.Check.Status.Run == nil { // or its status was not written yet
-		if err := r.observeRun(ctx, &o); err != nil {
-			return 0, err
-		}
-	}
-	gone, requeueAfter, err := r.end(ctx, o, now)
-	if !gone || err != nil {
-		return requeueAfter, err // the events of what goes wake us
-	}
-	return 0, r.finalizers.Remove(ctx, r.Client, o.Check, bergv1.CheckFinalizer)
+	return r.end(ctx, o, now)
 }
 
 // end asks for the deletion of what belongs to a check, and reports whether all of it is gone. If not, it
-// returns when to look again at pods that do not end, zero for never.
+// returns when pods that do not end are observed again, zero for never.
 func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone bool, requeueAfter time.Duration, err error) {
 	var errs []error
 	if i := o.Instance; i != nil && i.DeletionTimestamp == nil {
@@ -50,7 +43,7 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	}
 	if o.Namespace != nil {
 		pods, err := stop.Pods(ctx, r.Client, o.Namespace.Name, r.Policies(ctx).OutlivesNamespace(), now)
-		return false, pods.Again, err
+		return false, pods.Again, err // the events of what goes lead to the next step
 	}
 	if o.Instance != nil {
 		return false, 0, nil
@@ -82,15 +75,16 @@ func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) erro
 	return outcome.WrapNotFound(r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
-// withoutFlag returns an error of the same kind whose text names no flag of the check: an
-// admission webhook may repeat the whole object that it refuses.
-func (r *Reconciler) withoutFlag(err error, o Observed) error {
-	if err == nil || o.Challenge == nil {
-		return err
+// redact returns an error of the same kind whose text names no flag of the check: an admission webhook may repeat the whole
+// object that it refuses.
+func (r *Reconciler) redact(ctx context.Context, c *bergv1.ChallengeCheck, err error) error {
+	var flags []string
+	if challenge, missing := r.challenge(ctx, c); missing == nil && challenge != nil {
+		flags = append(flags, challenge.Spec.Flag)
 	}
-	flags := []string{o.Challenge.Spec.Flag}
-	if o.Instance != nil {
-		flags = append(flags, o.Instance.Spec.Flag)
+	played := &bergv1.ChallengeInstance{}
+	if missing := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: instanceName(c)}, played); missing == nil {
+		flags = append(flags, played.Spec.Flag)
 	}
 	return redactedError{err, flags}
 }

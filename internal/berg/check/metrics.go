@@ -3,8 +3,6 @@ package check
 import (
 	"context"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -31,8 +29,8 @@ var (
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. What checks find does not count.")
 	overdue = gauge.NewNumber("berg_challengecheck_longest_overdue_seconds",
 		"For how long the check that has been wanted longest has been due without a result, 0 if none is; while one is being made, how long it was due when that began. Only the leader reports it.")
-	perChallenge = &solvableGauge{desc: prometheus.NewDesc("berg_challengecheck_solvable",
-		"Whether the last check solved the Challenge: 1 if so, 0 if not. Only the leader reports it.", []string{labelChallenge}, nil)}
+	perChallenge = gauge.NewNumbers("berg_challengecheck_solvable",
+		"Whether the last check solved the Challenge: 1 if so, 0 if not. Only the leader reports it.", labelChallenge)
 )
 
 const (
@@ -42,8 +40,6 @@ const (
 	maxChallenges = 256
 	// otherChallenges is not a valid name, so it cannot be that of a Challenge.
 	otherChallenges = "_other"
-	// scrapeTimeout bounds how long a scrape waits for the cache.
-	scrapeTimeout = time.Second
 )
 
 func init() {
@@ -60,45 +56,12 @@ func measure(r *bergv1.CheckResult) {
 	}
 }
 
-// solvableGauge has a series for each Challenge that was checked.
-type solvableGauge struct {
-	desc *prometheus.Desc
-	view atomic.Pointer[gaugeView]
-}
-
-type gaugeView struct {
-	reader  client.Reader
-	elected <-chan struct{}
-}
-
-// watch tells where to look: a cache, which costs no request. elected is closed once this
-// replica leads.
-func (v *solvableGauge) watch(reader client.Reader, elected <-chan struct{}) {
-	v.view.Store(&gaugeView{reader, elected})
-}
-
-// Describe implements prometheus.Collector.
-func (v *solvableGauge) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
-
-// Collect implements prometheus.Collector.
-func (v *solvableGauge) Collect(ch chan<- prometheus.Metric) {
-	view := v.view.Load()
-	if view == nil {
-		return
-	}
-	select {
-	case <-view.elected:
-	default:
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	var all bergv1.ChallengeCheckList
-	if err := view.reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return // no number is better than a wrong one
-	}
-	for challenge, value := range solvables(all.Items) {
-		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, value, challenge)
+// observeSolvable returns the value of each Challenge that was checked.
+func observeSolvable(reader client.Reader) func(context.Context) (map[string]float64, error) {
+	return func(ctx context.Context) (map[string]float64, error) {
+		var all bergv1.ChallengeCheckList
+		err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy)
+		return solvables(all.Items), err
 	}
 }
 

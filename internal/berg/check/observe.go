@@ -15,31 +15,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that decides what happens to a ChallengeCheck.
-type Observed struct {
-	Check *bergv1.ChallengeCheck
-	// Challenge is nil where it does not exist.
-	Challenge *bergv1.Challenge
-	// Contenders are all ChallengeChecks, this one among them.
-	Contenders []contender
-	// RefusedUntil is until when others go first, because the API server refused to let this check
-	// begin; zero if it did not.
-	RefusedUntil time.Time
-	// Players are those that wait for capacity.
-	Players players
-
-	// What belongs to the check that is being made; nil for what is not there.
-	Instance *bergv1.ChallengeInstance
-	// Unready are the containers of the instance that run and are not ready, while nothing else is
-	// known to keep it from starting.
-	Unready   []string
-	Namespace *corev1.Namespace
-	Job       *batchv1.Job
-	Pods      []corev1.Pod
-	// Foreign names what has the name of one of these, and no proof.
-	Conflicting string
-}
-
 // observe reads all of it, from caches.
 func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now time.Time) (o Observed, err error) {
 	o.Check = c

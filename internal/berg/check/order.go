@@ -201,3 +201,44 @@ func waitsForCapacity(i *bergv1.ChallengeInstance) bool {
 	}
 	return status.Queued(i) || conditionReason(i, bergv1.ConditionPodsReady) == unschedulable
 }
+
+// retryDelay is how long after a check that was broken off the next one may begin.
+const retryDelay = time.Minute
+
+// obstacle says what keeps a check from being made, apart from other checks and players; no
+// reason if nothing does.
+func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Time) (reason, message string) {
+	next := due(c, challenge)
+	switch {
+	case c.Spec.Suspend:
+		return bergv1.CheckReasonSuspended, "spec.suspend is true: no check runs"
+	case challenge == nil:
+		return bergv1.ReasonChallengeMissing, fmt.Sprintf("No Challenge %s exists that a ChallengeCheck of this namespace may use: create it, or correct spec.challengeRef or the operator's CHALLENGE_REF_POLICY", c.Spec.ChallengeRef.Name)
+	case !dynamic(challenge) && challenge.Spec.Flag == "":
+		return bergv1.CheckReasonNoFlag, "The Challenge has no flag: give a container of the Challenge a dynamicFlag, or set the Challenge's spec.flag"
+	case next.IsZero():
+		return bergv1.CheckReasonIdle, "The next check runs when the Challenge or this ChallengeCheck is changed"
+	case next.After(now):
+		return bergv1.CheckReasonIdle, "The next check is due at " + next.UTC().Format(time.RFC3339)
+	case challenge.Annotations[bergv1.AnnotationFrozen] != "":
+		return bergv1.ReasonFrozen, fmt.Sprintf("The Challenge is frozen: the check runs when its annotation %s is removed", bergv1.AnnotationFrozen)
+	}
+	return "", ""
+}
+
+// waiting says what a check that is not being made waits for; no reason if nothing.
+func waiting(o Observed, limit int, now time.Time) (reason, message string) {
+	if reason, message = obstacle(o.Check, o.Challenge, now); reason != "" {
+		return reason, message
+	}
+	if o.Players.Wait {
+		return bergv1.CheckReasonPlayersFirst, fmt.Sprintf("%s, and players go first: the check runs when no player waits", o.Players)
+	}
+	if !o.RefusedUntil.IsZero() {
+		return bergv1.CheckReasonQueued, "The API server refused to let the check begin, as an event says: other checks go first for a minute"
+	}
+	if wait := waitReason(o.Contenders, o.Check.UID, limit); wait != "" {
+		return bergv1.CheckReasonQueued, wait
+	}
+	return "", ""
+}

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,57 +8,39 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// retryDelay is how long after a check that was broken off the next one may begin.
-const retryDelay = time.Minute
-
-// obstacle says what keeps a check from being made, apart from other checks and players; no
-// reason if nothing does.
-func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Time) (reason, message string) {
-	next := due(c, challenge)
+// computeStatus computes the status after the step that a reconciliation has taken. It is pure.
+func computeStatus(c *bergv1.ChallengeCheck, s state, _ outcome.Problems, now time.Time) reconcile.Ready {
+	var running metav1.Condition
 	switch {
-	case c.Spec.Suspend:
-		return bergv1.CheckReasonSuspended, "spec.suspend is true: no check runs"
-	case challenge == nil:
-		return bergv1.ReasonChallengeMissing, fmt.Sprintf("No Challenge %s exists that a ChallengeCheck of this namespace may use: create it, or correct spec.challengeRef or the operator's CHALLENGE_REF_POLICY", c.Spec.ChallengeRef.Name)
-	case !dynamic(challenge) && challenge.Spec.Flag == "":
-		return bergv1.CheckReasonNoFlag, "The Challenge has no flag: give a container of the Challenge a dynamicFlag, or set the Challenge's spec.flag"
-	case next.IsZero():
-		return bergv1.CheckReasonIdle, "The next check runs when the Challenge or this ChallengeCheck is changed"
-	case next.After(now):
-		return bergv1.CheckReasonIdle, "The next check is due at " + next.UTC().Format(time.RFC3339)
-	case challenge.Annotations[bergv1.AnnotationFrozen] != "":
-		return bergv1.ReasonFrozen, fmt.Sprintf("The Challenge is frozen: the check runs when its annotation %s is removed", bergv1.AnnotationFrozen)
+	case c.Status.Run != nil && c.Status.Run.FinishedAt == nil:
+		running = computeRunning(s.Observed, s.Assessment, now)
+	case c.Status.Run != nil && !s.Gone:
+		running = ending(s.Observed)
+	case c.Status.Run != nil:
+		running = computeEnded(s.Observed, now)
+	case s.Proof != "":
+		running = computeStarted(s.Observed, s.Proof, now)
+	default:
+		running = condition(bergv1.CheckConditionRunning, metav1.ConditionFalse, s.Reason, s.Message)
 	}
-	return "", ""
+	c.Status.NextRunAt = nil
+	if next := due(c, s.Challenge); !next.IsZero() && c.Status.Run == nil {
+		c.Status.NextRunAt = &metav1.Time{Time: next}
+	}
+	solvable := solvableCondition(c.Status.LastResult)
+	conditions.Upsert(&c.Status.Conditions, c.Generation, now, solvable, running)
+	// A Challenge that was not solved needs its author.
+	return reconcile.Ready{
+		Status: solvable.Status, Reason: solvable.Reason, Message: solvable.Message, Stalled: solvable.Status == metav1.ConditionFalse,
+	}
 }
 
-// waiting says what a check that is not being made waits for; no reason if nothing.
-func waiting(o Observed, limit int, now time.Time) (reason, message string) {
-	if reason, message = obstacle(o.Check, o.Challenge, now); reason != "" {
-		return reason, message
-	}
-	if o.Players.Wait {
-		return bergv1.CheckReasonPlayersFirst, fmt.Sprintf("%s, and players go first: the check runs when no player waits", o.Players)
-	}
-	if !o.RefusedUntil.IsZero() {
-		return bergv1.CheckReasonQueued, "The API server refused to let the check begin, as an event says: other checks go first for a minute"
-	}
-	if wait := waitReason(o.Contenders, o.Check.UID, limit); wait != "" {
-		return bergv1.CheckReasonQueued, wait
-	}
-	return "", ""
-}
-
-// computeIdle is the status while no check is made.
-func computeIdle(o Observed, reason, message string, now time.Time) {
-	computeStatus(o, condition(bergv1.CheckConditionRunning, metav1.ConditionFalse, reason, message), now)
-}
-
-// computeStarted is the status of a check that begins.
-func computeStarted(o Observed, tokenDigest string, now time.Time) {
+// computeStarted computes the status of a check that begins, and returns the condition Running.
+func computeStarted(o Observed, tokenDigest string, now time.Time) metav1.Condition {
 	c := o.Check
 	c.Status.NamespaceUID, c.Status.NamespaceTokenDigest = "", tokenDigest
 	c.Status.Run = &bergv1.CheckRun{
@@ -67,34 +48,42 @@ func computeStarted(o Observed, tokenDigest string, now time.Time) {
 		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),
 	}
 	c.Status.RetryAt = nil
-	computeStatus(o, condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.ReasonStarting, "The instance is being created"), now)
+	return condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.ReasonStarting, "The instance is being created")
 }
 
-// computeRunning is the status of a check that is being made, with its assessment.
-func computeRunning(o Observed, v Assessment, now time.Time) {
+// computeEnded computes the status of a check of which nothing is left, and returns the condition Running.
+func computeEnded(o Observed, now time.Time) metav1.Condition {
+	s := &o.Check.Status
+	s.Run, s.NamespaceUID, s.NamespaceTokenDigest = nil, "", ""
+	reason, message := obstacle(o.Check, o.Challenge, now)
+	if reason == "" {
+		reason, message = bergv1.CheckReasonQueued, "A check is due"
+	}
+	return condition(bergv1.CheckConditionRunning, metav1.ConditionFalse, reason, message)
+}
+
+// computeRunning computes the status of a running check with its assessment, and returns the condition Running.
+func computeRunning(o Observed, v Assessment, now time.Time) metav1.Condition {
 	s := &o.Check.Status
 	if o.Namespace != nil {
 		s.NamespaceUID, s.NamespaceTokenDigest = o.Namespace.UID, ""
 	}
-	running := condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
 	switch {
 	case v.Result != nil:
 		s.Run.FinishedAt = &metav1.Time{Time: now}
 		result := *v.Result
 		result.CheckRun = *s.Run.DeepCopy()
 		record(&o.Check.Status, result, o.Check.Spec.HistoryLimit)
-		running = ending(o)
+		return ending(o)
 	case v.BrokenOff != "":
 		s.Run.FinishedAt = &metav1.Time{Time: now}
 		s.RetryAt = &metav1.Time{Time: now.Add(retryDelay)}
-		running = ending(o)
+		return ending(o)
 	}
-	computeStatus(o, running, now)
+	return condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
 }
 
-// computeEnding is the status while what belonged to a check is taken away.
-func computeEnding(o Observed, now time.Time) { computeStatus(o, ending(o), now) }
-
+// ending is the condition Running while the objects of a check are being deleted.
 func ending(o Observed) metav1.Condition {
 	message := "The objects of the check are being deleted"
 	if o.Namespace != nil && o.Namespace.DeletionTimestamp != nil {
@@ -119,21 +108,6 @@ func record(s *bergv1.ChallengeCheckStatus, result bergv1.CheckResult, limit int
 
 // maxResults is the schema's default, for a ChallengeCheck that was stored without.
 const maxResults = 10
-
-func computeStatus(o Observed, running metav1.Condition, now time.Time) {
-	c := o.Check
-	c.Status.ObservedGeneration = c.Generation
-	c.Status.NextRunAt = nil
-	if next := due(c, o.Challenge); !next.IsZero() && c.Status.Run == nil {
-		c.Status.NextRunAt = &metav1.Time{Time: next}
-	}
-	solvable := solvableCondition(c.Status.LastResult)
-	conditions.Upsert(&c.Status.Conditions, c.Generation, now, solvable, running)
-	// A Challenge that was not solved needs its author.
-	reconcile.Ready{
-		Status: solvable.Status, Reason: solvable.Reason, Message: solvable.Message, Stalled: solvable.Status == metav1.ConditionFalse,
-	}.SetOn(&c.Status.Conditions, c.Generation, now)
-}
 
 // solvableCondition says what the last check found.
 func solvableCondition(last *bergv1.CheckResult) metav1.Condition {

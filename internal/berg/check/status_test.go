@@ -39,25 +39,30 @@ func TestALifeOfStatuses(t *testing.T) {
 		}
 	}
 	now := noon
+	compute := func(change func(*state), at time.Time) {
+		r := state{Observed: o}
+		change(&r)
+		computeStatus(o.Check, r, nil, at).SetOn(&s.Conditions, o.Check.Generation, at)
+	}
 	round := func(v Assessment) {
 		t.Helper()
-		computeStarted(o, "digest", now)
+		compute(func(r *state) { r.Proof = "digest" }, now)
 		says("start", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.ReasonStarting)
 		if s.NextRunAt != nil || s.RetryAt != nil {
 			t.Errorf("the next one is announced while one is made: %v, %v", s.NextRunAt, s.RetryAt)
 		}
-		computeRunning(o, Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}, now.Add(time.Second))
+		compute(func(r *state) {
+			r.Assessment = Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}
+		}, now.Add(time.Second))
 		says("solving", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonSolving)
-		computeRunning(o, v, now.Add(time.Minute))
+		compute(func(r *state) { r.Assessment = v }, now.Add(time.Minute))
 		says("result", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonEnding)
 		again := s.DeepCopy()
-		computeEnding(o, now.Add(80*time.Second))
+		compute(func(*state) {}, now.Add(80*time.Second))
 		if !equality.Semantic.DeepEqual(again, s) {
 			t.Error("waiting for the end changes the status")
 		}
-		s.Run = nil
-		reason, message := obstacle(o.Check, o.Challenge, now.Add(90*time.Second))
-		computeIdle(o, reason, message, now.Add(90*time.Second))
+		compute(func(r *state) { r.Gone = true }, now.Add(90*time.Second))
 		says("rest", solvableCondition(s.LastResult).Status, metav1.ConditionFalse, bergv1.CheckReasonIdle)
 		now = now.Add(time.Hour)
 	}
@@ -112,15 +117,13 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestErrorsNameNoFlag(t *testing.T) {
-	r := &Reconciler{}
-	cause := errors.New("denied: " + flagOfTests + " and flag{for_all}")
 	o := observedWith(static)
-	err := r.withoutFlag(cause, o)
+	r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, nil, o.Check, o.Challenge, instance(o.Check, o.Instance.Spec.Flag))}}
+	r.Config.Challenge.Namespace = o.Challenge.Namespace
+	cause := errors.New("denied: " + flagOfTests + " and flag{for_all}")
+	err := r.redact(t.Context(), o.Check, cause)
 	if !errors.Is(err, cause) || strings.Contains(err.Error(), "check_") || strings.Contains(err.Error(), "for_all") {
 		t.Errorf("%v", err)
-	}
-	if r.withoutFlag(nil, o) != nil {
-		t.Error("an error of nothing")
 	}
 }
 
@@ -150,11 +153,12 @@ func TestMetricsOfChecks(t *testing.T) {
 	suspended.Spec.Suspend = true
 	o := Observed{Check: &without}
 	reason, message := obstacle(o.Check, nil, noon)
-	computeIdle(o, reason, message, noon)
+	computeStatus(&without, state{Observed: o, Reason: reason, Message: message}, nil, noon)
 	if got := solvables([]bergv1.ChallengeCheck{suspended, without}); len(got) != 0 {
 		t.Errorf("%v of one that is suspended and one whose Challenge is gone", got)
 	}
-	computeIdle(Observed{Check: &without, Challenge: challengeOf()}, bergv1.CheckReasonIdle, "none is due", noon)
+	o.Challenge = challengeOf()
+	computeStatus(&without, state{Observed: o, Reason: bergv1.CheckReasonIdle, Message: "none is due"}, nil, noon)
 	suspended.Spec.Suspend = false
 	if got := solvables([]bergv1.ChallengeCheck{suspended, without}); len(got) != 2 {
 		t.Errorf("%v of those that are back", got)

@@ -22,18 +22,17 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // SetupWithManager opens the watches. The only timers are the schedules and the timeouts, and a
 // jump of the clock enqueues all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	r.queueChanged = make(chan event.GenericEvent, 1)
 	var reader client.Reader = mgr.GetCache()
 	overdue.Watch(r.observeOverdue(reader), mgr.Elected())
-	perChallenge.watch(reader, mgr.Elected())
+	perChallenge.Watch(observeSolvable(reader), mgr.Elected())
 	if err := reconcile.Open(ctx, mgr.GetCache(), &batchv1.Job{}); err != nil {
 		return err
 	}
@@ -51,10 +50,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WatchesRawSource(source.Channel(r.queueChanged, handler.EnqueueRequestsFromMapFunc(r.resting))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.every))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 1, // so that no two passes count at the same time
+			MaxConcurrentReconciles: 1, // so that no two reconciliations count at the same time
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
 func listChecks() client.ObjectList { return &bergv1.ChallengeCheckList{} }
@@ -103,12 +102,12 @@ func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []ctrl.Re
 }
 
 // endingBegins passes the updates by which a ChallengeCheck begins to be deleted.
-var endingBegins = onUpdate(func(before, after client.Object) bool {
+var endingBegins = reconcile.Updates(func(before, after client.Object) bool {
 	return (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
 })
 
 // runCleared passes the end of a check: it may be due again already.
-var runCleared = onUpdate(func(before, after client.Object) bool {
+var runCleared = reconcile.Updates(func(before, after client.Object) bool {
 	return before.(*bergv1.ChallengeCheck).Status.Run != nil && after.(*bergv1.ChallengeCheck).Status.Run == nil
 })
 
@@ -162,16 +161,6 @@ var solverChanged = onChange(func(before, after client.Object) bool {
 	return b.Status.Phase != a.Status.Phase || !equality.Semantic.DeepEqual(solverState(b), solverState(a)) ||
 		disrupted(b) != disrupted(a) || podProblem(b, solverState(b)) != podProblem(a, solverState(a))
 })
-
-// onUpdate passes some updates and nothing else.
-func onUpdate(which func(before, after client.Object) bool) predicate.Funcs {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) },
-	}
-}
 
 // onChange passes some updates, and that objects come and go.
 func onChange(which func(before, after client.Object) bool) predicate.Funcs {

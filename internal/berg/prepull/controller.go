@@ -11,35 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
-
-// Reconciler has images pulled before players need them.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Live reads from the API server: the pull secret.
-	Live client.Reader
-	// Manager is who writes.
-	Manager string
-	Events  events.EventRecorder
-	Clock   clock.PassiveClock
-	Config  config.Berg
-	// Namespace is that of the operator, where the pull secret is.
-	Namespace string
-
-	backoff *outcome.Backoff
-	// store belongs to the one worker.
-	store *store
-}
 
 // These rights are in a role of their own: berg-prepull. What pulling does in addition
 // (namespaces, network policies, Deployments, the copy of the pull secret) instances need too.
@@ -70,10 +49,10 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 	for i := range all {
 		left, err := r.writeStatus(ctx, &all[i], o, now)
 		errs = append(errs, err)
-		requeueAfter = sooner(sooner(requeueAfter, left), all[i].Window.untilChange(now))
+		requeueAfter = status.Sooner(status.Sooner(requeueAfter, left), all[i].Window.untilChange(now))
 	}
 	for _, p := range o.Pulls {
-		requeueAfter = sooner(requeueAfter, max(time.Second, maxPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
+		requeueAfter = status.Sooner(requeueAfter, max(time.Second, maxPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
 	}
 	failing.Store(int64(len(r.store.failed)))
 	return requeueAfter, errors.Join(errs...)
@@ -164,7 +143,7 @@ func (r *Reconciler) refuse(s start, err error, now time.Time) error {
 // create makes an object that is never changed. If there is one of its name the cache will show
 // it, and the next reconciliation whose it is.
 func (r *Reconciler) create(ctx context.Context, o client.Object) error {
-	err := r.Client.Create(ctx, o, client.FieldOwner(r.Manager))
+	err := r.Client.Create(ctx, o, client.FieldOwner(r.Writer.Manager))
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("%w: %w", outcome.ErrConflict, err)
 	}
@@ -178,7 +157,7 @@ func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, ns *corev
 		return name, nil
 	}
 	// None of both may be in a cache that could wait for this write.
-	err = r.Client.Create(ctx, networkPolicy(challenge), client.FieldOwner(r.Manager), client.DisableReadYourWritesConsistency)
+	err = r.Client.Create(ctx, networkPolicy(challenge), client.FieldOwner(r.Writer.Manager), client.DisableReadYourWritesConsistency)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("close the namespace in which images are pulled: %w", err)
 	}
@@ -190,7 +169,7 @@ func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, ns *corev
 			return "", fmt.Errorf("read the pull secret: %w", err)
 		default:
 			copied := pullSecret(challenge, ns.UID, source)
-			err := r.Client.Create(ctx, copied, client.FieldOwner(r.Manager), client.DisableReadYourWritesConsistency)
+			err := r.Client.Create(ctx, copied, client.FieldOwner(r.Writer.Manager), client.DisableReadYourWritesConsistency)
 			if err != nil && !apierrors.IsAlreadyExists(err) {
 				return "", fmt.Errorf("copy the pull secret: %w", err)
 			}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 )
 
 // start is a pull that begins.
@@ -36,7 +38,7 @@ func next(all []Desired, active []Pull, l *store, limit int, now time.Time) (sta
 					continue
 				}
 				if left := retry.Sub(now); left > 0 {
-					untilRetry = sooner(untilRetry, left)
+					untilRetry = status.Sooner(untilRetry, left)
 					continue
 				}
 			}
@@ -49,14 +51,6 @@ func next(all []Desired, active []Pull, l *store, limit int, now time.Time) (sta
 		}
 	}
 	return starts, untilRetry
-}
-
-// sooner returns the shorter of two times of which zero is never.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // needsNamespace reports whether a Challenge still has something to be pulled.

@@ -9,6 +9,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // placement is what the scheduler looks at in a pod of an instance, apart from resources.
@@ -43,7 +44,7 @@ func (o *Observed) support() nodes.Support {
 
 // takes reports whether a node is ready, and lets pods of a placement run.
 func takes(n *corev1.Node, p placement) bool {
-	if n.DeletionTimestamp != nil || n.Spec.Unschedulable || !isReady(n) {
+	if n.DeletionTimestamp != nil || n.Spec.Unschedulable || !conditions.NodeReady(n) {
 		return false
 	}
 	for key, value := range p.nodeSelector {
@@ -63,10 +64,4 @@ func takes(n *corev1.Node, p placement) bool {
 		}
 	}
 	return true
-}
-
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

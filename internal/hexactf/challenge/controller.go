@@ -3,51 +3,15 @@ package challenge
 import (
 	"cmp"
 	"context"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Publisher sends one message and returns when the broker has acknowledged it, or why not.
-type Publisher interface {
-	// Publish sends value under key to the topic of state changes. It returns within the sender's own deadline, in
-	// every state of the broker.
-	Publish(ctx context.Context, key string, value []byte) error
-}
-
-// Reconciler creates, repairs and deletes challenges.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes everything that belongs to a challenge.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	Config config.HexaCTF
-	// Workers is how many challenges are reconciled concurrently.
-	Workers int
-	// Publisher sends messages. Nil: there are none.
-	Publisher Publisher
-	// Reason returns the text of a condition for an error of Publisher.
-	Reason func(error) string
-
-	kind       *reconcile.Kind[*hexactfv1.Challenge, Outcome]
-	queue      delayedQueue
-	deliveries deliveries
-	waits      waits
-	// expiring counts the requests in progress that delete expired challenges.
-	expiring atomic.Int32
-}
 
 // The finalizers right lets a challenge own objects where the API server asks for it.
 //
@@ -85,8 +49,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 			}
 			return computeStatus(out, r.Config, now)
 		},
-		Report: r.report,
-		End:    r.giveUp,
+		Report:      r.report,
+		AfterStatus: r.giveUp,
 		RequeueAfter: func(_ *hexactfv1.Challenge, out Outcome, _ outcome.Problems, now time.Time) time.Duration {
 			return cmp.Or(quietFor(out, r.Config, now), requeueAfter(out, r.Config, now))
 		},
@@ -117,7 +81,7 @@ func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Out
 
 // giveUp asks for the deletion of a challenge that can never run. Its state says why, and a message is recorded,
 // before it is gone.
-func (r *Reconciler) giveUp(ctx context.Context, c *hexactfv1.Challenge, problems outcome.Problems, now time.Time) error {
+func (r *Reconciler) giveUp(ctx context.Context, c *hexactfv1.Challenge, _ Outcome, problems outcome.Problems, _ error, now time.Time) error {
 	reason := problems.First()
 	if !terminal(c, reason, r.Config.DefinitionTimeout, now) {
 		return nil

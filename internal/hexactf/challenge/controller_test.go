@@ -21,6 +21,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // cluster is an API server with one challenge, and its definition if there is one.
@@ -64,8 +65,10 @@ func (c *cluster) reconciler(t *testing.T) *Reconciler {
 		t.Fatal(err)
 	}
 	r := &Reconciler{
-		Client: c.Client, Writer: apply.Writer{Client: c.Client, Live: c.Client, Manager: "test"},
-		Events: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(noon),
+		Access: reconcile.Access{
+			Client: c.Client, Writer: apply.Writer{Client: c.Client, Live: c.Client, Manager: "test"},
+			Events: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(noon),
+		},
 		Config: testConfig(t, nil), deliveries: deliveries{off: true},
 	}
 	r.kind = r.newKind()

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -32,7 +31,7 @@ func (r *Reconciler) report(_ context.Context, before, c *hexactfv1.Challenge, _
 		if current.Endpoint != 0 {
 			text = fmt.Sprintf("The challenge runs at node port %d", current.Endpoint)
 		}
-		timeToRunning.Observe(elapsed.SinceCreation(c.CreationTimestamp.Time, current.StartedAt.Time, began).Seconds())
+		timeToRunning.Observe(reconcile.ElapsedSinceCreation(c.CreationTimestamp.Time, current.StartedAt.Time, began).Seconds())
 		reconcile.Normal(r.Events, c, hexactfv1.ReasonRunning, actionObserve, text)
 	}
 	if was.Endpoint != 0 && current.Endpoint != was.Endpoint {
@@ -59,7 +58,7 @@ func (r *Reconciler) reportDropped(before, c *hexactfv1.Challenge) {
 // reportTerminating records, once, that a challenge is being deleted.
 func (r *Reconciler) reportTerminating(before, c *hexactfv1.Challenge, now time.Time) {
 	if started := before.Status.StartedAt; started != nil {
-		lifetimes.Observe(elapsed.Since(started.Time, now).Seconds())
+		lifetimes.Observe(reconcile.Elapsed(started.Time, now).Seconds())
 	}
 	reconcile.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
 	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {

@@ -7,11 +7,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -53,7 +51,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		},
 		Ended: func(c *hexactfv1.Challenge, _ reason) {
 			expirations.Inc()
-			expiryDelays.Observe(elapsed.Since(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
+			expiryDelays.Observe(reconcile.Elapsed(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
 			reconcile.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The challenge has expired and is deleted")
 		},
 		Blocked: func(_ context.Context, c *hexactfv1.Challenge, _ reason, err error, _ time.Time) {
@@ -65,7 +63,3 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		},
 	}
 }
-
-func newChallenge() *hexactfv1.Challenge { return &hexactfv1.Challenge{} }
-
-func listChallenges() client.ObjectList { return &hexactfv1.ChallengeList{} }

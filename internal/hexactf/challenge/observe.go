@@ -12,24 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that a reconciliation of a live challenge reads.
-type Observed struct {
-	Challenge *hexactfv1.Challenge
-	// Inherited: another operator has started the challenge. It keeps running untouched, expires, and its end is
-	// reported. Its definition at the start is not known.
-	Inherited bool
-	// Started is the snapshot of the start; nil before the start.
-	Started *Snapshot
-	// Definition is nil where it does not exist, and once the challenge was started.
-	Definition *hexactfv1.ChallengeDefinition
-	// Deployments are the Deployments of the components, in their order, after the writes; nil for one that does
-	// not exist.
-	Deployments []*appsv1.Deployment
-	// Pods of the challenge, where not all Deployments are available.
-	Pods []corev1.Pod
-}
-
-// observe reads whether a challenge can be built, and the duration of a challenge that another operator has started.
+// observe reads what decides whether a challenge can be built, and of one that another operator has started how long
+// it lives.
 func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Outcome, err error) {
 	o.Challenge, o.Inherited = c, inherited(c)
 	if o.Started, err = decodeSnapshot(c); err != nil || o.Started != nil || o.Inherited && c.Status.RunningAt != nil {

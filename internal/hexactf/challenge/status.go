@@ -19,18 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome holds the observations and results of one reconciliation: all inputs of a status.
-type Outcome struct {
-	Observed
-	// Problem stopped the reconciliation; nil when every object exists.
-	Problem *outcome.Problem
-	// Endpoint is the node port of the exposed component, 0 where there is none, or it is not known.
-	Endpoint int32
-	// Delivery is the state of the messages.
-	Delivery Delivery
-}
-
-// Delivery is the sender's state of the messages of one challenge.
+// Delivery is what the sender knows of the messages of one challenge.
 type Delivery struct {
 	// Off: there is no broker.
 	Off bool

@@ -6,31 +6,14 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
-	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Reconciler checks Applications.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	// Secrets knows which Secrets there are.
-	Secrets *secrets.Watches
-	// Workers is how many Applications are worked on at the same time.
-	Workers int
-
-	kind *reconcile.Kind[*kibashipv1.Application, Observed]
-}
 
 // The operator reads Secrets by the rights that it has in the namespaces of Projects.
 //
@@ -127,6 +110,3 @@ func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
 	r.Secrets.Close(secretsUser, namespace)
 	return nil
 }
-
-// secretsUser is the name under which this package watches Secrets.
-const secretsUser = "application"

@@ -13,16 +13,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 )
 
-// Observed is the input of the status besides the Application itself.
-type Observed struct {
-	// Project is the Project that the Application names; nil when it does not exist.
-	Project *kibashipv1.Project
-	// SecretsKnown: the Secrets of the namespace are listed. Missing are the names of Secrets that the Application
-	// refers to and that do not exist.
-	SecretsKnown bool
-	Missing      []string
-}
-
 // usable reports whether the Project exists, is Ready, and has this namespace.
 func (o Observed) usable(a *kibashipv1.Application) bool {
 	return o.Project != nil && o.Project.DeletionTimestamp == nil && o.Project.Status.Phase == kibashipv1.ProjectReady &&

@@ -120,26 +120,14 @@ func due(o Observed, name string) bool {
 
 // newProblem returns the problem for the error of a write, or of a read that a run needs.
 func newProblem(condition string, err error) *outcome.Problem {
-	p := &outcome.Problem{Condition: condition, Message: err.Error(), Err: err}
-	switch outcome.FindCause(err) {
-	case outcome.NotOwned:
-		p.Class, p.Reason = outcome.External, kibashipv1.ReasonOwnershipConflict
-	case outcome.Conflict:
-		p.Class = outcome.Stale
-	case outcome.Terminating:
-		// The object that is being deleted may have another name than ours, so its deletion need not
-		// enqueue us: retry by time.
-		p.Class, p.Reason, p.Err = outcome.Waiting, kibashipv1.ReasonWaiting, outcome.ErrConflict
-		p.Message = "The namespace, or an object of an earlier Deployment, is being deleted"
-	case outcome.Contested:
-		p.Class, p.Reason = outcome.Retry, kibashipv1.ReasonContested
-	case outcome.NotInstalled, outcome.NotServed:
-		p.Class, p.Reason, p.Condition = outcome.External, kibashipv1.ReasonPipelineUnavailable, kibashipv1.ConditionPipelineAvailable
-		p.Message = "Tekton Pipelines is being installed or removed: " + err.Error()
-	case outcome.Rejected:
-		p.Class, p.Reason = outcome.External, kibashipv1.ReasonRefused
-	case outcome.Failed:
-		p.Class, p.Reason = outcome.Retry, kibashipv1.ReasonWriteFailed
+	p := outcome.NewProblem(condition, err)
+	switch {
+	case p.Class == outcome.Waiting:
+		// The end of what is in the way need not be seen by the name of this one, so the write is repeated.
+		p.Err, p.Message = outcome.ErrConflict, "The namespace, or an object of an earlier Deployment, is being deleted"
+	case p.Reason == outcome.ReasonAPINotInstalled:
+		p.Reason, p.Condition = kibashipv1.ReasonPipelineUnavailable, kibashipv1.ConditionPipelineAvailable
+		p.Message = "Tekton Pipelines is being installed or removed: " + p.Message
 	}
 	return p
 }

@@ -2,53 +2,19 @@ package deployment
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
-	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Reconciler builds the images that Deployments ask for.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes the objects of a Deployment.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	Config config.KibaShip
-	// Presence knows whether Tekton is installed, and Direct reads past it.
-	Presence *optional.Presence
-	Direct   client.Reader
-	// Own finds the operator's own image, which pushes unless the settings name another one.
-	Own *ownimage.Finder
-	// Secrets enqueues Deployments when a Secret is created or deleted.
-	Secrets *secrets.Watches
-	// Workers is how many Deployments are worked on at the same time.
-	Workers int
-
-	kind *reconcile.Kind[*kibashipv1.Deployment, Outcome]
-	// starting is held from counting the builds under way until another one is stored.
-	starting sync.Mutex
-	// started are the runs that this process has made and which the cache does not show yet, by Deployment. It is used with starting held.
-	started map[types.NamespacedName]startedRun
-}
-
-// The ClusterRole that is bound in the namespace of each Project grants writes of Pipelines and
-// PipelineRuns and reads of Secrets and ConfigMaps: the operator holds none of these rights
+// The rights to write Pipelines and PipelineRuns, and to read Secrets and ConfigMaps, are those
+// of the ClusterRole that is bound in the namespace of each Project: none of them is held
 // elsewhere.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;patch
@@ -165,6 +131,3 @@ func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
 	}
 	return nil
 }
-
-// secretsUser is the name under which this package watches Secrets.
-const secretsUser = "deployment"

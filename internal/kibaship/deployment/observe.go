@@ -16,36 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that a reconciliation of a Deployment reads.
-type Observed struct {
-	Deployment *kibashipv1.Deployment
-	// Application is nil where it does not exist.
-	Application *kibashipv1.Application
-	// Tekton: its kinds are served, and the settings do not say to leave them alone.
-	Tekton bool
-	// Runs are the runs of this Deployment, the newest first.
-	Runs []Run
-	// Missing are objects that a run needs and that do not exist. They are read only where a run is
-	// about to start or makes no progress.
-	Missing []Missing
-}
-
-// Missing is an object that a run needs.
-type Missing struct {
-	Kind, Name string
-	// Where says who names it.
-	Where string
-}
-
-// find returns a run by its name, nil if there is none.
-func (o Observed) find(name string) *Run {
-	index := slices.IndexFunc(o.Runs, func(r Run) bool { return r.Name == name })
-	if index < 0 {
-		return nil
-	}
-	return &o.Runs[index]
-}
-
 func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o Observed, err error) {
 	o.Deployment = d
 	app := &kibashipv1.Application{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}}

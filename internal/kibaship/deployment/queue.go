@@ -138,15 +138,8 @@ func byTime(a, b queued) int {
 	)
 }
 
-// startedRun is a run that this process has made.
-type startedRun struct {
-	Name string
-	At   time.Time
-}
-
-// running returns the Deployments that have an active run, including runs that this process has created and that the cache does
-// not show yet: without them a cache that lags would let more start than the limit allows. A run that another client made takes
-// no slot. The caller holds r.starting.
+// running returns the Deployments that have a run under way, with those that this process has started and whose run the cache does not show
+// yet. A run that another client made takes no place. The caller holds r.starting.
 func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error) {
 	// Before the list, which then has each run that is shown here.
 	for key, run := range r.started {

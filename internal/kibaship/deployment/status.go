@@ -12,26 +12,12 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome holds the observations and results of one reconciliation: all inputs of a status.
-type Outcome struct {
-	Observed
-	// Problem stopped the reconciliation; nil when everything exists or is in progress.
-	Problem *outcome.Problem
-	// Started is the name of the run that this reconciliation created, "" for none.
-	Started string
-	// In is nil where the Application has nothing to build, or is not known.
-	In *Inputs
-	// Image is the registry's answer for a DockerImage; nil where the registry was not asked.
-	Image *registry.Image
-}
-
-// computeStatus computes the status of a Deployment from an outcome.
+// computeStatus writes into the status of a Deployment what an outcome means.
 func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.Ready {
 	d := out.Deployment
 	s := &d.Status

@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -51,10 +50,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(queueChanged)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.showing))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   reconcile.Timeout,
-		})
+		WithOptions(r.ControllerOptions())
 	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}}
 
 	// A build takes minutes, and only events of Tekton's objects show that it has ended.

@@ -4,44 +4,19 @@ import (
 	"context"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Reconciler creates, repairs and deletes Projects.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes the objects of a Project.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	Config config.KibaShip
-	// Identity returns who the operator is to the API server.
-	Identity func(context.Context) (rbacv1.Subject, error)
-	// Policies are the admission policies that Projects rely on.
-	Policies Policies
-	// Workers is how many Projects are worked on at the same time.
-	Workers int
-
-	kind   *reconcile.Kind[*kibashipv1.Project, State]
-	tokens ownership.Secrets
-}
-
-// Except for bindings, the operator's rights to write in a Project hold in its namespace only: they
-// come from the ClusterRole that the operator binds to itself there. So the cluster-wide rights are
-// to bind two ClusterRoles by name, and to read. An administrator who renames the first one
+// What is written in the namespace of a Project, but bindings, the operator may write there
+// alone: by the ClusterRole that it binds to itself. So the cluster-wide rights are to bind
+// two ClusterRoles by name, and to read. An administrator who renames the first one
 // (PROJECT_ADMIN_CLUSTER_ROLE) gives the operator the right to bind that one.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects,verbs=list;watch;patch
@@ -97,7 +72,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 	for _, step := range []func(){
 		func() { problems.Add(checkNamespace(p, s.Observed)) },
 		func() {
-			ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(p), namespace(in))
+			ns, err := apply.Apply(ctx, r.recording(), r.tokens.Complete(namespaceOwner(p)), namespace(in))
 			problems.Add(newProblem(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
 			if err == nil {
 				s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
@@ -135,18 +110,9 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 	return failed
 }
 
-// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
-func (r *Reconciler) provingOwner(p *kibashipv1.Project) ownership.Owner {
-	owner := namespaceOwner(p)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(p.Status.NamespaceUID, p.Status.NamespaceTokenDigest)
-	}
-	return owner
-}
-
 // prepareNamespace makes sure that the namespace can be created. A new Project costs a read and a write for that.
 func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
-	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(p), s.Namespace, naming.Namespace(p.Name), func() error {
+	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(p)), s.Namespace, naming.Namespace(p.Name), func() error {
 		before := p.DeepCopy()
 		p.Status.NamespaceUID, p.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())

@@ -8,7 +8,6 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -26,7 +25,7 @@ func (r *Reconciler) report(_ context.Context, before, p *kibashipv1.Project, s 
 	}
 	if p.Status.Phase == kibashipv1.ProjectReady && before.Status.Phase != kibashipv1.ProjectReady {
 		if before.Status.ObservedGeneration == 0 {
-			timeToReady.Observe(elapsed.SinceCreation(p.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
+			timeToReady.Observe(reconcile.ElapsedSinceCreation(p.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
 		}
 		reconcile.Normal(r.Events, p, kibashipv1.ReasonProjectReady, actionCreate, p.Status.Message)
 	}

@@ -96,17 +96,6 @@ func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o cl
 	return apply.Delete(ctx, r.Client, o, client.DisableReadYourWritesConsistency)
 }
 
-// Deletion holds the observations and results of one reconciliation of a Project that is being deleted.
-type Deletion struct {
-	// Namespace of the Project's name; nil when it is gone.
-	Namespace *corev1.Namespace
-	// Foreign: it is not this Project's.
-	Foreign bool
-	// TektonErr and DeleteErr are the errors of deleting the binding in the namespace of Tekton and
-	// the Project's own namespace.
-	TektonErr, DeleteErr error
-}
-
 // goesWith reports whether Kubernetes deletes a namespace when a Project is gone: it has no other owner.
 func goesWith(ns *corev1.Namespace, p *kibashipv1.Project) bool {
 	return len(ns.OwnerReferences) > 0 && !slices.ContainsFunc(ns.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != p.UID })

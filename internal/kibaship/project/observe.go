@@ -18,42 +18,6 @@ import (
 // tasksDefinition is the CRD that shows that Tekton's API is installed.
 const tasksDefinition = "tasks.tekton.dev"
 
-// Observed is the input of a reconciliation besides the Project itself.
-type Observed struct {
-	// Operator is who the operator is to the API server: it binds itself in namespaces.
-	Operator rbacv1.Subject
-	// SameUUID are all Projects of its uuid, itself among them.
-	SameUUID []kibashipv1.Project
-	// Namespace of the Project's name, no matter to which Project it belongs; nil when there is none.
-	Namespace *corev1.Namespace
-	// Admin is the ClusterRole by which the operator works there; nil when there is none.
-	Admin *rbacv1.ClusterRole
-	// Extra are the rules that an administrator adds to the rules of bounded Projects; ExtraRefused names the ClusterRoles that
-	// are not added.
-	Extra        []rbacv1.PolicyRule
-	ExtraRefused []string
-	// Tekton says whether its namespace and its API exist. False where TEKTON_MODE is off.
-	Tekton bool
-	// Quota is the Project's ResourceQuota; nil when there is none.
-	Quota *corev1.ResourceQuota
-	// Applications and Deployments are how many there are in the namespace.
-	Applications, Deployments int32
-	// MissingPolicy says which admission policy is not in force that the Project relies on; empty if none is missing. Bound and
-	// Integrated are known only then.
-	MissingPolicy string
-	// Bound: the operator has its rights in the namespace. Integrated: both have theirs in the namespace of Tekton.
-	Bound, Integrated bool
-}
-
-// State holds the observations and results of one reconciliation of a Project.
-type State struct {
-	Observed
-	Mode config.TektonMode
-	// NamespaceUID is the UID of the namespace; empty if it was not written.
-	NamespaceUID     types.UID
-	NamespaceCreated bool
-}
-
 func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o State, err error) {
 	o.Mode = r.Config.Tekton
 	if o.Operator, err = r.Identity(ctx); err != nil {

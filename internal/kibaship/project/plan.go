@@ -1,97 +1,13 @@
 package project
 
 import (
-	"maps"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
-
-// Inputs is all that the plan depends on: no clock, no randomness, no cluster.
-type Inputs struct {
-	UID           types.UID
-	Name          string
-	UUID          string
-	WorkspaceUUID string
-	Spec          kibashipv1.ProjectSpec
-	// Admin names the ClusterRole by which the operator works in the namespace.
-	Admin string
-	// Operator is who the operator is to the API server.
-	Operator rbacv1.Subject
-	// Extra are the rules that an administrator adds to the rules of bounded Projects.
-	Extra []rbacv1.PolicyRule
-	// Tekton: the Project is to be integrated with Tekton.
-	Tekton bool
-}
-
-// OwnershipLabels are the labels of every object that belongs to a Project. Its namespace is found by
-// name, among all namespaces: the operator must see a foreign one of that name.
-var OwnershipLabels = ownership.Labels{
-	Domain: "platform.kibaship.com", Owner: "project",
-	Found: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
-}
-
-// ownerFor requires the UID alone: other labels of objects in the namespace are restored.
-func ownerFor(p *kibashipv1.Project) ownership.Owner { return OwnershipLabels.For(p.UID, nil) }
-
-// labelledOwner asks for the uuid too: taking the label off is how an administrator takes a
-// namespace out of our hands.
-func labelledOwner(p *kibashipv1.Project) ownership.Owner {
-	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
-}
-
-// namespaceOwner requires an ownership token too, because others can create a namespace of that name first and copy its
-// labels. A Project without a token owns no namespace, unless its status names the namespace.
-func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
-	s, owner := &p.Status, labelledOwner(p)
-	switch {
-	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
-	case s.NamespaceName == "":
-		return ownership.Owner{}
-	}
-	return owner
-}
-
-// labels returns the labels of every object of a Project.
-func (in Inputs) labels() map[string]string {
-	labels := map[string]string{
-		kibashipv1.LabelManagedBy:   kibashipv1.ManagedBy,
-		kibashipv1.LabelProjectName: in.Name,
-		kibashipv1.LabelUUID:        in.UUID,
-	}
-	if in.WorkspaceUUID != "" {
-		labels[kibashipv1.LabelWorkspaceUUID] = in.WorkspaceUUID
-	}
-	return labels
-}
-
-func (in Inputs) meta(tenant, name string, extra ...map[string]string) metav1.ObjectMeta {
-	labels := in.labels()
-	for _, m := range extra {
-		maps.Copy(labels, m)
-	}
-	return metav1.ObjectMeta{
-		Namespace: tenant, Name: name, Labels: labels,
-		Annotations: map[string]string{
-			kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
-			kibashipv1.AnnotationProject:   in.Name,
-		},
-	}
-}
-
-// ours returns metadata of an object in the Project's namespace.
-func (in Inputs) ours(name string) metav1.ObjectMeta {
-	return in.meta(naming.Namespace(in.Name), name)
-}
 
 // plan returns the steps within the Project's namespace, which exists by then. The operator's
 // own right comes first: the others are written by it, and await makes them wait for it.

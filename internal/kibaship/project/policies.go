@@ -13,17 +13,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
-// Policies are the admission policies that Projects rely on. While one is missing, the operator grants no rights: RBAC alone
-// grants more than accounts may use.
-type Policies struct {
-	// Fence limits where the operator may bind roles.
-	Fence *admissionpolicy.Policy
-	// Tenants keeps accounts of a Project from taking its namespace.
-	Tenants *admissionpolicy.Policy
-	// Confined keeps pods confined until their end, in Projects with a network policy.
-	Confined *admissionpolicy.Policy
-}
-
 // required returns the policies that a Project relies on.
 func (p Policies) required(spec kibashipv1.ProjectSpec) []*admissionpolicy.Policy {
 	if spec.NetworkPolicy == nil {

@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -58,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&kibashipv1.Project{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
 		// A uuid becomes free when its Project goes or changes.
-		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, gone))).
+		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, reconcile.Deleted))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofObject)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(named(naming.TektonNamespace), createdOrDeleted)).
 		Watches(optional.Definition(), every, builder.WithPredicates(named(tasksDefinition), createdOrDeleted)).
@@ -72,24 +71,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.ResourceQuota{}, gathered{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&kibashipv1.Application{}, gathered{}, builder.WithPredicates(createdOrDeleted)).
 		Watches(&kibashipv1.Deployment{}, gathered{}, builder.WithPredicates(createdOrDeleted)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   reconcile.Timeout,
-		})
+		WithOptions(r.ControllerOptions())
 	return admissionpolicy.Watch(b, every, r.Policies.all()...).Complete(r.kind.Reconciler())
 }
 
-var (
-	// createdOrDeleted accepts creations and deletions, and the start of a deletion.
-	createdOrDeleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
-	}}
-	gone = predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
-)
+// createdOrDeleted accepts creations and deletions, and the start of a deletion.
+var createdOrDeleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+}}
 
 // ofObject maps a namespace, or an object in one, to the Project of its name, and an object in the namespace of Tekton to
 // the Project that it names, which need not exist.

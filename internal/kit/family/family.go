@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -61,11 +62,20 @@ type Busy struct {
 	Since func(context.Context, client.Reader) ([]time.Time, error)
 }
 
+// Access returns what a reconciler of the family reaches the cluster by. Its events name recorder as their source.
+func (d Dependencies) Access(recorder string) reconcile.Access {
+	return reconcile.Access{
+		Client: d.Manager.GetClient(), Writer: d.Writer, Events: d.Manager.GetEventRecorder(recorder), Clock: d.Clock, Workers: d.Workers,
+	}
+}
+
 // Dependencies are the clients and values that a family gets.
 type Dependencies struct {
 	// Manager is the manager of the process with the cache, clients, indexes and scheme of
 	// the family.
 	Manager ctrl.Manager
+	// NewClient returns another client over the cache of the family. Its reads wait for its own writes alone.
+	NewClient func() (client.Client, error)
 	// Writer writes objects. It knows missing kinds as the Manager's client does, and all
 	// families share its drift backoff.
 	Writer apply.Writer

@@ -41,3 +41,21 @@ func TestOnlyTheLeaderReportsANumber(t *testing.T) {
 		t.Errorf("%v although the value cannot be computed", got)
 	}
 }
+
+func TestNumbersHaveALabel(t *testing.T) {
+	g := NewNumbers("thing_waiting", "Things.", "name")
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(g)
+	elected := make(chan struct{})
+	close(elected)
+	g.Watch(func(context.Context) (map[string]float64, error) { return map[string]float64{"a": 1, "b": 2}, nil }, elected)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 2 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	for n, m := range families[0].GetMetric() {
+		if m.GetGauge().GetValue() != float64(n+1) || m.GetLabel()[0].GetValue() != []string{"a", "b"}[n] {
+			t.Errorf("%v", m)
+		}
+	}
+}

@@ -101,3 +101,11 @@ func (s *Secrets) Token(uid types.UID, digest string) *Token {
 	}
 	return p
 }
+
+// Complete returns an owner whose Proof has its secret, if this process has drawn it: with that the object can be created.
+func (s *Secrets) Complete(owner Owner) Owner {
+	if owner.Token != nil {
+		owner.Token = s.Token(owner.Token.UID, owner.Token.Digest)
+	}
+	return owner
+}

@@ -6,6 +6,7 @@
 //	drain.go      how it ends when the operator is asked to stop
 //	status.go     how a status is written
 //	events.go     how events are recorded
-//	watches.go    the changes that enqueue resources
+//	watches.go    which changes lead to a reconciliation, and of which resources
+//	access.go     how a reconciler reaches the cluster
 //	metrics.go    the metrics that every controller has
 package reconcile

@@ -39,10 +39,10 @@ type Fields struct {
 
 // Kind reconciles the resources T of one Kind. S holds the observations and results of one reconciliation.
 //
-// A reconciliation reads the resource, puts the finalizer on it, and calls Start, Observe, Check, Apply and Status in this
-// order; then it writes the status, in one patch and only if the status has changed, and records the changes as events. A
-// second reconciliation of an unchanged resource writes nothing if Apply writes nothing. A resource that is being deleted
-// goes to Finalize instead. Fields without "optional" are required.
+// A reconciliation reads the resource, puts the finalizer on it, and calls Observe, Check, Apply and Status in this order;
+// then it writes the status, in one patch and only if the status has changed, and records what is new as events. Only what
+// must be known before anything is made, such as a name, is persisted earlier, by PatchStatus. A second reconciliation of an unchanged resource writes nothing if Apply writes nothing. A resource that is
+// being deleted goes to Finalize instead. Fields without "optional" are required.
 type Kind[T client.Object, S any] struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client  client.Client
@@ -57,19 +57,18 @@ type Kind[T client.Object, S any] struct {
 	// Fields returns where the frame finds its part of a status.
 	Fields func(T) Fields
 
-	// Finalizer is persisted before Start, so that no deletion is missed. Optional: a Kind that owns nothing outside
+	// Finalizer is persisted before Observe, so that no deletion is missed. Optional: a Kind that owns nothing outside
 	// the garbage collector's reach has none.
 	Finalizer string
-	// FinalizerInApply leaves it to Apply to persist the finalizer, for a Kind that writes labels along with it.
+	// FinalizerInApply leaves it to Apply to persist the finalizer, for a Kind that writes labels along with it or owns
+	// something only at times.
 	FinalizerInApply bool
 	// FinalizerCondition is False while the API server refuses the finalizer. Empty: that is an error only.
 	FinalizerCondition string
 
 	// Skip reports whether this reconciliation leaves a live resource to another controller. Optional.
 	Skip func(obj T, now time.Time) bool
-	// Start persists, by PatchStatus, values that must be known before any object is made, such as names. Optional.
-	Start func(ctx context.Context, obj T, now time.Time) error
-	// Observe reads all inputs of a live resource's reconciliation.
+	// Observe reads all that decides what happens to a live resource.
 	Observe func(ctx context.Context, obj T) (S, error)
 	// Check returns the problems, in the order of the steps that they stop. It is pure. Optional.
 	Check func(obj T, s *S) outcome.Problems
@@ -81,9 +80,9 @@ type Kind[T client.Object, S any] struct {
 	// Report records changes of the status as events, except problems: before is the resource as it was. It is called
 	// after the status was written. Optional.
 	Report func(ctx context.Context, before, obj T, s S, problems outcome.Problems, began time.Time)
-	// End asks for the deletion of a resource that can never reach its goal. It is called once the status says why, or
-	// the API server refuses the status. Optional.
-	End func(ctx context.Context, obj T, problems outcome.Problems, now time.Time) error
+	// AfterStatus takes the step that must not come before the status, such as a deletion that the status explains. It is
+	// called when the status is written, and when the API server refuses it: refused says why. Optional.
+	AfterStatus func(ctx context.Context, obj T, s S, problems outcome.Problems, refused error, now time.Time) error
 	// RequeueAfter returns after how long time alone changes the outcome, zero for never. Optional.
 	RequeueAfter func(obj T, s S, problems outcome.Problems, now time.Time) time.Duration
 
@@ -97,6 +96,9 @@ type Kind[T client.Object, S any] struct {
 	Bound func(T)
 	// Touch writes the time of a status that has changed. Optional.
 	Touch func(obj T, now time.Time)
+	// Redact returns an error of the same kind without the secrets of a resource: a webhook may repeat the whole object
+	// that it refuses. It applies to errors and refusals, not to the messages of problems. Optional.
+	Redact func(ctx context.Context, obj T, err error) error
 
 	backoff    *outcome.Backoff
 	finalizers finalizer.Remover
@@ -120,6 +122,7 @@ func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 		return 0, err
 	}
 	k.backoff.ResetIfReplaced(req, obj.GetUID())
+	defer func() { err = k.redact(ctx, obj, err) }()
 	now := k.Clock.Now()
 	if obj.GetDeletionTimestamp() != nil {
 		return k.finalize(ctx, obj, now)
@@ -134,11 +137,6 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 	refused, err := k.ensureFinalizer(ctx, obj)
 	if err != nil {
 		return 0, err
-	}
-	if k.Start != nil {
-		if err := k.Start(ctx, obj, now); err != nil {
-			return 0, err
-		}
 	}
 	s, err := k.Observe(ctx, obj)
 	if err != nil {
@@ -166,29 +164,41 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 	if k.RequeueAfter != nil {
 		requeueAfter = k.RequeueAfter(obj, s, problems, now)
 	}
-	if err := k.PatchStatus(ctx, before, obj, now); err != nil {
-		if k.End != nil && outcome.FindCause(err) == outcome.Rejected {
-			err = errors.Join(err, k.End(ctx, obj, problems, now))
-		}
+	err = k.PatchStatus(ctx, before, obj, now)
+	if err != nil && outcome.FindCause(err) != outcome.Rejected {
 		return requeueAfter, Join(problems.Err(), err)
 	}
+	if err == nil {
+		k.report(ctx, before, obj, s, problems, now)
+	}
+	if k.AfterStatus != nil {
+		err = errors.Join(err, k.AfterStatus(ctx, obj, s, problems, err, now))
+	}
+	return requeueAfter, errors.Join(problems.Err(), err)
+}
+
+// report records as events what a written status says for the first time.
+func (k *Kind[T, S]) report(ctx context.Context, before, obj T, s S, problems outcome.Problems, now time.Time) {
+	all := *k.Fields(obj).Conditions
 	for _, p := range problems {
-		shows := meta.IsStatusConditionFalse(*fields.Conditions, p.Condition)
-		if shows && p.Class != outcome.Waiting && p.Class != outcome.InProgress {
+		if meta.IsStatusConditionFalse(all, p.Condition) && p.Class != outcome.Waiting && p.Class != outcome.InProgress {
 			k.Warn(before, obj, p.Condition, p.Reason, actionReconcile, p.Message)
 		}
 	}
 	if k.Report != nil {
 		k.Report(ctx, before, obj, s, problems, now)
 	}
-	if k.End != nil {
-		err = k.End(ctx, obj, problems, now)
-	}
-	return requeueAfter, errors.Join(problems.Err(), err)
 }
 
-// ensureFinalizer persists the finalizer. That the API server refuses it is a problem, because a deletion would be
-// missed; every other failure is an error.
+func (k *Kind[T, S]) redact(ctx context.Context, obj T, err error) error {
+	if err == nil || k.Redact == nil {
+		return err
+	}
+	return k.Redact(ctx, obj, err)
+}
+
+// ensureFinalizer persists the finalizer. A refusal by the API server is a problem, because a deletion would be missed;
+// every other failure is an error.
 func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Problem, error) {
 	if k.Finalizer == "" || k.FinalizerInApply {
 		return nil, nil
@@ -197,7 +207,7 @@ func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Probl
 	if err == nil || k.FinalizerCondition == "" || outcome.FindCause(err) != outcome.Rejected {
 		return nil, err
 	}
-	return outcome.NewProblem(k.FinalizerCondition, fmt.Errorf("put the finalizer on this %s: %w", k.Name, err)), nil
+	return outcome.NewProblem(k.FinalizerCondition, k.redact(ctx, obj, fmt.Errorf("put the finalizer on this %s: %w", k.Name, err))), nil
 }
 
 func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
@@ -211,7 +221,7 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeu
 	err = k.finalizers.Remove(ctx, k.Client, obj, k.Finalizer)
 	if outcome.FindCause(err) == outcome.Rejected {
 		Warning(k.Events, obj, outcome.ReasonRefused, actionDelete, fmt.Sprintf(
-			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", k.Name, err))
+			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", k.Name, k.redact(ctx, obj, err)))
 	}
 	return 0, err
 }
@@ -224,7 +234,7 @@ func (k *Kind[T, S]) PatchStatus(ctx context.Context, before, obj T, now time.Ti
 		Pointer: func(obj T) any { return k.Fields(obj).Status },
 		Bound:   k.Bound,
 		Rejected: func(obj T, err error) {
-			Warning(k.Events, obj, outcome.ReasonRefused, actionReconcile, fmt.Sprintf("The API server refuses the status of this %s: %s", k.Name, err))
+			Warning(k.Events, obj, outcome.ReasonRefused, actionReconcile, fmt.Sprintf("The API server refuses the status of this %s: %s", k.Name, k.redact(ctx, obj, err)))
 		},
 	}
 	if k.Touch != nil {

@@ -19,9 +19,26 @@ var Replaced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 }
 
-// Requests returns requests for the listed resources that which accepts; nil accepts all. The list
-// may be slightly out of date, because it does not wait for the operator's own writes. which must
-// not change its argument: it is the object in the cache.
+// Deleted passes the events of objects that are gone, and no others.
+var Deleted = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// Updates passes the updates of objects that which selects, and no other events.
+func Updates(which func(before, after client.Object) bool) predicate.Funcs {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) },
+	}
+}
+
+// Requests returns requests for the resources that a cache lists into list and which
+// passes; nil passes all. They may be those of a moment ago: the list does not wait for
+// the operator's own writes, and which must not change what it is given.
 func Requests(ctx context.Context, from client.Reader, list client.ObjectList, which func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
 	err := from.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
 	if err != nil {

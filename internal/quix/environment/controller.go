@@ -4,39 +4,15 @@ import (
 	"context"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Reconciler creates, repairs and deletes Environments.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes the objects of an environment.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	// Fence limits the right to bind to namespaces of environments. Without it nothing is bound.
-	Fence  *admissionpolicy.Policy
-	Config config.Quix
-	// Workers is how many environments are reconciled concurrently.
-	Workers int
-
-	kind   *reconcile.Kind[*quixv1.Environment, State]
-	tokens ownership.Secrets
-}
 
 // The right to bind is a separate rule that names one ClusterRole: with it, the operator needs none of the rights that the
 // role grants. A person who sets another role (CLUSTER_ROLE_NAME) must give the operator the right to bind that one.
@@ -62,7 +38,6 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
 		},
 		Finalizer: quixv1.Finalizer, FinalizerCondition: quixv1.ConditionNamespaceReady,
-		Start:    r.start,
 		Observe:  r.observe,
 		Check:    func(env *quixv1.Environment, s *State) outcome.Problems { return check(env, s.Observed, r.Config) },
 		Apply:    r.apply,
@@ -72,24 +47,6 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 		Bound:    func(env *quixv1.Environment) { boundMessages(&env.Status) },
 		Touch:    func(env *quixv1.Environment, now time.Time) { env.Status.LastUpdated = &metav1.Time{Time: now} },
 	}
-}
-
-// start persists the names before any object has them: the suffix may be another one after a restart. With them it
-// persists the digest of the namespace's token, so that only this environment's namespace can be recognised later.
-func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now time.Time) error {
-	if namespaceName(env) != "" && roleBindingName(env) != "" {
-		return nil
-	}
-	before := env.DeepCopy()
-	if namespaceName(env) == "" {
-		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
-	}
-	computeStarted(env, r.Config.NamespaceSuffix, now)
-	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {
-		return err
-	}
-	created.Inc()
-	return nil
 }
 
 // apply writes the namespace first and the binding last, so that nothing is granted that was not checked before.
@@ -106,7 +63,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		problems.Add(checkNamespace(env, s.Observed, r.Config.IDPattern))
 	}
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
-		ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(env), namespace(in))
+		ns, err := apply.Apply(ctx, r.recording(), r.tokens.Complete(namespaceOwner(env)), namespace(in))
 		problems.Add(namespaceProblem(s.Observed, err))
 		if err == nil {
 			s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
@@ -138,35 +95,14 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	return nil
 }
 
-// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
-func (r *Reconciler) provingOwner(env *quixv1.Environment) ownership.Owner {
-	owner := namespaceOwner(env)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(env.Status.NamespaceUID, env.Status.NamespaceTokenDigest)
-	}
-	return owner
-}
-
 // prepareNamespace makes sure that the namespace can be created.
 func (r *Reconciler) prepareNamespace(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
-	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(env), s.Namespace, namespaceName(env), func() error {
+	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(env)), s.Namespace, namespaceName(env), func() error {
 		before := env.DeepCopy()
 		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, env, r.Clock.Now())
 	})
 	return err
-}
-
-// unbind revokes the platform's rights. The cache leaves out a binding that has lost its label, so the API server is
-// asked too, and later reads do not wait for a deletion that the cache may never show.
-func (r *Reconciler) unbind(ctx context.Context, env *quixv1.Environment) error {
-	key := roleBindingKey(env)
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	exists, err := apply.Find(ctx, r.Writer, binding)
-	if err != nil || !exists || !roleBindingOwner(env).Owns(binding) {
-		return err
-	}
-	return apply.Delete(ctx, r.Client, binding, client.DisableReadYourWritesConsistency)
 }
 
 // recording records on the namespace which keys the environment asked for, so that they can be removed again.

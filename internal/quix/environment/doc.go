@@ -2,7 +2,7 @@
 //
 // A reconciliation of a live environment has these steps; kit/reconcile does the rest:
 //
-//	start   (controller.go)              the names are written into the status, before the first object
+//	start   (start.go)                   the names are written into the status, before the first object
 //	observe (observe.go)                 all reads, into one Observed
 //	check   (checks.go, clusterrole.go)  pure: which problems there are
 //	plan    (plan.go)                    pure: every object that an environment consists of

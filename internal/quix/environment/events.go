@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -28,7 +27,7 @@ func (r *Reconciler) report(_ context.Context, before, env *quixv1.Environment, 
 	}
 	if env.Status.Phase == quixv1.PhaseReady && before.Status.Phase != quixv1.PhaseReady {
 		if before.Status.ObservedGeneration == 0 {
-			timeToReady.Observe(elapsed.SinceCreation(env.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
+			timeToReady.Observe(reconcile.ElapsedSinceCreation(env.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
 		}
 		reconcile.Normal(r.Events, env, quixv1.ReasonEnvironmentReady, actionCreate, "Namespace and role binding are in place")
 	}

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -65,18 +67,6 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	return true, never, nil
 }
 
-// Deletion holds the observations and results of one reconciliation of an environment that is being deleted.
-type Deletion struct {
-	// Namespace of the environment's name; nil when it is gone.
-	Namespace *corev1.Namespace
-	// NotOwned: it does not belong to this environment.
-	NotOwned bool
-	// Collected: the garbage collector deletes it nevertheless, because its owner reference names the environment.
-	Collected bool
-	// UnbindErr and DeleteErr are why binding and namespace were not deleted.
-	UnbindErr, DeleteErr error
-}
-
 // computeDeleting writes the status of an environment that is being deleted.
 func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	s := &env.Status
@@ -128,4 +118,16 @@ func notOwnedReason(ns *corev1.Namespace) string {
 		return quixv1.ReasonNamespaceNotManaged
 	}
 	return quixv1.ReasonNamespaceEnvironmentIDMismatch
+}
+
+// unbind revokes the platform's rights. The cache leaves out a binding that has lost its label, so the API server is
+// asked too, and later reads do not wait for a deletion that the cache may never show.
+func (r *Reconciler) unbind(ctx context.Context, env *quixv1.Environment) error {
+	key := roleBindingKey(env)
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	exists, err := apply.Find(ctx, r.Writer, binding)
+	if err != nil || !exists || !roleBindingOwner(env).Owns(binding) {
+		return err
+	}
+	return apply.Delete(ctx, r.Client, binding, client.DisableReadYourWritesConsistency)
 }

@@ -13,28 +13,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
-// Observed is everything outside the environment that its reconciliation depends on.
-type Observed struct {
-	// Namespace of the environment's name, which may belong to another environment; nil if there is none.
-	Namespace *corev1.Namespace
-	// RoleBinding of the environment's name with the operator's label; nil if there is none.
-	RoleBinding *rbacv1.RoleBinding
-	// Role is the platform's ClusterRole; nil if there is none.
-	Role *rbacv1.ClusterRole
-	// Unfenced says which admission policy is missing, without which nothing may be bound; empty if none is.
-	Unfenced string
-}
-
-// State holds the observations and results of one reconciliation of an environment.
-type State struct {
-	Observed
-	// NamespaceUID is the UID of the namespace; empty if it was not written.
-	NamespaceUID       types.UID
-	NamespaceCreated   bool
-	RoleBindingCreated bool
-}
-
+// observe reads all that decides what happens to an environment, whose names must be known for that.
 func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o State, err error) {
+	if err := r.start(ctx, env); err != nil {
+		return o, err
+	}
 	if o.Namespace, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
 		return o, err
 	}

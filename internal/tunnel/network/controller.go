@@ -7,40 +7,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Reconciler makes, watches and deletes networks.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes everything that belongs to a network.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	// Fence limits where the operator may bind its rights for tunnels. Confined keeps pods confined until their end. While one is
-	// missing, no further network is made.
-	Fence, Confined *admissionpolicy.Policy
-	Config          config.Tunnel
-	// Identity returns the operator's account, which is bound in the namespaces of networks.
-	Identity func(context.Context) (rbacv1.Subject, error)
-	// Workers is how many networks are reconciled at the same time.
-	Workers int
-
-	kind       *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]
-	containers *containers
-	tokens     ownership.Secrets
-}
 
 // The right to bind names one ClusterRole, which is bound only in the namespaces of networks. The operator has the rights
 // for tunnels, such as those for pods and Secrets, nowhere else.
@@ -108,7 +81,7 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 		if err := r.prepareNamespace(ctx, n, o); err != nil {
 			return namespaceProblem(err)
 		}
-		live, err := apply.Apply(ctx, r.Writer, r.provingOwner(n), p.Namespace)
+		live, err := apply.Apply(ctx, r.Writer, r.tokens.Complete(namespaceOwner(n)), p.Namespace)
 		if err != nil {
 			return namespaceProblem(err)
 		}
@@ -126,18 +99,9 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	return nil
 }
 
-// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
-func (r *Reconciler) provingOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
-	owner := namespaceOwner(n)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(types.UID(n.Status.ID), n.Status.NamespaceTokenDigest)
-	}
-	return owner
-}
-
 // prepareNamespace makes sure that the namespace can be created. A new network costs a read and a write for that.
 func (r *Reconciler) prepareNamespace(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
-	_, err := apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(n), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
+	_, err := apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(n)), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
 		before := n.DeepCopy()
 		n.Status.NamespaceTokenDigest = r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, n, r.Clock.Now())

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -22,7 +21,7 @@ func (r *Reconciler) report(_ context.Context, before, n *tunnelv1.ContainerNetw
 		return
 	}
 	if before.Status.State == "" || before.Status.State == tunnelv1.NetworkPending {
-		timeToRunning.Observe(elapsed.Since(n.CreationTimestamp.Time, r.Clock.Now()).Seconds())
+		timeToRunning.Observe(reconcile.Elapsed(n.CreationTimestamp.Time, r.Clock.Now()).Seconds())
 	}
 	reconcile.Normal(r.Events, n, tunnelv1.ReasonNetworkReady, actionCreate, n.Status.Message)
 }

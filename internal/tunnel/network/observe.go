@@ -16,26 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
-// Observed is the input of a reconciliation besides the network itself.
-type Observed struct {
-	// Namespace is nil if it does not exist.
-	Namespace *corev1.Namespace
-	// Ours: the namespace was made for this network.
-	Ours bool
-	// Subnets are the pod address ranges of all nodes, sorted.
-	Subnets []string
-	// ControlPorts are the control ports of the existing client proxies. The settings may have changed since they
-	// were created.
-	ControlPorts []int32
-	// Containers are the IDs of those in the namespace, sorted. They are known if Counted.
-	Containers []string
-	Counted    bool
-	// MissingPolicy says which admission policy is not in force that the network relies on; empty if none is missing. Bound is known
-	// only then: the operator has its rights in the namespace.
-	MissingPolicy string
-	Bound         bool
-}
-
 func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) (o Observed, err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(n.Spec, n.Name, n.UID)}}
 	// The API server confirms that it is missing: a network whose namespace is gone stays Removed.

@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -63,12 +62,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&rbacv1.RoleBinding{}, ofNamespace).
 		Watches(&corev1.Node{}, every, builder.WithPredicates(subnetsChanged)).
 		// The deletion of a network waits for the end of its proxies.
-		Watches(&tunnelv1.ContainerNetworkTunnelProxy{}, handler.EnqueueRequestsFromMapFunc(ofProxy), builder.WithPredicates(gone)).
+		Watches(&tunnelv1.ContainerNetworkTunnelProxy{}, handler.EnqueueRequestsFromMapFunc(ofProxy), builder.WithPredicates(reconcile.Deleted)).
 		WatchesRawSource(r.containers.source()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   reconcile.Timeout,
-		})
+		WithOptions(r.ControllerOptions())
 	return admissionpolicy.Watch(b, every, r.Fence, r.Confined).Complete(r.kind.Reconciler())
 }
 
@@ -87,13 +83,6 @@ func ofProxy(_ context.Context, o client.Object) []ctrl.Request {
 
 func named(name string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name })
-}
-
-// gone accepts deletions only.
-var gone = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // subnetsChanged accepts nodes that appear, disappear, or change their pod ranges.

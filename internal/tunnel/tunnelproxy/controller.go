@@ -2,58 +2,15 @@ package tunnelproxy
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownimage"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
-	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
-
-// Reconciler makes, watches and deletes pairs of proxies.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Writer writes the objects of a pair.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	Config config.Tunnel
-	// Namespace of the operator.
-	Namespace string
-	// Workers is how many pairs are reconciled at the same time.
-	Workers int
-	// Images builds images. Nil: there is no registry.
-	Images Images
-	// Own finds the operator's own image, which includes the program.
-	Own *ownimage.Finder
-	// Logs reads the logs of server proxies in pods.
-	Logs kubernetes.Interface
-
-	kind        *reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome]
-	jobs        *jobs.Runner
-	backends    backend.Backends
-	credentials *credentials.Store
-	syncer      *tunnelsync.Syncer
-	hostPorts   hostPorts
-	traffic     *tunnelsync.Traffic
-	// tidied holds the UIDs of Failed pairs that have no objects left.
-	tidied sync.Map
-}
 
 // The rights for pods and Secrets in the namespaces of networks are in config/tunnel/rbac, those in the operator's own
 // namespace in config/tunnel/host.

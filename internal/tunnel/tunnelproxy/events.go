@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
@@ -31,7 +30,7 @@ func (r *Reconciler) report(_ context.Context, before, p *tunnelv1.ContainerNetw
 		case tunnelv1.StateStarting:
 			reconcile.Normal(r.Events, p, tunnelv1.ReasonProxiesStarting, actionCreate, "The proxies are being started with image "+out.Image)
 		case tunnelv1.StateRunning:
-			timeToRunning.Observe(elapsed.Since(p.CreationTimestamp.Time, now).Seconds())
+			timeToRunning.Observe(reconcile.Elapsed(p.CreationTimestamp.Time, now).Seconds())
 			reconcile.Normal(r.Events, p, tunnelv1.ReasonProxiesReady, actionCreate, "Both proxies run")
 		case tunnelv1.StateFailed:
 			failed.Inc()

@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
@@ -121,7 +122,7 @@ func (noSecrets) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 }
 
 func TestAMissingPullSecretIsReported(t *testing.T) {
-	r := &Reconciler{Namespace: "operator", Config: loaded(t, "TUNNEL_PULL_SECRET=login"), Writer: apply.Writer{Live: noSecrets{}}}
+	r := &Reconciler{Namespace: "operator", Config: loaded(t, "TUNNEL_PULL_SECRET=login"), Access: reconcile.Access{Writer: apply.Writer{Live: noSecrets{}}}}
 	if err := r.init(); err != nil {
 		t.Fatal(err)
 	}

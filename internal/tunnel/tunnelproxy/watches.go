@@ -10,12 +10,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
@@ -23,7 +23,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
@@ -54,10 +53,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&networkingv1.NetworkPolicy{}, owner).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(r.jobs.Source()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   reconcile.Timeout,
-		}).
+		WithOptions(r.ControllerOptions()).
 		Complete(r.kind.Reconciler())
 }
 
@@ -97,6 +93,6 @@ func (r *Reconciler) every(ctx context.Context, _ client.Object) []ctrl.Request 
 var nodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return status.NodeReady(before) != status.NodeReady(after) || !slices.Equal(manifests.NodeAddresses(before), manifests.NodeAddresses(after))
+		return conditions.NodeReady(before) != conditions.NodeReady(after) || !slices.Equal(manifests.NodeAddresses(before), manifests.NodeAddresses(after))
 	},
 }

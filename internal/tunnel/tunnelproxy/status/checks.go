@@ -2,13 +2,13 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 )
@@ -77,7 +77,7 @@ func CheckPrerequisites(o Observed) *outcome.Problem {
 	case o.HostName != "" && o.Host == nil:
 		return blocked(tunnelv1.ConditionProxiesReady, tunnelv1.ReasonHostNotReady,
 			"Node %s does not exist. The annotation %s or TUNNEL_HOST_NODE names it: name another node", o.HostName, tunnelv1.AnnotationHostNode)
-	case o.HostName != "" && !NodeReady(o.Host):
+	case o.HostName != "" && !conditions.NodeReady(o.Host):
 		return blocked(tunnelv1.ConditionProxiesReady, tunnelv1.ReasonHostNotReady, "Node %s is not ready", o.HostName)
 	}
 	return nil
@@ -87,11 +87,4 @@ func CheckPrerequisites(o Observed) *outcome.Problem {
 func NetworkRuns(n *tunnelv1.ContainerNetwork) bool {
 	return n != nil && n.DeletionTimestamp == nil && n.Status.State == tunnelv1.NetworkRunning && n.Status.ID != "" &&
 		meta.IsStatusConditionTrue(n.Status.Conditions, tunnelv1.ConditionConfined)
-}
-
-// NodeReady reports whether a node has the condition Ready.
-func NodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -1,5 +1,4 @@
-// Package ownimage finds the image that the operator itself runs. Pods of a family that need another program of that image use it.
-package ownimage
+package identity
 
 import (
 	"context"
@@ -12,8 +11,8 @@ import (
 // Container is the name of the operator's container in its pod.
 const Container = "manager"
 
-// Finder reads the pod of the operator once: a pod keeps its image as long as it lives.
-type Finder struct {
+// ImageFinder reads the pod of the operator once: a pod keeps its image as long as it lives.
+type ImageFinder struct {
 	// Reader may get the pod.
 	Reader client.Reader
 	// Pod is the operator's own; without a name or a namespace there is none.
@@ -24,7 +23,7 @@ type Finder struct {
 }
 
 // Image returns the image. It is empty if the operator runs in no pod, or may not read it.
-func (f *Finder) Image(ctx context.Context) string {
+func (f *ImageFinder) Image(ctx context.Context) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.image != "" || f.Pod.Name == "" || f.Pod.Namespace == "" {

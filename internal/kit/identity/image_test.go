@@ -1,4 +1,4 @@
-package ownimage
+package identity
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func TestImage(t *testing.T) {
 		"no pod":                       {pod(manager), client.ObjectKey{Namespace: "system", Name: "laptop"}, ""},
 		"no namespace":                 {pod(manager), client.ObjectKey{Name: "operator-0"}, ""},
 	} {
-		f := &Finder{Reader: fake.NewClientBuilder().WithObjects(tc.pod).Build(), Pod: tc.key}
+		f := &ImageFinder{Reader: fake.NewClientBuilder().WithObjects(tc.pod).Build(), Pod: tc.key}
 		if got := f.Image(t.Context()); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
@@ -37,7 +37,7 @@ func TestImage(t *testing.T) {
 func TestImageIsRemembered(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "operator-0"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: Container, Image: "operator:1"}}}}
 	live := fake.NewClientBuilder().WithObjects(pod).Build()
-	f := &Finder{Reader: live, Pod: client.ObjectKeyFromObject(pod)}
+	f := &ImageFinder{Reader: live, Pod: client.ObjectKeyFromObject(pod)}
 	first := f.Image(t.Context())
 	if err := live.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)

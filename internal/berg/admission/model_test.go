@@ -10,100 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func startedNames(all []Instance) (names []string) {
-	for _, i := range all {
-		if i.Started {
-			names = append(names, i.Key.Name)
-		}
-	}
-	return names
-}
-
-func TestOwnStartsCountBeforeTheCacheShowsThem(t *testing.T) {
-	var s Starts
-	a, b, c := instance(1, "web"), instance(2, "web"), instance(3, "web")
-	merge := func(want []string, all ...Instance) {
-		t.Helper()
-		unknown := s.Merge(all)
-		if got := startedNames(all); !slices.Equal(got, want) {
-			t.Errorf("started are %v, want %v", got, want)
-		}
-		if len(unknown) > 0 {
-			t.Errorf("the outcome of %v is unknown", unknown)
-		}
-	}
-	merge(nil, a, b, c)
-	s.Wrote(a.UID, 10)
-	s.Wrote(b.UID, 11)
-	merge([]string{"0001", "0002"}, a, b, c)
-	merge([]string{"0001", "0002"}, a, b, c) // again: the cache is as late as before
-
-	a.Version, a.Started = 10, true
-	merge([]string{"0001", "0002"}, a, b, c)
-	merge([]string{"0001"}, a, c) // b is gone
-	merge([]string{"0001"}, a, b, c)
-
-	s.Wrote(c.UID, 12)
-	c.Version = 13 // another client has removed the instance ID
-	merge([]string{"0001"}, a, c)
-	merge([]string{"0001"}, a, c)
-	if len(s.versions) > 0 {
-		t.Errorf("%v is remembered", s.versions)
-	}
-}
-
-func TestAStartOfUnknownOutcomeCountsUntilTheAPIServerSaysNo(t *testing.T) {
-	var s Starts
-	a, b := instance(1, "web"), instance(2, "web")
-	s.Unknown(a.UID)
-	for range 2 {
-		all := []Instance{a, b}
-		unknown := s.Merge(all)
-		if len(unknown) != 1 || unknown[0].UID != a.UID || !all[0].Started || all[1].Started {
-			t.Errorf("%v of %v", unknown, all)
-		}
-	}
-	s.NotWritten(a.UID)
-	all := []Instance{a, b}
-	if unknown := s.Merge(all); len(unknown) > 0 || len(startedNames(all)) > 0 {
-		t.Errorf("%v of %v", unknown, all)
-	}
-
-	s.Unknown(a.UID)
-	s.Wrote(a.UID, 10)
-	all = []Instance{a, b}
-	if unknown := s.Merge(all); len(unknown) > 0 || !all[0].Started {
-		t.Errorf("%v of %v", unknown, all)
-	}
-}
-
-func TestTheCacheHasCaughtUpWhenItShowsWhatWasListed(t *testing.T) {
-	a, b, c := instance(1, "web"), instance(2, "web"), instance(3, "web")
-	listed := Listed{}
-	for _, i := range []Instance{a, b, c} {
-		i.Version += 10
-		listed[i.UID] = i
-	}
-	want := func(want []string, cached ...Instance) {
-		t.Helper()
-		var got []string
-		for _, i := range listed.Unseen(cached) {
-			got = append(got, i.Key.Name)
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("unseen are %v, want %v", got, want)
-		}
-	}
-	want([]string{"0001", "0002", "0003"}, a, b)
-	a.Version += 10
-	want([]string{"0002", "0003"}, a, b)
-	b.Version += 11
-	want([]string{"0003"}, b) // a was shown, and is gone since
-	delete(listed, c.UID)
-	want(nil)
-}
-
 // world is a cluster, and an operator whose cache is late, whose requests fail and which may be killed.
 type world struct {
 	t      *testing.T
@@ -113,18 +19,25 @@ type world struct {
 	all     map[types.UID]Instance
 	version uint64
 	age     int
-	// events have not reached the cache.
-	events []func(cache map[types.UID]Instance)
+	// versions are those of the instances as they are in all, and cached as they are in the cache.
+	versions, cached map[types.UID]uint64
+	// events are all that happened, and shown is how many of them the cache shows.
+	events []func()
+	shown  int
 	cache  map[types.UID]Instance
-	starts Starts
-	listed Listed
+	// blocked are the instances that cannot be built. Their Challenges say so, which another watch shows.
+	blocked map[types.UID]bool
+	// own is the version of the last write of this process, for which its lists wait, and observed that of the last event.
+	own, observed uint64
+	// synced: the cache shows all that the previous leader has written, and all starts without an answer.
+	synced bool
 }
 
 func (w *world) write(i Instance) {
 	w.version++
-	i.Version = w.version
-	w.all[i.UID] = i
-	w.events = append(w.events, func(cache map[types.UID]Instance) { cache[i.UID] = i })
+	version := w.version
+	w.all[i.UID], w.versions[i.UID] = i, version
+	w.events = append(w.events, func() { w.cache[i.UID], w.cached[i.UID], w.observed = i, version, version })
 }
 
 func (w *world) pick(among map[types.UID]Instance) (Instance, bool) {
@@ -144,7 +57,7 @@ func (w *world) create() {
 	i.Source = []string{"", "a", "b"}[w.random.IntN(3)]
 	i.Key.Namespace = []string{"event", "other"}[w.random.IntN(2)]
 	i.Check = w.random.IntN(10) == 0
-	i.Blocked = w.random.IntN(10) == 0
+	w.blocked[i.UID] = w.random.IntN(10) == 0
 	w.write(i)
 }
 
@@ -157,12 +70,15 @@ func (w *world) change() {
 	switch {
 	case i.Ending || !i.Started:
 		if !i.Started && w.random.IntN(3) == 0 {
-			i.Blocked = !i.Blocked
-			w.write(i)
+			w.blocked[i.UID] = !w.blocked[i.UID]
 			return
 		}
 		delete(w.all, i.UID)
-		w.events = append(w.events, func(cache map[types.UID]Instance) { delete(cache, i.UID) })
+		delete(w.versions, i.UID)
+		w.events = append(w.events, func() {
+			delete(w.cache, i.UID)
+			delete(w.cached, i.UID)
+		})
 	default:
 		i.Ending = true
 		w.write(i)
@@ -170,34 +86,46 @@ func (w *world) change() {
 }
 
 func (w *world) event() {
-	if len(w.events) > 0 {
-		next := w.events[0]
-		w.events = w.events[1:]
-		next(w.cache)
+	if w.shown < len(w.events) {
+		w.events[w.shown]()
+		w.shown++
 	}
 }
 
-// kill has another process take over. The cache is behind; what the API server lists is not.
+// kill has another process take over. Its cache is behind; the list of the API server is not.
 func (w *world) kill() {
-	w.starts = Starts{}
-	w.listed = maps.Clone(w.all)
+	shown := len(w.events) - w.random.IntN(min(len(w.events), 12)+1)
+	w.cache, w.cached, w.shown = map[types.UID]Instance{}, map[types.UID]uint64{}, 0
+	for w.shown < shown {
+		w.event()
+	}
+	w.own, w.observed, w.synced = 0, 0, false
+}
+
+// list waits until the cache shows the own writes. The API server is asked where the cache may lack other starts.
+func (w *world) list() (all []Instance, versions map[types.UID]uint64) {
+	for w.observed < w.own {
+		w.event()
+	}
+	if w.synced {
+		return slices.Collect(maps.Values(w.cache)), maps.Clone(w.cached)
+	}
+	w.synced = newest(w.cached) >= newest(w.versions)
+	return slices.Collect(maps.Values(w.all)), maps.Clone(w.versions)
+}
+
+func newest(versions map[types.UID]uint64) (n uint64) {
+	for _, v := range versions {
+		n = max(n, v)
+	}
+	return n
 }
 
 // round is one decision with its writes.
 func (w *world) round() (starts int) {
-	all := slices.Collect(maps.Values(w.cache))
-	for _, unseen := range w.listed.Unseen(all) {
-		if _, exists := w.all[unseen.UID]; exists {
-			return 0 // and looks again later
-		}
-		delete(w.listed, unseen.UID)
-	}
-	for _, i := range w.starts.Merge(all) {
-		if live := w.all[i.UID]; live.Started {
-			w.starts.Wrote(i.UID, live.Version)
-		} else {
-			w.starts.NotWritten(i.UID)
-		}
+	all, seen := w.list()
+	for n := range all {
+		all[n].Blocked = w.blocked[all[n].UID]
 	}
 	decisions := Decide(all, w.rules)
 	checkDecisions(w.t, all, decisions, w.rules)
@@ -210,17 +138,15 @@ func (w *world) round() (starts int) {
 		}
 		starts++
 		live, exists := w.all[d.UID]
-		switch conflict := !exists || live.Version != d.Version; {
+		switch conflict := !exists || w.versions[d.UID] != seen[d.UID]; {
 		case w.random.IntN(10) == 0:
-			w.starts.Unknown(d.UID)
+			w.synced = false
 			if !conflict && w.random.IntN(2) == 0 {
 				w.start(live)
 			}
-		case conflict:
-			w.starts.NotWritten(d.UID)
-		default:
+		case !conflict:
 			w.start(live)
-			w.starts.Wrote(d.UID, w.version)
+			w.own = w.version
 		}
 	}
 	return starts
@@ -326,6 +252,7 @@ func TestNeverTooManyInTheirOrderAndNoneForgotten(t *testing.T) {
 		limit := func(most int) int { return random.IntN(most + 1) }
 		w := &world{
 			t: t, random: random, all: map[types.UID]Instance{}, cache: map[types.UID]Instance{},
+			blocked: map[types.UID]bool{}, versions: map[types.UID]uint64{}, cached: map[types.UID]uint64{},
 			rules: rules(Limits{All: limit(10), Namespace: limit(8), SourceInstances: limit(4), SourceBudget: limit(6)}, map[string]Challenge{
 				"web": {Cost: 1}, "pwn": {MaxInstances: 1 + limit(4), Cost: limit(4)}, "shop": {MaxInstances: limit(2), Cost: 1},
 			}),
@@ -347,7 +274,7 @@ func TestNeverTooManyInTheirOrderAndNoneForgotten(t *testing.T) {
 		}
 		// From now on nothing happens but what is under way.
 		for quiet := 0; quiet < 20; quiet++ {
-			for len(w.events) > 0 {
+			for w.shown < len(w.events) {
 				w.event()
 			}
 			if w.round() > 0 {
@@ -355,10 +282,31 @@ func TestNeverTooManyInTheirOrderAndNoneForgotten(t *testing.T) {
 			}
 		}
 		all := slices.Collect(maps.Values(w.all))
+		for n := range all {
+			all[n].Blocked = w.blocked[all[n].UID]
+		}
 		for _, d := range Decide(all, w.rules) {
 			if d.Reason == Start {
 				t.Fatalf("seed %d: %s waits and need not", seed, d.Key.Name)
 			}
 		}
+	}
+}
+
+// The API server has started the first of two instances and sent no answer. Then its Challenge is deleted.
+func TestAStartWithoutAnswerCounts(t *testing.T) {
+	w := &world{
+		t: t, random: rand.New(rand.NewPCG(1, 22)), rules: rules(Limits{All: 1}, nil), all: map[types.UID]Instance{}, cache: map[types.UID]Instance{},
+		blocked: map[types.UID]bool{}, versions: map[types.UID]uint64{}, cached: map[types.UID]uint64{},
+	}
+	first, second := instance(1, "web"), instance(2, "web")
+	w.write(first)
+	w.write(second)
+	w.event()
+	w.event()
+	w.start(first)
+	w.blocked[first.UID] = true
+	for range 20 {
+		w.round() // fails if it starts the second one
 	}
 }

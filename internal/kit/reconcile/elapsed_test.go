@@ -1,4 +1,4 @@
-package elapsed
+package reconcile
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestTimesAreFractionsOfASecond(t *testing.T) {
 		"the next replica's clock is behind": {ms(300), ms(-2000), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := SinceCreation(created, tc.start, tc.now); got != tc.want {
+			if got := ElapsedSinceCreation(created, tc.start, tc.now); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})

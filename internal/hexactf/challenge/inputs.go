@@ -1,0 +1,127 @@
+package challenge
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that a plan depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	UID      types.UID
+	Name     types.NamespacedName
+	Identity Identity
+	Snapshot Snapshot
+	// Endpoint is the node port in the status, where players reach the challenge; 0 if there is none.
+	Endpoint int32
+	Config   config.HexaCTF
+}
+
+// egress is what the challenge may reach, and the address ranges that it never may.
+func (in Inputs) egress() (config.Egress, []netip.Prefix) {
+	if in.Snapshot.Egress == "" {
+		return in.Config.Egress, in.Config.PodCIDRs
+	}
+	return in.Snapshot.Egress, in.Snapshot.PodCIDRs
+}
+
+// exposedComponent returns the index of the component at which players reach the challenge, -1 if there is none. Of
+// several components the last one counts, as with the previous operator.
+func exposedComponent(components []hexactfv1.Component) int {
+	exposed := -1
+	for i, component := range components {
+		if component.Service != nil && component.Service.Spec.Type == corev1.ServiceTypeNodePort {
+			exposed = i
+		}
+	}
+	return exposed
+}
+
+// OwnershipLabels are those of all objects that belong to a challenge.
+var OwnershipLabels = ownership.Labels{
+	Domain: hexactfv1.GroupVersion.Group,
+	Owner:  "challenge",
+	Found:  map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy},
+}
+
+func ownerFor(c *hexactfv1.Challenge) ownership.Owner { return OwnershipLabels.For(c.UID, nil) }
+
+const (
+	deploymentSuffix, serviceSuffix, ingressSuffix = "-deploy", "-svc", "-ingress"
+	policySuffix                                   = "-policy"
+	// maxPrefix leaves space for the longest suffix: the names of both objects are also label values.
+	maxPrefix = naming.MaxLabelValue - len(deploymentSuffix)
+	// maxName is the maximum length of the name of a NetworkPolicy.
+	maxName = 253
+)
+
+// prefix is the beginning of the names of a component's objects. One that is too long is cut and ends in a hash. That of
+// a component that is named apart always ends in a hash, which depends on where the name of the component ends: component
+// db-admin of user bob, and component db of user admin-bob, are different.
+func (in Inputs) prefix(component string) string {
+	name := "chall-" + in.Identity.ChallengeID + "-" + component + "-" + in.Identity.User
+	if slices.Contains(in.Snapshot.Apart, component) {
+		return naming.Hashed(name, component, maxPrefix)
+	}
+	return naming.Within(name, maxPrefix)
+}
+
+// namedApart are the components whose names continue the name of another component by a dash: with the names of two
+// players, their objects could have the same names.
+func namedApart(components []hexactfv1.Component) []string {
+	var apart []string
+	for _, c := range components {
+		if slices.ContainsFunc(components, func(other hexactfv1.Component) bool { return strings.HasPrefix(c.Name, other.Name+"-") }) {
+			apart = append(apart, c.Name)
+		}
+	}
+	return apart
+}
+
+// partOfLabel is the value of the label that all objects of a challenge have.
+func partOfLabel(challenge string) string { return naming.LabelValue(challenge) }
+
+// labels are those of a component's objects and of its pods.
+func (in Inputs) labels(component string) map[string]string {
+	prefix := in.prefix(component)
+	return map[string]string{
+		hexactfv1.LabelInstance:   prefix,
+		hexactfv1.LabelName:       component,
+		hexactfv1.LabelPartOf:     partOfLabel(in.Name.Name),
+		hexactfv1.LabelManagedBy:  hexactfv1.ManagedBy,
+		hexactfv1.LabelDeployment: prefix + deploymentSuffix,
+		hexactfv1.LabelService:    prefix + serviceSuffix,
+	}
+}
+
+// selector selects the pods of a component. A Deployment does not let it change.
+func (in Inputs) selector(component string) map[string]string {
+	return map[string]string{hexactfv1.LabelInstance: in.prefix(component)}
+}
+
+// meta is the metadata of an object of the challenge. The garbage collector deletes the object with the challenge.
+func (in Inputs) meta(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:      name,
+		Namespace: in.Name.Namespace,
+		Labels:    labels,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion:         hexactfv1.GroupVersion.String(),
+			Kind:               "Challenge",
+			Name:               in.Name.Name,
+			UID:                in.UID,
+			Controller:         ptr.To(true),
+			BlockOwnerDeletion: ptr.To(true),
+		}},
+	}
+}

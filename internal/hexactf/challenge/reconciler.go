@@ -1,0 +1,40 @@
+package challenge
+
+import (
+	"context"
+	"sync/atomic"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+// Publisher sends one message and returns when the broker has acknowledged it, or why not.
+type Publisher interface {
+	// Publish sends value under key to the topic of state changes. It returns within the sender's own deadline, in
+	// every state of the broker.
+	Publish(ctx context.Context, key string, value []byte) error
+}
+
+// Reconciler creates, repairs and deletes challenges.
+type Reconciler struct {
+	reconcile.Access
+	Config config.HexaCTF
+	// Publisher sends messages. Nil: there are none.
+	Publisher Publisher
+	// Reason turns an error of Publisher into the text of a condition.
+	Reason func(error) string
+
+	kind       *reconcile.Kind[*hexactfv1.Challenge, Outcome]
+	queue      delayedQueue
+	deliveries deliveries
+	waits      waits
+	// expiring counts the requests in progress that delete expired challenges.
+	expiring atomic.Int32
+}
+
+func newChallenge() *hexactfv1.Challenge { return &hexactfv1.Challenge{} }
+
+func listChallenges() client.ObjectList { return &hexactfv1.ChallengeList{} }

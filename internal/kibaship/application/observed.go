@@ -1,0 +1,15 @@
+package application
+
+import (
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+)
+
+// Observed is everything outside the Application that decides what it is.
+type Observed struct {
+	// Project is the one that it names; nil when there is none.
+	Project *kibashipv1.Project
+	// SecretsKnown: the Secrets of the namespace are known. Missing are those that the Application names and that do not
+	// exist.
+	SecretsKnown bool
+	Missing      []string
+}

@@ -1,0 +1,44 @@
+package deployment
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+// Reconciler builds what Deployments ask for.
+type Reconciler struct {
+	reconcile.Access
+	Config config.KibaShip
+	// Presence knows whether Tekton is installed, and Direct reads past it.
+	Presence *optional.Presence
+	Direct   client.Reader
+	// Own finds the operator's own image, which pushes unless the settings name another one.
+	Own *identity.ImageFinder
+	// Secrets tells when a Secret comes or goes.
+	Secrets *secrets.Watches
+
+	kind *reconcile.Kind[*kibashipv1.Deployment, Outcome]
+	// starting is held from counting the builds under way until another one is stored.
+	starting sync.Mutex
+	// started are the runs that this process has made and which the cache does not show yet, by Deployment. It is used with starting held.
+	started map[types.NamespacedName]startedRun
+}
+
+// startedRun is a run that this process has made.
+type startedRun struct {
+	Name string
+	At   time.Time
+}
+
+// secretsUser is the name under which this package watches Secrets.
+const secretsUser = "deployment"
