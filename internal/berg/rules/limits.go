@@ -14,10 +14,10 @@ import (
 // Challenges may have been stored under another schema.
 const (
 	MaxContainers = 16
-	MaxPorts      = 32 // of a container
+	MaxPorts      = 32 // maximum of a container
 	MaxVariables  = 256
 	MaxAdded      = 64  // capabilities of a container
-	MaxWords      = 256 // of a command, and of its arguments
+	MaxWords      = 256 // maximum of a command, and of its arguments
 	// MaxWord is the length of one word of a command, in characters. Linux refuses one of 128 KiB.
 	MaxWord = 64 << 10
 
