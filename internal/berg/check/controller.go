@@ -40,23 +40,24 @@ type Reconciler struct {
 	Config config.Berg
 	// Policies returns the kinds of policy that instances are given now.
 	Policies func(context.Context) config.NetworkPolicy
-	// Namespace is that of the operator, where the pull secret is.
+	// Namespace is the operator's namespace, with the pull secret.
 	Namespace string
 
 	backoff    *outcome.Backoff
 	tokens     ownership.Secrets
 	finalizers finalizer.Remover
-	// What follows is of the one worker.
+	// The one worker owns the following fields, so they need no lock.
 	refusals refusals
 	builds   refusedBuilds
-	// named is the instance that the status last named as waiting for room.
+	// named is the instance that the status last named as waiting for capacity.
 	named types.NamespacedName
-	// queueChanged brings an event when those that wait may begin.
+	// queueChanged brings an event when waiting checks may start.
 	queueChanged chan event.GenericEvent
 }
 
-// These rights are in a role of their own: berg-check. What a check does in addition (namespaces,
-// network policies, the copy of the pull secret, deleting its instance) instances need too.
+// These rights are in a role of their own: berg-check. The rights for the other writes of a check
+// (namespaces, network policies, the copy of the pull secret, deleting its instance) are rights
+// that instances need too.
 //
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengechecks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengechecks/status,verbs=patch
@@ -118,7 +119,8 @@ func (r *Reconciler) idle(ctx context.Context, o Observed, now time.Time) (time.
 	return r.run(ctx, o, now)
 }
 
-// begin notes that a check is being made, before anything of it exists.
+// begin records that a check is being made, before any object of the check exists: an operator that
+// takes over finds them by this record.
 func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error {
 	before := o.Check.DeepCopy()
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
@@ -194,7 +196,7 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 	return v.Left, r.withoutFlag(failure, o)
 }
 
-// build creates what the check needs next: the instance, and when it is Running the solver.
+// build creates the next object of the check: the instance, and when it is Running the solver.
 func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 	switch {
 	case o.Instance == nil:
@@ -207,7 +209,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 	if err := r.applyNamespace(ctx, o); err != nil {
 		return err
 	}
-	// Nothing runs before what confines it is there.
+	// No pod runs before the policies that confine it exist.
 	for _, p := range policies(in) {
 		if err := r.confine(ctx, o.Check, p); err != nil {
 			return err
@@ -219,7 +221,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 	return r.create(ctx, job(in))
 }
 
-// applyNamespace makes sure that the namespace can be proved before it is created.
+// applyNamespace makes sure that the status identifies the namespace before it is created.
 func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
 	owner := func() ownership.Owner {
 		owner, s := namespaceOwner(o.Check), &o.Check.Status
@@ -252,9 +254,9 @@ func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, poli
 	return err
 }
 
-// once is a Writer that nothing holds back. Every check makes what has been deleted after the one
-// before, under the same names and for the same ChallengeCheck, which looks like a fight; and
-// no reconciliation repairs it, once the solver runs.
+// once returns a Writer without drift backoff. Every check creates objects that were deleted after
+// the previous check, under the same names and for the same ChallengeCheck, which the backoff would
+// take for a conflict; and no reconciliation repairs them, once the solver runs.
 func (r *Reconciler) once() apply.Writer {
 	w := r.Writer
 	w.DriftBackoff = nil
@@ -293,7 +295,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeChec
 	return nil
 }
 
-// refused reports whether the API server, or what is there already, stands against a write.
+// refused reports whether the API server, or an existing object, prevents a write permanently.
 func refused(err error) bool {
 	switch outcome.FindCause(err) {
 	case outcome.Rejected, outcome.NotOwned:

@@ -6,13 +6,13 @@
 //
 //	observe (observe.go)    all reads, into one Observed
 //	due     (schedule.go)   pure: when the next check is to be made
-//	order   (order.go)      pure: whether it may begin now, with respect to other checks and to players
-//	start   (controller.go) the status says that a check is being made, before anything of it exists
-//	check   (checks.go)      pure: what has come of it, or how long to wait
-//	plan    (plan.go)       pure: the instance, then the solver's namespace and what is in it
+//	order   (order.go)      pure: whether it may start now, with respect to other checks and to players
+//	start   (controller.go) the status says that a check is being made, before its first object exists
+//	check   (checks.go)      pure: its result, or how long to wait
+//	plan    (plan.go)       pure: the instance, then the solver's namespace and the objects in it
 //	derive  (status.go)     pure: results and conditions
-//	end     (finalize.go)   takes away what belongs to the check
+//	end     (finalize.go)   deletes the objects of the check
 //
 // Builders stand in files named after the object they build. One worker does it all: no two
-// passes count at the same time how many checks are being made.
+// reconciliations count the current checks at the same time.
 package check

@@ -10,10 +10,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// actionCheck is the action of every event: what the operator was doing.
+// actionCheck is the action that every event names: the operator was making a check.
 const actionCheck = "Check"
 
-// report counts what a check has come to, and says what is news.
+// report counts the result of a check, and records changes as events.
 func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Assessment) {
 	if v.BrokenOff != "" {
 		results.WithLabelValues(bergv1.CheckReasonInterrupted).Inc()

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// finalize takes away what belongs to a ChallengeCheck that is being deleted, and lets it go.
+// finalize deletes the objects of a ChallengeCheck that is being deleted, and then removes the finalizer.
 func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (requeueAfter time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(o.Check, bergv1.CheckFinalizer) || r.finalizers.Done(o.Check) {
 		return 0, nil // no check was being made
@@ -35,8 +35,8 @@ func (r *Reconciler) finalize(ctx context.Context, o Observed, now time.Time) (r
 	return 0, r.finalizers.Remove(ctx, r.Client, o.Check, bergv1.CheckFinalizer)
 }
 
-// end asks for the deletion of what belongs to a check, and reports whether all of it is gone. If not, it
-// returns when to look again at pods that do not end, zero for never.
+// end deletes the objects of a check, and reports whether all of them are gone. If not, it returns when
+// to check again for pods that do not end, zero for never.
 func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone bool, requeueAfter time.Duration, err error) {
 	var errs []error
 	if i := o.Instance; i != nil && i.DeletionTimestamp == nil {
@@ -55,7 +55,7 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	if o.Instance != nil {
 		return false, 0, nil
 	}
-	// The cache may not show yet what another process wrote before it was killed.
+	// The cache may not show yet an object that another process wrote before it was killed.
 	for left, owner := range map[client.Object]ownership.Owner{
 		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}}: ownerFor(o.Check),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}}:                                      namespaceOwner(o.Check),
@@ -71,8 +71,8 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	return true, 0, nil
 }
 
-// release takes the finalizer off a live ChallengeCheck of which no check is being made: it
-// can then be deleted without an operator that runs checks.
+// release removes the finalizer from a live ChallengeCheck without a current check: it can then be
+// deleted without an operator that runs checks.
 func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) error {
 	if !controllerutil.ContainsFinalizer(c, bergv1.CheckFinalizer) {
 		return nil

@@ -40,7 +40,7 @@ const (
 	// maxChallenges bounds the label: anyone who may create ChallengeChecks chooses its
 	// values. Those beyond it are counted as one.
 	maxChallenges = 256
-	// otherChallenges is not a valid name, so it cannot be that of a Challenge.
+	// otherChallenges is no valid name, so no Challenge can have it.
 	otherChallenges = "_other"
 	// scrapeTimeout bounds how long a scrape waits for the cache.
 	scrapeTimeout = time.Second
@@ -71,8 +71,7 @@ type gaugeView struct {
 	elected <-chan struct{}
 }
 
-// watch tells where to look: a cache, which costs no request. elected is closed once this
-// replica leads.
+// watch sets the cache to read, which costs no request. elected is closed once this replica leads.
 func (v *solvableGauge) watch(reader client.Reader, elected <-chan struct{}) {
 	v.view.Store(&gaugeView{reader, elected})
 }

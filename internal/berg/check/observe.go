@@ -15,7 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that decides what happens to a ChallengeCheck.
+// Observed is everything that a reconciliation of a ChallengeCheck reads.
 type Observed struct {
 	Check *bergv1.ChallengeCheck
 	// Challenge is nil where it does not exist.
@@ -25,10 +25,10 @@ type Observed struct {
 	// RefusedUntil is until when others go first, because the API server refused to let this check
 	// begin; zero if it did not.
 	RefusedUntil time.Time
-	// Players are those that wait for capacity.
+	// Players are the players that wait for capacity.
 	Players players
 
-	// What belongs to the check that is being made; nil for what is not there.
+	// The objects of the current check; nil for an object that does not exist.
 	Instance *bergv1.ChallengeInstance
 	// Unready are the containers of the instance that run and are not ready, while nothing else is
 	// known to keep it from starting.
@@ -36,11 +36,11 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
-	// Foreign names what has the name of one of these, and no proof.
+	// Conflicting names an object that has the name of one of these, and another owner.
 	Conflicting string
 }
 
-// observe reads all of it, from caches.
+// observe reads the whole state, from caches.
 func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now time.Time) (o Observed, err error) {
 	o.Check = c
 	if o.Challenge, err = r.challenge(ctx, c); err != nil {

@@ -15,8 +15,8 @@ import (
 // retryDelay is how long after a check that was broken off the next one may begin.
 const retryDelay = time.Minute
 
-// obstacle says what keeps a check from being made, apart from other checks and players; no
-// reason if nothing does.
+// obstacle returns the obstacle to a check, apart from other checks and players; no reason if there
+// is none.
 func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Time) (reason, message string) {
 	next := due(c, challenge)
 	switch {
@@ -36,7 +36,7 @@ func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Ti
 	return "", ""
 }
 
-// waiting says what a check that is not being made waits for; no reason if nothing.
+// waiting returns why a ChallengeCheck without a current check waits; no reason if it does not.
 func waiting(o Observed, limit int, now time.Time) (reason, message string) {
 	if reason, message = obstacle(o.Check, o.Challenge, now); reason != "" {
 		return reason, message
@@ -92,7 +92,7 @@ func computeRunning(o Observed, v Assessment, now time.Time) {
 	computeStatus(o, running, now)
 }
 
-// computeEnding is the status while what belonged to a check is taken away.
+// computeEnding computes the status while the objects of a check are deleted.
 func computeEnding(o Observed, now time.Time) { computeStatus(o, ending(o), now) }
 
 func ending(o Observed) metav1.Condition {
@@ -135,7 +135,7 @@ func computeStatus(o Observed, running metav1.Condition, now time.Time) {
 	}.SetOn(&c.Status.Conditions, c.Generation, now)
 }
 
-// solvableCondition says what the last check found.
+// solvableCondition returns the condition for the result of the last check.
 func solvableCondition(last *bergv1.CheckResult) metav1.Condition {
 	switch {
 	case last == nil:
