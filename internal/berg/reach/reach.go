@@ -131,7 +131,7 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 	return false
 }
 
-// Forget drops what is known of an instance.
+// Forget drops the state of an instance.
 func (r *Waiter) Forget(key types.NamespacedName) {
 	if r == nil {
 		return
