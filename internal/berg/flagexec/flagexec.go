@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// MaxFlagLength is the longest flag that can be built in, in bytes. It is the
-// maximum length of spec.flag of a ChallengeInstance.
+// MaxFlagLength is the maximum length of a flag that can be built in, in bytes. It is the maximum
+// length of spec.flag of a ChallengeInstance.
 const MaxFlagLength = 1024
 
 // Errors of Build. Neither text contains anything of the flag.
@@ -28,9 +28,8 @@ const attempts = 64
 // output does not take it. The flag is taken as bytes, of which there may be 1
 // to MaxFlagLength.
 //
-// Build is a pure function: the same flag and seed give the same bytes, another
-// seed of any length, also none, gives another key and other offsets. The seed
-// needs no secrecy beyond that of the result.
+// Build is a pure function: the same flag and seed give the same bytes, another seed of any length,
+// also none, gives another key and other offsets. The seed needs no more secrecy than the result.
 func Build(flag string, seed []byte) ([]byte, error) {
 	switch {
 	case len(flag) == 0:
