@@ -36,7 +36,7 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
-	// Conflicting names an object that has the name of one of these, and another owner.
+	// Conflicting names an object that has the name of an object of the check, and another owner.
 	Conflicting string
 }
 

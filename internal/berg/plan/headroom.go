@@ -14,7 +14,7 @@ type Free struct {
 	pods int
 }
 
-// NewFree returns the unused capacity of a node when some of it is reserved by a number of pods.
+// NewFree returns the unused capacity of a node when a number of pods has reserved a part.
 func NewFree(allocatable, reserved corev1.ResourceList, pods int) Free {
 	left := func(name corev1.ResourceName) float64 {
 		allocatable, taken := allocatable[name], reserved[name]

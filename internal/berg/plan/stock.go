@@ -14,7 +14,7 @@ type Stock struct {
 	NodePorts, Instances int
 }
 
-// Use is an amount of a cluster's capacity: the usage of instances, or all of it. CPU is in CPUs, Memory and Disk in bytes.
+// Use is an amount of a cluster's capacity: the usage of instances, or the whole capacity. CPU is in CPUs, Memory and Disk in bytes.
 type Use struct {
 	Instances, Pods, NodePorts int
 	CPU, Memory, Disk          float64

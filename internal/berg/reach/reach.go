@@ -83,8 +83,8 @@ func newStage() stage {
 }
 
 // Early reports whether the programs in pods have accepted connections at all addresses, although the node does not say so
-// yet. If it begins to connect, requeue is called when all have; an instance is connected to once. Without addresses it
-// reports only what is known. It does not block.
+// yet. If it starts to connect, requeue is called when all have; an instance is connected to once. Without addresses it
+// reports only an earlier result. It does not block.
 func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(pods) == 0 {
 		return false

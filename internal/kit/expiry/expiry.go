@@ -4,7 +4,7 @@
 //
 // A Controller has its own queue and workers, so that an expiry never waits for the creation
 // of other resources. It reads a resource, requeues it for the time when it expires, and
-// requests its deletion; other controllers clean up what the resource owns. It writes nothing
+// requests its deletion; other controllers delete the objects that the resource owns. It writes nothing
 // else, and a resource that has not expired costs no request.
 //
 // Its functions belong to a Kind; Due decides. A Kind that lives for a duration from a start
