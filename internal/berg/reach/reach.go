@@ -91,9 +91,12 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The UID decides, because another instance may have got the same name. Pods that were created later have not
+	// been connected to.
 	if w := r.early.waits[key]; w != nil && w.uid == uid {
 		return w.done && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
 	}
+	// The lock is held, so only one reconciliation starts the connections.
 	if len(addresses) > 0 && r.early.begin(r.clock.Now()) {
 		w := &wait{uid: uid, pods: pods}
 		r.early.waits[key] = w

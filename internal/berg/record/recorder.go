@@ -104,15 +104,18 @@ func (k *Recorder) begin() {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (k *Recorder) NeedLeaderElection() bool { return true }
 
-// Keep implements challengeinstance.Keeper.
+// Keep implements challengeinstance.Keeper. It never waits: it reports whether the namespace may be
+// deleted now, and calls enqueue once it may.
 func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, enqueue func()) bool {
 	k.begin()
 	k.mu.Lock()
 	known := k.known[key]
 	k.mu.Unlock()
+	// Each deletion is queued once, however often it is reconciled while it waits.
 	if known.uid == uid {
 		return known.ready
 	}
+	// An earlier leader may have written the record and was killed before the namespace was deleted.
 	if k.exists(ctx, uid) {
 		k.note(key, deletion{uid, true})
 		return true
@@ -134,6 +137,7 @@ func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types
 	case k.waiting <- &ended{key, e, k.Clock.Now(), enqueue}:
 		return ready
 	default:
+		// The queue is full: a deletion is more important than the logs of its record.
 		k.note(key, deletion{uid, true})
 		omitted.Inc()
 		k.hand(ctx, compose(e, Seen{Incomplete: crowded}, k.Config, k.Clock.Now()))
@@ -200,6 +204,7 @@ func (k *Recorder) Start(ctx context.Context) error {
 		})
 	}
 	group.Wait()
+	// Only for a bounded time: a process that is asked to stop must not wait for a slow API server.
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	for {

@@ -170,6 +170,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	// A signal to the operator's process group must not end it.
+	// The process outlives the operator: a new operator process finds it again by its process ID and watches it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the server proxy (TUNNEL_BINARY): %w", err)
@@ -177,6 +178,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	l.mu.Lock()
 	l.watched[cmd.Process.Pid], l.exits[p.UID] = true, ""
 	l.mu.Unlock()
+	// Wait also reaps the process: otherwise it would stay as a zombie, which still has a process ID.
 	go func() {
 		_ = cmd.Wait()
 		l.mu.Lock()
@@ -200,6 +202,8 @@ func (l *localProcess) watch(p *tunnelv1.ContainerNetworkTunnelProxy, pid int) {
 	if l.watched[pid] {
 		return
 	}
+	// Another process's child cannot be waited for, but a pidfd becomes readable when the process ends, and never
+	// refers to a later process with the same ID.
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		l.jobs.Enqueue(p.Name, time.Second) // it has just ended
