@@ -121,7 +121,7 @@ func trimDeployment(d *appsv1.Deployment) {
 	d.Status = appsv1.DeploymentStatus{Conditions: refusals}
 }
 
-// podLabels are those by which pods are found.
+// podLabels are the labels by which pods are found.
 var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
 
 // trimPod keeps the fields that the status of an instance is computed from. It keeps a pod's

@@ -37,8 +37,8 @@ var (
 
 const (
 	labelChallenge = "challenge"
-	// maxChallenges bounds the label: anyone who may create ChallengeChecks chooses its
-	// values. Those beyond it are counted as one.
+	// maxChallenges bounds the label: anyone who may create ChallengeChecks chooses its values.
+	// Challenges beyond it are counted as one.
 	maxChallenges = 256
 	// otherChallenges is no valid name, so no Challenge can have it.
 	otherChallenges = "_other"

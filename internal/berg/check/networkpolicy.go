@@ -94,7 +94,7 @@ func policies(in Inputs) []client.Object {
 func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	egress := []networkingv1.NetworkPolicyEgressRule{
 		netpolicy.ToDNS(),
-		// The addresses that players see may be those of nodes, private ones too. Their translation
+		// The addresses that players see may belong to nodes, and may be private. Their translation
 		// inside the cluster is not known.
 		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: policyPorts(in.Way.Published)},
 		// An address of the Gateway leads to its proxies, on any port that they listen on.

@@ -69,8 +69,8 @@ func namespace(s objects) *corev1.Namespace {
 	return ns
 }
 
-// deployment runs a pod that is ready while it reaches the target. A Deployment,
-// because the operator may make those anyway: it needs no right to make pods.
+// deployment runs a pod that is ready while it reaches the target. A Deployment, because the
+// operator may create Deployments anyway: it needs no right to create pods.
 func deployment(s objects) *appsv1.Deployment {
 	labels := map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component}
 	return &appsv1.Deployment{

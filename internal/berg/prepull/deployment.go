@@ -39,8 +39,8 @@ type Inputs struct {
 	Now time.Time
 }
 
-// deployment pulls an image to a node. It is a Deployment because the operator may make those
-// anyway: it needs no right to make pods.
+// deployment pulls an image to a node. It is a Deployment because the operator may create
+// Deployments anyway: it needs no right to create pods.
 func deployment(in Inputs) *appsv1.Deployment {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(in.Target.Node), in.Target.Image, in.Target.RuntimeClass, in.Now.UTC().Format(time.RFC3339Nano)}, "\n")))
 	name := "pull-" + hex.EncodeToString(sum[:])[:20]

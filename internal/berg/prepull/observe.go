@@ -24,7 +24,8 @@ type Observed struct {
 	Wanted         map[types.NamespacedName]bool
 	Nodes          map[types.UID]*corev1.Node
 	RuntimeClasses map[string]*nodev1.RuntimeClass
-	// Namespaces are those in which images are pulled, by the UID of the Challenge. This process has created them.
+	// Namespaces are the namespaces in which images are pulled, by the UID of the Challenge. This process has
+	// created them.
 	Namespaces map[types.UID]*corev1.Namespace
 	// Left are namespaces of an earlier operator, or of another user who copied the labels: they are not used.
 	Left []*corev1.Namespace

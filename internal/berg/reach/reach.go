@@ -33,7 +33,7 @@ type Waiter struct {
 	dial    func(ctx context.Context, to netip.AddrPort) error
 
 	mu sync.Mutex
-	// early is for instances whose pods are not ready yet, ready for those whose pods are.
+	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
 	early, ready stage
 }
 

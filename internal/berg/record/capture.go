@@ -93,7 +93,7 @@ type wantedLog struct {
 	before bool
 }
 
-// wantedLogs are the logs of those containers that ran.
+// wantedLogs are the logs of the containers that ran.
 func wantedLogs(pods []corev1.Pod) (wanted []wantedLog) {
 	for _, pod := range pods {
 		for _, s := range pod.Status.ContainerStatuses {

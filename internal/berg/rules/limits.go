@@ -35,8 +35,8 @@ const (
 	MaxSnapshot = 512 << 10
 )
 
-// validateSize returns the limits that a Challenge exceeds. It comes before every other
-// check, so that those work on bounded input.
+// validateSize returns the limits that a Challenge exceeds. It comes first, so that all other
+// checks work on bounded input.
 func validateSize(all []bergv1.Container) field.ErrorList {
 	spec := field.NewPath("spec")
 	parent := spec.Child("containers")

@@ -39,7 +39,7 @@ const (
 	minReplaceDelay, maxReplaceDelay = time.Second, 10 * time.Second
 	// stuckAfter is how long a broker may answer pings and acknowledge nothing before the producer counts as stuck.
 	stuckAfter = 30 * time.Second
-	// pingInterval is the minimum time between two of those pings.
+	// pingInterval is the minimum time between two such pings.
 	pingInterval = 5 * time.Second
 )
 

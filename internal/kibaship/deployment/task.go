@@ -109,7 +109,7 @@ func (in Inputs) binding(name string) object {
 	}
 }
 
-// pullSecret is the one with which images behind FROM are read and the cache is used, "" for none.
+// pullSecret is the Secret with which images behind FROM are read and the cache is used, "" for none.
 func (in Inputs) pullSecret() string {
 	if ref := in.Git.ImagePullSecretRef; ref != nil && ref.Name != "" {
 		return ref.Name

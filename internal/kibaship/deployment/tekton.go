@@ -16,8 +16,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Tekton's kinds. Its Go types are not imported: the API is optional, and of its many fields
-// only those below are read.
+// Tekton's kinds. Its Go types are not imported: the API is optional, and only the few fields below
+// are read.
 var (
 	tektonVersion   = schema.GroupVersion{Group: "tekton.dev", Version: "v1"}
 	pipelineKind    = tektonVersion.WithKind("Pipeline")

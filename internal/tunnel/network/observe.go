@@ -27,7 +27,7 @@ type Observed struct {
 	// ControlPorts are the control ports of the existing client proxies. The settings may have changed since they
 	// were created.
 	ControlPorts []int32
-	// Containers are the IDs of those in the namespace, sorted. They are known if Counted.
+	// Containers are the IDs of the containers in the namespace, sorted. They are known if Counted.
 	Containers []string
 	Counted    bool
 	// MissingPolicy says which admission policy is not in force that the network relies on; empty if none is missing. Bound is known

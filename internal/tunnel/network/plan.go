@@ -74,8 +74,8 @@ func plan(in Inputs) Plan {
 // maxPrefix leaves space for the hash in the name of a namespace.
 const maxPrefix = naming.MaxLabelValue - 11
 
-// NamespaceName returns the namespace of a network: the one in its spec, or one that is made of its name and UID, so that
-// a later network of that name gets another.
+// NamespaceName returns the namespace of a network: the namespace in its spec, or one that is made of its name and UID,
+// so that a later network of that name gets another.
 func NamespaceName(spec tunnelv1.ContainerNetworkSpec, name string, uid types.UID) string {
 	if spec.NetworkName != "" {
 		return spec.NetworkName

@@ -220,8 +220,9 @@ func (s *server) keepSession(ctx context.Context, connected chan<- string) error
 	}
 }
 
-// lost returns until when the connection to a client proxy that broke may be restored, or the error that says that this is
-// over. err is how the last attempt ended, reason the last one that is not a timeout, and deadline the one so far.
+// lost returns until when the connection to a client proxy that broke may be restored, or the error that says that this
+// time is over. err is the error of the last attempt, reason the last error that is not a timeout, and deadline the
+// present deadline.
 func (s *server) lost(known bool, err, reason error, deadline time.Time) (time.Time, error) {
 	switch {
 	case errors.Is(err, ErrPeerGone):

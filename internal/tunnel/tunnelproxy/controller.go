@@ -55,8 +55,8 @@ type Reconciler struct {
 	tidied sync.Map
 }
 
-// The rights for pods and Secrets in the namespaces of networks are in config/tunnel/rbac, those in the operator's own
-// namespace in config/tunnel/host.
+// The rights for pods and Secrets in the namespaces of networks are in config/tunnel/rbac, the rights in the
+// operator's own namespace in config/tunnel/host.
 //
 // +kubebuilder:rbac:groups=usvc-dev.developer.microsoft.com,resources=containernetworktunnelproxies,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=usvc-dev.developer.microsoft.com,resources=containernetworktunnelproxies/status,verbs=patch
