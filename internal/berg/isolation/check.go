@@ -90,6 +90,8 @@ func (c *Checker) Start(ctx context.Context) error {
 	return nil
 }
 
+// checkOnce makes one check, deletes its objects, and publishes the result as metric, event and condition. If the
+// operator is asked to stop, the result is dropped: it may be due to the stop.
 func (c *Checker) checkOnce(ctx context.Context) {
 	pod, s, err := c.survey(ctx)
 	var result Result

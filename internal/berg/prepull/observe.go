@@ -92,6 +92,9 @@ func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	return o, r.observePulls(ctx, &o)
 }
 
+// observeNamespaces sorts the namespaces of pulls into usable ones and others. Only a namespace that this process
+// has created is used, because its labels and annotations can be copied; a namespace of an earlier process is
+// deleted and created again.
 func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 	var all corev1.NamespaceList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -123,6 +126,7 @@ func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 	return nil
 }
 
+// observePulls adds the active pulls with their pods, in an order that is the same in every reconciliation.
 func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
 	var deployments appsv1.DeploymentList
 	if err := r.Client.List(ctx, &deployments, client.UnsafeDisableDeepCopy, client.MatchingLabels(OwnershipLabels.Found)); err != nil {

@@ -196,6 +196,8 @@ func (r *Waiter) connect(addresses []netip.AddrPort) result {
 	return connected
 }
 
+// connectTo tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
+// cannot be reached from here at all, and distinguishes a refusal, which shows that packets arrive, from silence.
 func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
 	last, interval := silent, minRetryInterval
 	for n := 0; ; n++ {

@@ -171,6 +171,9 @@ func confined(user int64, capabilities ...any) object {
 	return security
 }
 
+// cloneStep returns the step that clones the repository. Values reach the script only as environment variables,
+// never as a part of its text, so that no field of an Application is run as a command. It is the only step with
+// the token for the git server.
 func (in Inputs) cloneStep() object {
 	user := "x-access-token"
 	if in.Git.Provider == kibashipv1.Bitbucket {

@@ -54,6 +54,8 @@ type State struct {
 	NamespaceCreated bool
 }
 
+// observe reads the input of a reconciliation from the cache. The list of Projects with the same uuid may lag
+// behind: the webhook and the next event of the other Project make up for that.
 func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o State, err error) {
 	o.Mode = r.Config.Tekton
 	if o.Operator, err = r.Identity(ctx); err != nil {

@@ -36,6 +36,8 @@ type Observed struct {
 	Bound         bool
 }
 
+// observe reads the input of a reconciliation. Only the absence of the namespace is confirmed by the API server;
+// all other objects come from the cache, and their events enqueue the network again.
 func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) (o Observed, err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(n.Spec, n.Name, n.UID)}}
 	// The API server confirms that it is missing: a network whose namespace is gone stays Removed.

@@ -89,6 +89,9 @@ func (l *localProcess) files(p *tunnelv1.ContainerNetworkTunnelProxy) (out, err 
 	return filepath.Join(l.dir, fmt.Sprintf("%s_out_%s", p.Name, p.UID)), filepath.Join(l.dir, fmt.Sprintf("%s_err_%s", p.Name, p.UID))
 }
 
+// Observe finds the process of a pair by its arguments, since it outlives the operator and no process ID is
+// stored. A process that has ended is known by its exit, or, if it ended while no operator ran, by the line that
+// it had written.
 func (l *localProcess) Observe(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error) {
 	out, errs := l.files(p)
 	l.mu.Lock()
@@ -258,6 +261,8 @@ func (l *localProcess) Renew(p *tunnelv1.ContainerNetworkTunnelProxy, keys crede
 	return nil
 }
 
+// Stop sends SIGTERM once, with which the process drains its streams, and SIGKILL after killAfter. It returns gone
+// only when no process is found any more; its end enqueues the pair.
 func (l *localProcess) Stop(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (gone bool, err error) {
 	pid, _, err := findProcess(l.tlsArgument(p))
 	if err != nil || pid == 0 {
