@@ -6,7 +6,7 @@
 //	berg-tunnel control       calls a server proxy: prepare, delete, list, shutdown
 //	berg-tunnel certificates  makes the certificates of a pair
 //
-// docs/tunnel/proxy.md is its manual. It lists what a controller may rely on: flags, files, the line on standard output
+// docs/tunnel/proxy.md is its manual. It lists the guarantees for controllers: flags, files, the line on standard output
 // when it is ready, and exit codes.
 package main
 

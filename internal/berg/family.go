@@ -1,4 +1,4 @@
-// Package berg is the family of ChallengeInstances: its door to the operator.
+// Package berg is the family of ChallengeInstances: the entry point for the operator.
 package berg
 
 import (
@@ -69,9 +69,9 @@ func New(cfg *config.Berg) family.Family {
 	}
 }
 
-// caches: of the kinds that a cluster is full of only what belongs to instances is kept. What
-// an instance consists of is the default and the rest the exception, because a kind can only
-// be named when the API server serves it, and some are optional.
+// caches keeps only objects that belong to instances: a cluster may have many others of the same
+// kinds. The selector of instances is the default and other kinds are the exception, because a kind
+// can only be named when the API server serves it, and some are optional.
 func caches(cfg config.Berg) cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	options := cache.Options{
@@ -232,7 +232,7 @@ func directClient(mgr ctrl.Manager) (client.Client, error) {
 	return client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
 }
 
-// records returns what keeps records of instances that end.
+// records returns the recorder of ended instances.
 func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (*record.Recorder, error) {
 	mgr := deps.Manager
 	direct, err := directClient(mgr)
@@ -264,7 +264,7 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 	return recorder, mgr.Add(recorder)
 }
 
-// checks returns what has Challenges played.
+// checks returns the reconciler of ChallengeChecks.
 func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
 	mgr := deps.Manager
 	return &check.Reconciler{
@@ -278,7 +278,7 @@ func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
 	}
 }
 
-// prepulls returns what has images pulled before players need them.
+// prepulls returns the reconciler that has images pulled before players need them.
 func prepulls(deps family.Dependencies, cfg config.Berg) *prepull.Reconciler {
 	mgr := deps.Manager
 	return &prepull.Reconciler{
@@ -287,7 +287,7 @@ func prepulls(deps family.Dependencies, cfg config.Berg) *prepull.Reconciler {
 	}
 }
 
-// isolationCheck returns what tries whether network policies are enforced.
+// isolationCheck returns the check whether network policies are enforced.
 func isolationCheck(deps family.Dependencies, cfg config.Berg, latest *isolation.Latest) (*isolation.Checker, error) {
 	mgr := deps.Manager
 	// A client of its own: nothing of the check is in the caches.

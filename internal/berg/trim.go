@@ -30,8 +30,8 @@ import (
 // domains begin the labels and annotations of the objects of instances.
 var domains = []string{bergv1.GroupVersion.Group, "app.kubernetes.io"}
 
-// trim drops what the family does not look at. What it writes are patches, or is made from
-// what the API server has, so nothing is lost there.
+// trim drops fields that the family does not read. The family writes patches, or starts from the
+// API server's object, so the dropped fields are not lost there.
 func trim(o client.Object) {
 	if labelled(o) && !inOwnNamespace(o.GetNamespace()) {
 		wanted, wantsPrepull := o.GetLabels()[bergv1.LabelPrepullChallenge]
@@ -82,7 +82,7 @@ func trim(o client.Object) {
 	}
 }
 
-// trimWithoutImages is trim for an operator that pulls no images in advance: of a node, most is the list of its images.
+// trimWithoutImages is trim for an operator that pulls no images in advance: the list of images is most of a node.
 func trimWithoutImages(o client.Object) {
 	if n, isNode := o.(*corev1.Node); isNode {
 		nodes.Trim(n)
@@ -109,8 +109,7 @@ func inOwnNamespace(name string) bool {
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// trimDeployment keeps of a Deployment's status why its pods are not made. Of one
-// without such a problem nothing is left.
+// trimDeployment keeps only the ReplicaFailure condition of a Deployment's status.
 func trimDeployment(d *appsv1.Deployment) {
 	var refusals []appsv1.DeploymentCondition
 	for _, c := range d.Status.Conditions {
@@ -122,11 +121,11 @@ func trimDeployment(d *appsv1.Deployment) {
 	d.Status = appsv1.DeploymentStatus{Conditions: refusals}
 }
 
-// podLabels are those by which pods are found.
+// podLabels are the labels by which pods are found.
 var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
 
-// trimPod keeps what the status of an instance is made of. It also keeps the
-// flag, which stands in a pod's environment, out of the cache.
+// trimPod keeps the fields that the status of an instance is computed from. It keeps a pod's
+// environment, which holds the flag, out of the cache.
 func trimPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	id, annotated := pod.Annotations[bergv1.LabelInstanceID]

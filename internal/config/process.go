@@ -13,7 +13,7 @@ import (
 // Process configures the operator itself.
 type Process struct {
 	Namespace               string   // its own, with its lease and the objects that it reads for its families
-	EnabledAPIs             []string // API groups of the enabled families; nil: of the installed ones
+	EnabledAPIs             []string // API groups of the enabled families; nil: the installed families
 	MetricsBindAddress      string   // "0": not served
 	MetricsSecure           bool
 	HealthProbeBindAddress  string

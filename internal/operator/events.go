@@ -85,6 +85,8 @@ func newEventSink(writes events.EventSink) *eventSink {
 
 // Create writes an event, or drops it without an error when too many wait.
 func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	// The queue has a limit, because the API server may be slow for a long time: a dropped event is no loss of state,
+	// as conditions report the same problem.
 	select {
 	case s.pending <- struct{}{}:
 		defer func() { <-s.pending }()
@@ -94,6 +96,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 		})
 		return event, nil
 	}
+	// One write at a time: the other events wait here, and count in pending.
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()

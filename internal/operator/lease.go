@@ -68,6 +68,8 @@ func newLease(restConfig *rest.Config, namespace, name string, deposed func()) (
 	if err != nil {
 		return nil, err
 	}
+	// The identity is unique for each process, not for each host: a restarted container must not take the lease of
+	// its predecessor for its own.
 	return &lease{
 		Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -112,6 +114,8 @@ func (l *lease) write(record resourcelock.LeaderElectionRecord, send func(resour
 	if record.HolderIdentity == "" {
 		l.end() // before the request, not after its answer
 	}
+	// The earlier of all possible times counts as the renewal, so that this replica always gives up the lease before
+	// another one takes it.
 	began := l.clocks.Now()
 	if err := send(record); err != nil {
 		return err
@@ -150,6 +154,7 @@ func (l *lease) fencedClient(restConfig *rest.Config, options client.Options) (c
 	return client.New(restConfig, options)
 }
 
+// fence refuses writes without a valid lease: a leader that was paused must not overwrite the writes of its successor.
 type fence struct {
 	lease *lease
 	next  http.RoundTripper

@@ -61,6 +61,8 @@ type certificateRotator struct {
 	last atomic.Pointer[map[string][]byte]
 }
 
+// keepCertificate adds two controllers: every replica reads the certificate and serves with it, and only the
+// leader issues and publishes it, so that two replicas never replace each other's authority.
 func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string, open func()) (*certificateRotator, error) {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	deps, err := m.make(family.Family{

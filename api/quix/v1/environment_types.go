@@ -241,8 +241,8 @@ const (
 	AnnotationResourceName = "quix.io/environment-resource-name"
 	// AnnotationUID identifies the Environment to which an object belongs.
 	AnnotationUID = "quix.io/environment-uid"
-	// AnnotationApplied records which labels and annotations the operator set, so that those removed from an Environment are
-	// removed from its namespace.
+	// AnnotationApplied records which labels and annotations the operator set, so that a key that is removed from an
+	// Environment is removed from its namespace.
 	AnnotationApplied = "quix.io/applied-metadata"
 	// AnnotationChecksum is the checksum of the object as the operator wrote it, so that it detects that it would write
 	// another one.

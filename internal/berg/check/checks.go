@@ -19,10 +19,10 @@ import (
 
 const (
 	// cannotReach is the exit code by which a solver says that it cannot reach the instance:
-	// EX_UNAVAILABLE of sysexits.h. Only the program that speaks the protocol can tell that
-	// from a flaw of its own.
+	// EX_UNAVAILABLE of sysexits.h. Only the program that speaks the protocol can distinguish that
+	// from an error of its own.
 	cannotReach = 69
-	// maxOutput is how much of what a solver wrote a result keeps, in bytes.
+	// maxOutput is the maximum size of a solver's output in a result, in bytes.
 	maxOutput = 512
 	// cutMessage is from how many bytes on a termination message may be the cut end of a
 	// log: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
@@ -31,11 +31,11 @@ const (
 
 // Assessment is the state of a check so far. One of the three is set.
 type Assessment struct {
-	// Result is what the check found.
+	// Result is the result of the check.
 	Result *bergv1.CheckResult
 	// BrokenOff is why the check says nothing about the Challenge.
 	BrokenOff string
-	// Stage is what is waited for, with its message, and Left after how long that ends.
+	// Stage is the reason for waiting, with its message, and Left the time until it ends.
 	Stage, Message string
 	Left           time.Duration
 }
@@ -93,8 +93,8 @@ func assess(o Observed, now time.Time) Assessment {
 	return v
 }
 
-// probes says what keeps containers that run from being ready: a container without a readiness
-// probe is ready as soon as it runs.
+// probes says why running containers are not ready: a container without a readiness probe is ready
+// as soon as it runs.
 func probes(unready []string) string {
 	switch len(unready) {
 	case 0:
@@ -140,7 +140,7 @@ func assessSolver(o Observed, left time.Duration) Assessment {
 	return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver is starting: " + podProblem(pod, state), Left: left}
 }
 
-// assessEnd returns what a solver that has ended found.
+// assessEnd returns the result of a solver that has ended.
 func assessEnd(o Observed, end *corev1.ContainerStateTerminated) Assessment {
 	flag := expected(o.Challenge, o.Instance)
 	var v Assessment
@@ -185,7 +185,7 @@ func (v Assessment) unreached() bool {
 	return false
 }
 
-// add says what else is wrong.
+// add appends further problems to the message.
 func (v Assessment) add(problems []string) {
 	v.Result.Message = conditions.Bound(strings.Join(append([]string{v.Result.Message}, problems...), "; "))
 }
@@ -194,12 +194,12 @@ func failed(result bergv1.CheckResultType, message string) Assessment {
 	return Assessment{Result: &bergv1.CheckResult{Result: result, Message: conditions.Bound(message)}}
 }
 
-// anyFlag is what looks like a flag. A solver that was led to another instance comes back with the
-// flag of that one.
+// anyFlag matches the form of a flag. A solver that was led to another instance returns the flag of
+// that one.
 var anyFlag = regexp.MustCompile(`[0-9A-Za-z_-]+\{[^{}\s]+\}`)
 
-// output is the end of what a solver wrote, without flags. Of a text that may have been
-// cut the first line goes too: half a flag would not be found in it.
+// output returns the end of a solver's output, without flags. If the text may have been cut, its
+// first line is removed too: it could contain half a flag, which is not recognised.
 func output(text string, flags ...string) string {
 	if len(text) >= cutMessage {
 		_, text, _ = strings.Cut(text, "\n")
@@ -230,7 +230,7 @@ func latestPod(pods []corev1.Pod) *corev1.Pod {
 	return &newest
 }
 
-// solverState is that of the solver's container.
+// solverState returns the state of the solver's container.
 func solverState(pod *corev1.Pod) corev1.ContainerState {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == containerName {

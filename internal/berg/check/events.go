@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// actionCheck is the action of every event: what the operator was doing.
+// actionCheck is the action that every event names: the operator was making a check.
 const actionCheck = "Check"
 
 // report counts a check that has ended, and records what it found if that differs from the last result.

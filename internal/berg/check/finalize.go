@@ -48,7 +48,7 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	if o.Instance != nil {
 		return false, 0, nil
 	}
-	// The cache may not show yet what another process wrote before it was killed.
+	// The cache may not show yet an object that another process wrote before it was killed.
 	for left, owner := range map[client.Object]ownership.Owner{
 		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}}: ownerFor(o.Check),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}}:                                      namespaceOwner(o.Check),
@@ -64,8 +64,8 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	return true, 0, nil
 }
 
-// release takes the finalizer off a live ChallengeCheck of which no check is being made: it
-// can then be deleted without an operator that runs checks.
+// release removes the finalizer from a live ChallengeCheck without a current check: it can then be
+// deleted without an operator that runs checks.
 func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) error {
 	if !controllerutil.ContainsFinalizer(c, bergv1.CheckFinalizer) {
 		return nil

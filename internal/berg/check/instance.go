@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
-// unschedulable is the scheduler's reason, which an instance tells as its own.
+// unschedulable is the scheduler's reason, which an instance repeats as its own.
 const unschedulable = "Unschedulable"
 
 // instanceName is the name of the instance of a check, in the namespace of the ChallengeCheck.
@@ -22,8 +22,8 @@ func instanceName(c *bergv1.ChallengeCheck) string { return "check-" + string(c.
 // ownerID is the owner of the instance of a check: a UID is a UUID that no player has.
 func ownerID(c *bergv1.ChallengeCheck) string { return strings.ToLower(string(c.UID)) }
 
-// instance is the one that is played. It is owned by the ChallengeCheck, so that it goes with
-// it, and it expires if no operator deletes it.
+// instance returns the instance for the solver. The ChallengeCheck owns it, so that both are
+// deleted together, and it expires if no operator deletes it.
 func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 	i := &bergv1.ChallengeInstance{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,8 +45,8 @@ func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 	return i
 }
 
-// newFlag returns a flag that cannot be guessed, in the form of the Challenge's flags: a
-// solver may look for that.
+// newFlag returns a flag that cannot be guessed, in the form of the Challenge's flags: a solver may
+// search for that form.
 func newFlag(challenge *bergv1.Challenge) string {
 	return flagPrefix(challenge) + "check_" + strings.ToLower(rand.Text()) + "}"
 }
@@ -54,7 +54,7 @@ func newFlag(challenge *bergv1.Challenge) string {
 // maxPrefix is more than any event has before the brace of its flags.
 const maxPrefix = 64
 
-// flagPrefix is what the flags of a Challenge begin with, up to the brace.
+// flagPrefix returns the common beginning of the flags of a Challenge, up to the brace.
 func flagPrefix(challenge *bergv1.Challenge) string {
 	for _, like := range []string{challenge.Spec.FlagFormat, challenge.Spec.Flag} {
 		if prefix, _, ok := strings.Cut(like, "{"); ok && prefix != "" && len(prefix) <= maxPrefix && strings.IndexFunc(prefix, notPlain) < 0 {
@@ -78,8 +78,8 @@ func dynamic(challenge *bergv1.Challenge) bool {
 	return false
 }
 
-// expected is the flag that a solver has to find: that of the instance, or, where no container
-// gets it, the one that the Challenge has for all.
+// expected returns the flag that a solver has to find: the instance's, or, where no container gets
+// it, the one flag of the Challenge.
 func expected(challenge *bergv1.Challenge, i *bergv1.ChallengeInstance) string {
 	if dynamic(challenge) {
 		return i.Spec.Flag

@@ -103,8 +103,9 @@ func podSpec(in Inputs) corev1.PodSpec {
 	return spec
 }
 
-// environment is what a solver gets: the author's variables, the addresses of the ports,
-// and where the flag goes. A later one takes the place of an earlier one of its name.
+// environment returns the variables of a solver: the author's variables, the addresses of the
+// ports, and the path of the file for the flag. A later variable replaces an earlier one of its
+// name.
 func environment(in Inputs) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	set := func(name, value string) {
@@ -136,7 +137,7 @@ func variable(port string) string {
 	}, strings.ToUpper(port))
 }
 
-// resources fills in what the author leaves out, as those of challenges are.
+// resources fills in the amounts that the author leaves out, as for challenges.
 func resources(cfg config.Challenge, solver bergv1.Solver) corev1.ResourceRequirements {
 	var requests, limits bergv1.Resources
 	if solver.ResourceRequests != nil {
@@ -168,7 +169,7 @@ func resources(cfg config.Challenge, solver bergv1.Solver) corev1.ResourceRequir
 	return out
 }
 
-// amountOr parses what the schema has accepted.
+// amountOr parses an amount that the schema has accepted.
 func amountOr(a *bergv1.Amount, otherwise resource.Quantity) resource.Quantity {
 	if a == nil || *a == "" {
 		return otherwise.DeepCopy()

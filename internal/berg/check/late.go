@@ -12,16 +12,15 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// lateness finds out for how long checks have been due without a result. A status tells neither
-// since when a result has been outdated, nor when a suspension ended; so it is remembered when that
-// was first seen. The zero value is ready for use.
+// lateness finds out for how long checks have been due without a result. A status says neither
+// since when a result has been outdated, nor when a suspension ended; so the time of the first
+// observation is remembered. The zero value is ready for use.
 type lateness struct {
 	mu   sync.Mutex
 	seen map[types.UID]observation
 }
 
-// observation is since when a check has been wanted at the earliest, as long as the last result is that
-// of then.
+// observation records since when a check has been due, for one last result.
 type observation struct {
 	result   metav1.Time
 	dueSince time.Time
@@ -29,7 +28,7 @@ type observation struct {
 	outdated bool
 }
 
-// observeOverdue returns for how long the check that has been wanted longest has been due.
+// observeOverdue returns the time for which the most overdue check has been due.
 func (r *Reconciler) observeOverdue(reader client.Reader) func(context.Context) (float64, error) {
 	var late lateness
 	return func(ctx context.Context) (float64, error) {

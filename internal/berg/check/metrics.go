@@ -35,10 +35,10 @@ var (
 
 const (
 	labelChallenge = "challenge"
-	// maxChallenges bounds the label: anyone who may create ChallengeChecks chooses its
-	// values. Those beyond it are counted as one.
+	// maxChallenges bounds the label: anyone who may create ChallengeChecks chooses its values.
+	// Challenges beyond it are counted as one.
 	maxChallenges = 256
-	// otherChallenges is not a valid name, so it cannot be that of a Challenge.
+	// otherChallenges is no valid name, so no Challenge can have it.
 	otherChallenges = "_other"
 )
 

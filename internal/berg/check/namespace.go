@@ -11,7 +11,7 @@ import (
 // ChallengeCheck follows it.
 const NamespacePrefix = "berg-check-"
 
-// namespaceName is that of the namespace in which the solver of a check runs.
+// namespaceName returns the name of the namespace in which the solver of a check runs.
 func namespaceName(c *bergv1.ChallengeCheck) string { return NamespacePrefix + string(c.UID) }
 
 // checkNamespace holds the solver of one check and nothing else. No pod in it may have rights on
@@ -34,7 +34,7 @@ func meta(c *bergv1.ChallengeCheck, name string) metav1.ObjectMeta {
 	}
 }
 
-// pullSecret is a copy of the one that the operator pulls the images of challenges with.
+// pullSecret returns a copy of the Secret with which the operator pulls the images of challenges.
 func pullSecret(c *bergv1.ChallengeCheck, source *corev1.Secret) *corev1.Secret {
 	copied := &corev1.Secret{ObjectMeta: meta(c, source.Name), Type: source.Type, Data: source.Data}
 	ownerFor(c).SetOn(copied)

@@ -20,7 +20,7 @@ import (
 
 const (
 	policyName = "solver"
-	// enterPolicyName is that of the policy in the instance's namespace.
+	// enterPolicyName is the name of the policy in the instance's namespace.
 	enterPolicyName = "challenge-check"
 	// podNamespaceLabel is how Cilium shows a pod's namespace, namespaceComponentLabel the
 	// component label of that.
@@ -28,8 +28,8 @@ const (
 	namespaceComponentLabel = "k8s:io.cilium.k8s.namespace.labels." + bergv1.LabelComponent
 )
 
-// neverTheWay are addresses of which none leads to a player's way in: loopback, and the
-// link-local ones, where clouds have their metadata.
+// neverTheWay are addresses that no player uses to reach an instance: loopback, and the link-local
+// ones, where clouds have their metadata.
 var neverTheWay = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
@@ -71,8 +71,9 @@ func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) address {
 	return w
 }
 
-// policies let a solver out to the name servers, to the addresses that players see, and
-// to the proxies behind them; it accepts no connection. The kinds are those of instances now.
+// policies let a solver out to the name servers, to the addresses that players see, and to the
+// proxies behind them; it accepts no connection. The kinds are the kinds of policies that instances
+// use.
 func policies(in Inputs) []client.Object {
 	var out []client.Object
 	if in.Config.Challenge.NetworkPolicy.Kubernetes() {
@@ -93,8 +94,8 @@ func policies(in Inputs) []client.Object {
 func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	egress := []networkingv1.NetworkPolicyEgressRule{
 		netpolicy.ToDNS(),
-		// The addresses that players see may be those of nodes, private ones too. What
-		// they are inside of the cluster is not known.
+		// The addresses that players see may belong to nodes, and may be private. Their translation
+		// inside the cluster is not known.
 		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: policyPorts(in.Way.Published)},
 		// An address of the Gateway leads to its proxies, on any port that they listen on.
 		{To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: proxies(in)}}},
@@ -141,7 +142,7 @@ func (in Inputs) needsIngress() bool {
 }
 
 // proxies selects the namespaces that may hold the Gateway's proxies: the named ones, else all
-// but those of instances and of other solvers.
+// except namespaces of instances and of other solvers.
 func proxies(in Inputs) *metav1.LabelSelector {
 	if names := in.Config.Gateway.DataplaneNamespaces; len(names) > 0 {
 		return netpolicy.InNamespaces(names...)
@@ -224,8 +225,8 @@ func ciliumIngress(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	}
 }
 
-// endpoints keeps the keys as written. Cilium's own constructors rewrite them, and the written
-// form would then differ from what is read back.
+// endpoints keeps the keys as written. Cilium's own constructors rewrite them, and the written form
+// would then differ from the stored one.
 func endpoints(s *slim.LabelSelector) []api.EndpointSelector {
 	return []api.EndpointSelector{{LabelSelector: s}}
 }

@@ -32,6 +32,8 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 	return o, r.observeRun(ctx, &o)
 }
 
+// observeRun adds the objects of the current check. An object of the same name that the check does not own is
+// reported and never used: a solver must not get into a foreign namespace.
 func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	owner := ownerFor(o.Check)
 	i, err := apply.Found(ctx, r.Client, client.ObjectKey{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}, &bergv1.ChallengeInstance{})

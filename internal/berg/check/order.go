@@ -27,8 +27,8 @@ type contender struct {
 	Due time.Time
 }
 
-// waitReason returns why a ChallengeCheck has to wait for others, "" if it need not. Those that have
-// been due longest go first, limit at a time, and one of each Challenge.
+// waitReason returns why a ChallengeCheck has to wait for others, "" if it need not. The most
+// overdue checks go first, limit at a time, and one for each Challenge.
 func waitReason(all []contender, uid types.UID, limit int) (wait string) {
 	busy := map[types.NamespacedName]bool{}
 	free := limit
@@ -63,8 +63,8 @@ func waitReason(all []contender, uid types.UID, limit int) (wait string) {
 	return wait
 }
 
-// refusals are those ChallengeChecks of which a check could not be begun: the API server refused to
-// note that. For retryDelay they do not wait in the order, where they would be first again and keep all others waiting. The zero value is ready for use, by one worker.
+// refusals are the ChallengeChecks whose check could not start: the API server refused the status. For retryDelay they do not
+// wait in the order, where they would be first again and keep all others waiting. The zero value is ready for use, by one worker.
 type refusals struct {
 	until map[types.UID]time.Time
 }
@@ -86,12 +86,13 @@ func (s *refusals) holds(c *bergv1.ChallengeCheck, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// maxRefusal is how long the API server may refuse what a check consists of before that is the
-// result: one that has just started refuses everything for a moment, until it knows the roles.
+// maxRefusal is how long the API server may refuse the objects of a check before that is the
+// result: an API server that has just started refuses everything for a moment, until it knows the
+// roles.
 const maxRefusal = 10 * time.Second
 
-// refusedBuilds is since when the API server refuses the objects of a check, for each ChallengeCheck of which
-// it is. The zero value is ready for use, by one worker.
+// refusedBuilds records since when the API server has refused the objects of a check, by ChallengeCheck. The
+// zero value is ready for use, by one worker.
 type refusedBuilds struct {
 	since map[types.UID]refusedRun
 }
@@ -119,17 +120,17 @@ func (p *refusedBuilds) over(c *bergv1.ChallengeCheck, failure error, now time.T
 	case failure == nil:
 		p.forget(c)
 	}
-	return false // what it would have said is not known
+	return false // the server did not answer, so nothing is known
 }
 
 // forget lets the next refusal of a ChallengeCheck be the first again.
 func (p *refusedBuilds) forget(c *bergv1.ChallengeCheck) { delete(p.since, c.UID) }
 
-// maxWait is how long checks leave room for a player whose pods fit on no node. Who has waited
-// longer will not get it from them.
+// maxWait is how long checks leave capacity for a player whose pods fit on no node. A player who
+// has waited longer will not get capacity from checks.
 const maxWait = 10 * time.Minute
 
-// players are those that wait for capacity.
+// players are the players that wait for capacity.
 type players struct {
 	Wait bool
 	// Named is an instance that waits.
@@ -143,9 +144,9 @@ func (p players) String() string {
 	return fmt.Sprintf("ChallengeInstance %s waits for capacity", p.Named)
 }
 
-// waitingPlayers finds who waits for room. It names the same instance as before as long as that one
-// waits, else the one that was created last: those before it get room first, and every check that
-// waits would tell of each of them.
+// waitingPlayers finds players that wait for capacity. It names the same instance as before as long
+// as that one waits, else the last one that was created: earlier ones get capacity first, and the
+// status of every waiting check would change for each of them.
 func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName, now time.Time) (p players) {
 	var newest *bergv1.ChallengeInstance
 	queued, same := false, false
@@ -177,7 +178,7 @@ func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName,
 		p.Named = client.ObjectKeyFromObject(newest)
 	}
 	if queued {
-		p.Until = time.Time{} // a place in the queue is one that comes
+		p.Until = time.Time{} // an instance in the queue will get its slot
 	}
 	return p
 }
@@ -193,8 +194,8 @@ func waitsSince(i *bergv1.ChallengeInstance) (since time.Time) {
 	return since
 }
 
-// waitsForCapacity reports whether an instance is that of a player, who waits because no node has
-// room for a pod of it, or because as many instances exist as may.
+// waitsForCapacity reports whether an instance of a player waits because no node has capacity for
+// one of its pods, or because the maximum number of instances exists.
 func waitsForCapacity(i *bergv1.ChallengeInstance) bool {
 	if i.DeletionTimestamp != nil || i.Labels[bergv1.LabelCheck] != "" || i.Status.ReadyAt != nil {
 		return false

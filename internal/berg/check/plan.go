@@ -12,29 +12,29 @@ import (
 type Inputs struct {
 	Check     *bergv1.ChallengeCheck
 	Challenge *bergv1.Challenge
-	// Instance is Running: what players see is in its status.
+	// Instance is Running: its status has the addresses for players.
 	Instance *bergv1.ChallengeInstance
 	Way      address
 	// Config has the kinds of network policy that instances are given now.
 	Config config.Berg
 }
 
-// OwnershipLabels are those of all that belongs to a check. What is found by them is what is found of
-// instances: they share the caches.
+// OwnershipLabels are the labels of every object that belongs to a check. They find the objects of
+// instances too, as they share the caches.
 var OwnershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "check",
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
-// ownerFor is the proof of what belongs to a check: its UID alone, since an instance has no
-// label to be found by.
+// ownerFor returns the owner of the objects of a check. It requires its UID alone, since an
+// instance has no label by which it is found.
 func ownerFor(c *bergv1.ChallengeCheck) ownership.Owner {
 	return ownership.Owner{Annotation: OwnershipLabels.Annotation(), UID: c.UID}
 }
 
-// namespaceOwner is the check as the owner of its namespace, which others can create first. Before a check is made it
-// owns none. One that an older version has begun has no proof until the UID of its namespace is known.
+// namespaceOwner returns the check as the owner of its namespace, which others can create first. Before a check
+// starts it owns none. A check that an earlier version started has no token until the UID of its namespace is known.
 func namespaceOwner(c *bergv1.ChallengeCheck) ownership.Owner {
 	s, owner := &c.Status, ownerFor(c)
 	switch {

@@ -19,16 +19,16 @@ import (
 // routesPerRequest is how many routes are read with one request.
 const routesPerRequest = 500
 
-// route is what HTTPRoute and TLSRoute have in common.
+// route is the common part of HTTPRoute and TLSRoute.
 type route struct {
 	Kind, Namespace, Name string
 	Hosts                 []gatewayv1.Hostname
 	Parents               []gatewayv1.RouteParentStatus
 }
 
-// routeProblems are what the Gateway does not like about the routes of an instance, and the routes
-// of others that claim its hosts. They are asked for when a solver went astray, and then alone:
-// caches hold neither the status of routes nor routes of others. A result does not wait for them.
+// routeProblems returns the Gateway's objections to the routes of an instance, and the routes of
+// others that claim its hosts. They are read only when a solver reached another instance: caches
+// hold neither the status of routes nor routes of others. A result does not wait for them.
 func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInstance) []string {
 	var problems []string
 	addProblems := func(target route) { problems = append(problems, routeProblem(target, i)...) }
@@ -50,7 +50,7 @@ func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInsta
 	return problems
 }
 
-// eachPage reads a list page by page. Of a kind that is not served there are none.
+// eachPage reads a list page by page. A kind that is not served has none.
 func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func()) error {
 	for {
 		err := r.Live.List(ctx, list, client.Limit(routesPerRequest), client.Continue(list.GetContinue()))

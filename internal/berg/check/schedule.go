@@ -6,7 +6,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// defaultTimeout is that of the schema, for a ChallengeCheck that was stored without.
+// defaultTimeout is the default of the schema, for a ChallengeCheck that was stored without.
 const defaultTimeout = 5 * time.Minute
 
 // timeout is how long each of the two stages of a check may take.
@@ -17,7 +17,7 @@ func timeout(c *bergv1.ChallengeCheck) time.Duration {
 	return defaultTimeout
 }
 
-// duration parses what the schema has accepted; zero for what is empty.
+// duration parses a duration that the schema has accepted; zero for an empty text.
 func duration(text string) time.Duration {
 	d, _ := time.ParseDuration(text)
 	return d
@@ -31,7 +31,7 @@ func due(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 		return time.Time{}
 	}
 	next := wanted(c, challenge)
-	// What was broken off does not begin again immediately: its cause may return as soon.
+	// An interrupted check does not start again immediately: its cause may return as soon.
 	if retry := c.Status.RetryAt; retry != nil && !next.IsZero() && next.Before(retry.Time) {
 		return retry.Time
 	}
@@ -48,7 +48,7 @@ func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 		ended = last.FinishedAt.Time
 	}
 	if outdated(c, challenge) {
-		return ended // the one checked longest ago comes first
+		return ended // the least recently checked one comes first
 	}
 	var next time.Time
 	if every := duration(c.Spec.Schedule.Every); every > 0 {
@@ -66,7 +66,7 @@ func outdated(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) bool {
 	return last != nil && (last.Generation != c.Generation || challenge != nil && changed(last, challenge))
 }
 
-// changed reports whether a Challenge is another one than that of a result.
+// changed reports whether a Challenge differs from the Challenge of a result.
 func changed(last *bergv1.CheckResult, challenge *bergv1.Challenge) bool {
 	return last.ChallengeGeneration != challenge.Generation || last.ChallengeUID != string(challenge.UID)
 }

@@ -111,7 +111,7 @@ var runCleared = reconcile.Updates(func(before, after client.Object) bool {
 	return before.(*bergv1.ChallengeCheck).Status.Run != nil && after.(*bergv1.ChallengeCheck).Status.Run == nil
 })
 
-// capacityFreed passes what may let another check begin.
+// capacityFreed accepts events that may let another check start.
 var capacityFreed = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
@@ -121,13 +121,13 @@ var capacityFreed = predicate.Funcs{
 	},
 }
 
-// challengeChanged passes what checks depend on.
+// challengeChanged accepts changes of fields that checks depend on.
 var challengeChanged = onChange(func(before, after client.Object) bool {
 	return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
 		before.GetAnnotations()[bergv1.AnnotationFrozen] != after.GetAnnotations()[bergv1.AnnotationFrozen]
 })
 
-// progressed passes changes in the status of an instance of a check. Most instances are those of players.
+// progressed accepts changes in the status of an instance of a check. Most instances are players'.
 var progressed = predicate.And(ofCheck, onChange(func(before, after client.Object) bool {
 	b, a := before.(*bergv1.ChallengeInstance), after.(*bergv1.ChallengeInstance)
 	return b.UID != a.UID || (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil) || !equality.Semantic.DeepEqual(b.Status, a.Status)
@@ -152,10 +152,10 @@ var playersChanged = predicate.Funcs{
 	UpdateFunc:  func(e event.UpdateEvent) bool { return isWaiting(e.ObjectOld) != isWaiting(e.ObjectNew) },
 }
 
-// isWaiting is waitsForCapacity for what an event brings.
+// isWaiting is waitsForCapacity for the object of an event.
 func isWaiting(o client.Object) bool { return waitsForCapacity(o.(*bergv1.ChallengeInstance)) }
 
-// solverChanged passes what becomes of solvers' pods.
+// solverChanged accepts changes in the progress of solvers' pods.
 var solverChanged = onChange(func(before, after client.Object) bool {
 	b, a := before.(*corev1.Pod), after.(*corev1.Pod)
 	return b.Status.Phase != a.Status.Phase || !equality.Semantic.DeepEqual(solverState(b), solverState(a)) ||
@@ -167,8 +167,8 @@ func onChange(which func(before, after client.Object) bool) predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) }}
 }
 
-// TrimPod keeps of a solver's pod what becomes of it, in place of what is kept of the pods of
-// instances.
+// TrimPod keeps the fields of a solver's pod that show its progress, and not the fields that are
+// kept of pods of instances.
 func TrimPod(p *corev1.Pod) {
 	p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
 	status := corev1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message}
@@ -183,7 +183,7 @@ func TrimPod(p *corev1.Pod) {
 	p.Spec, p.Status = corev1.PodSpec{}, status
 }
 
-// TrimJob drops what the operator does not read, above all the solver's environment.
+// TrimJob drops fields that the operator does not read, above all the solver's environment.
 func TrimJob(j *batchv1.Job) {
 	j.ManagedFields = nil
 	j.Spec = batchv1.JobSpec{}

@@ -1,7 +1,7 @@
 // Package digests knows which image instances of a Challenge run under one name. Where nodes pull the image at every start,
 // the container that started last has the newest one, and containers with another one are out of date.
 //
-// It is filled from the pods, so a restart loses only what no pod runs any more.
+// It is filled from the pods, so a restart loses only images that no pod runs any more.
 package digests
 
 import (
@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// maxChallenges is how many Challenges are remembered. One that is forgotten is learned again from the next of its
-	// instances that is looked at.
+	// maxChallenges is the maximum number of remembered Challenges. A forgotten one is learned again from the next
+	// observed instance.
 	maxChallenges = 4096
-	// maxContainers of a Challenge are remembered. Those that it had before an edit go first.
+	// maxContainers is the maximum number of remembered containers of a Challenge. Containers from
+	// before an edit go first.
 	maxContainers = rules.MaxContainers
 )
 
-// Latest has the newest image of each container of each Challenge. It keeps those of which an instance was looked at last.
+// Latest has the newest image of each container of each Challenge. It keeps the Challenges whose instances were observed
+// last.
 type Latest struct {
 	mu  sync.Mutex
-	all *lru.Cache // of map[string]Running, by types.NamespacedName
+	all *lru.Cache // elements are map[string]Running, by types.NamespacedName
 }
 
 // Running is the image of a container that runs.
@@ -38,8 +40,8 @@ type Running struct {
 	Started time.Time
 }
 
-// Note notes what a container of an instance of a Challenge runs. It returns the digest of the newest image under the same
-// name, and whether that is another one than before.
+// Note notes the image that a container of an instance of a Challenge runs. It returns the digest of the newest image
+// under the same name, and whether that has changed.
 func (l *Latest) Note(challenge types.NamespacedName, container string, now Running) (newest string, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +84,7 @@ func oldest(containers map[string]Running) (name string) {
 	return name
 }
 
-// Forget drops what is known of a Challenge.
+// Forget drops the images of a Challenge.
 func (l *Latest) Forget(challenge types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +93,7 @@ func (l *Latest) Forget(challenge types.NamespacedName) {
 	}
 }
 
-// Len is the number of Challenges of which something is known.
+// Len returns the number of Challenges with known images.
 func (l *Latest) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +103,7 @@ func (l *Latest) Len() int {
 	return l.all.Len()
 }
 
-// shortLength of a digest is enough to tell images of one name apart.
+// shortLength of a digest is enough to distinguish images of one name.
 const shortLength = 16
 
 // Short returns the beginning of the SHA-256 digest in the imageID of a container's status, "" if there is none.

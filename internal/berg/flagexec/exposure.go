@@ -12,12 +12,11 @@ import (
 // any file by chance.
 const pieceLength = 4
 
-// printable is what strings(1) takes for a character of a text.
+// printable reports whether strings(1) takes a byte for a character of a text.
 func printable(b byte) bool { return b == '\t' || b >= 0x20 && b <= 0x7e }
 
-// exposures counts the places of the image that a simple search would report:
-// printable runs, pieces of the flag, and pieces of the flag under one xor or
-// add key, each also backwards.
+// exposures counts the positions in the image that a simple search would report: printable runs,
+// pieces of the flag, and pieces of the flag under one xor or add key, each also backwards.
 //
 // The headers are only searched for printable runs. Their bytes follow from the
 // format, with every flag, and long runs of zeros in them equal any run of
@@ -69,9 +68,9 @@ func neighbours(b []byte, difference func(a, b byte) byte) []byte {
 	return out
 }
 
-// shared counts the places of body that hold a piece of one of the texts.
-// Pieces of zeros do not count: as differences they are a run of one repeated
-// character, which equals every other such run under some key.
+// shared counts the positions in body that hold a piece of one of the texts. Pieces of zeros do not
+// count: as differences they are a run of one repeated character, which equals every other such run
+// under some key.
 func shared(body []byte, texts ...[]byte) int {
 	wanted := map[uint32]struct{}{}
 	for _, text := range texts {

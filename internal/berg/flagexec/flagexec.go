@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// MaxFlagLength is the longest flag that can be built in, in bytes. It is the
-// maximum length of spec.flag of a ChallengeInstance.
+// MaxFlagLength is the maximum length of a flag that can be built in, in bytes. It is the maximum
+// length of spec.flag of a ChallengeInstance.
 const MaxFlagLength = 1024
 
 // Errors of Build. Neither text contains anything of the flag.
@@ -25,12 +25,10 @@ const attempts = 64
 
 // Build returns a static x86-64 Linux executable that prints exactly the flag,
 // without a newline, to standard output and exits 0, or exits 1 if standard
-// output does not take it. The flag is taken as bytes, of which there may be 1
-// to MaxFlagLength.
+// output does not take it. The flag has 1 to MaxFlagLength bytes.
 //
-// Build is a pure function: the same flag and seed give the same bytes, another
-// seed of any length, also none, gives another key and other offsets. The seed
-// needs no secrecy beyond that of the result.
+// Build is a pure function: the same flag and seed give the same bytes, another seed of any length,
+// also none, gives another key and other offsets. The seed needs no more secrecy than the result.
 func Build(flag string, seed []byte) ([]byte, error) {
 	switch {
 	case len(flag) == 0:

@@ -31,9 +31,9 @@ func writeImage(r random, flag string) []byte {
 		content[before+i*stride] = b
 	}
 
-	// Addresses stay far above vm.mmap_min_addr and below 2 GiB, where every
-	// kernel has room for a fixed mapping. The offset within the page is that of
-	// the file, or the loader refuses to map it.
+	// Addresses stay far above vm.mmap_min_addr and below 2 GiB, where every kernel can place a fixed
+	// mapping. The offset within the page equals the offset in the file, or the loader refuses to map
+	// it.
 	base := r.between(0x400, 0x40000) * pageSize
 	data := segment{content: content, access: elf.PF_R, offset: headersSize + r.between(0, 48)}
 	data.address = base + data.offset

@@ -1,9 +1,8 @@
 // Package isolation finds out whether the cluster enforces network policies.
 //
-// An API server stores policies whether they are enforced or not; a network
-// plugin that does not leaves every instance open, and nothing says so. So a pod
-// in a namespace of its own connects to the operator: without a policy, under
-// that of an instance, and without again. See
+// An API server stores policies whether they are enforced or not; a network plugin that does not
+// leaves every instance open, and nothing says so. So a pod in a namespace of its own connects to
+// the operator: without a policy, under the policy of an instance, and without again. See
 // docs/adr/0015-isolation-is-checked-by-packets.md.
 package isolation
 
@@ -63,7 +62,7 @@ type Checker struct {
 	Policies func(context.Context) config.NetworkPolicy
 	// Pod is the operator's own pod.
 	Pod client.ObjectKey
-	// Address is where the operator can be connected to: what it listens at, such as :8443.
+	// Address is the address at which the operator listens, such as :8443.
 	Address string
 	// Program is the path of the operator's program in its image.
 	Program string
@@ -91,6 +90,8 @@ func (c *Checker) Start(ctx context.Context) error {
 	return nil
 }
 
+// checkOnce makes one check, deletes its objects, and publishes the result as metric, event and condition. If the
+// operator is asked to stop, the result is dropped: it may be due to the stop.
 func (c *Checker) checkOnce(ctx context.Context) {
 	pod, s, err := c.survey(ctx)
 	var result Result
@@ -149,8 +150,8 @@ func (c *Checker) survey(ctx context.Context) (*corev1.Pod, objects, error) {
 	}, nil
 }
 
-// installation returns what goes when the operator is removed: the role of an installation from a file or by Helm, which keeps the
-// namespace, and the namespace otherwise.
+// installation returns an object that is deleted when the operator is removed: the role of an installation from a file or by
+// Helm, which keeps the namespace, and the namespace otherwise.
 func (c *Checker) installation(ctx context.Context, ns *corev1.Namespace) (metav1.OwnerReference, error) {
 	role := &metav1.PartialObjectMetadata{}
 	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
@@ -161,8 +162,8 @@ func (c *Checker) installation(ctx context.Context, ns *corev1.Namespace) (metav
 	return metav1.OwnerReference{APIVersion: role.APIVersion, Kind: role.Kind, Name: role.Name, UID: role.UID}, err
 }
 
-// check asks three times. The last answer proves that it was the policy that
-// made the difference.
+// check tries three times. The last try without a policy shows that the policy made the difference,
+// and not a target that has stopped.
 func (c *Checker) check(ctx context.Context, s objects) Result {
 	if err := c.clear(ctx, s); err != nil {
 		return inconclusive("remove what an earlier check has left: %v", err)
@@ -257,7 +258,7 @@ func (c *Checker) remove(ctx context.Context, s objects) (gone bool, err error) 
 	case ns.DeletionTimestamp != nil:
 		return false, nil
 	}
-	// The very one that was looked at.
+	// The UID keeps a newer namespace of the same name from being deleted.
 	err = c.Client.Delete(ctx, ns, client.Preconditions{UID: &ns.UID})
 	return false, client.IgnoreNotFound(err)
 }

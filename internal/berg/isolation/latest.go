@@ -37,7 +37,7 @@ func (v *Latest) Source(to handler.EventHandler) source.Source {
 	return source.Channel(v.changed, to)
 }
 
-// set keeps what a check without a result cannot know.
+// set ignores a check without a result: it says nothing about the cluster.
 func (v *Latest) set(status metav1.ConditionStatus) {
 	if status == metav1.ConditionUnknown || status == v.Enforced() {
 		return
@@ -45,6 +45,6 @@ func (v *Latest) set(status metav1.ConditionStatus) {
 	v.status.Store(&status)
 	select {
 	case v.changed <- event.GenericEvent{Object: &bergv1.ChallengeInstance{}}:
-	default: // the event before has not been read, and those that it enqueues read this one
+	default: // the previous event has not been read, and the resources that it enqueues read this result
 	}
 }

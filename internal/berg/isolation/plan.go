@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// managedBy differs from that of instances, whose controller looks for its own.
+	// managedBy differs from the value on instances, whose controller lists its own.
 	managedBy = "berg-operator"
 	component = "isolation-check"
 	probeName = "probe"
 )
 
-// objects is what a check depends on.
+// objects holds the inputs of a check.
 type objects struct {
 	// Operator is the UID of the operator's namespace.
 	Operator types.UID
 	// Installation is an object that goes when the operator is removed.
 	Installation metav1.OwnerReference
-	// Image and Program are those of the operator.
+	// Image and Program are the operator's.
 	Image, Program string
 	// Node that has the image already.
 	Node string
@@ -36,8 +36,8 @@ type objects struct {
 	Target string
 }
 
-// marks are those of all that a check makes. The proof is which installation made it: the UID
-// of the operator's own namespace.
+// ownershipLabels are the labels of every object that a check makes. They identify the installation
+// that made it: by the UID of the operator's own namespace.
 var ownershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "operator-namespace",
@@ -46,8 +46,8 @@ var ownershipLabels = ownership.Labels{
 
 func (s objects) owner() ownership.Owner { return ownershipLabels.For(s.Operator, nil) }
 
-// namespaceName is the same for every check of one installation, so that a check
-// finds what an earlier one has left.
+// namespaceName is the same for every check of one installation, so that a check finds the objects
+// that an earlier one has left.
 func (s objects) namespaceName() string {
 	return "berg-isolation-check-" + string(s.Operator)
 }
@@ -69,8 +69,8 @@ func namespace(s objects) *corev1.Namespace {
 	return ns
 }
 
-// deployment runs a pod that is ready while it reaches the target. A Deployment,
-// because the operator may make those anyway: it needs no right to make pods.
+// deployment runs a pod that is ready while it reaches the target. A Deployment, because the
+// operator may create Deployments anyway: it needs no right to create pods.
 func deployment(s objects) *appsv1.Deployment {
 	labels := map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component}
 	return &appsv1.Deployment{
@@ -129,7 +129,7 @@ func onNode(name string) *corev1.Affinity {
 	}}
 }
 
-// policies are those of an instance without outbound traffic.
+// policies returns the policies of an instance without outbound traffic.
 func policies(s objects, cfg config.Berg) []client.Object {
 	all := manifests.ClosedPolicies(cfg, s.namespaceName())
 	for _, p := range all {

@@ -16,8 +16,8 @@ const Command = "isolation-probe"
 
 const dialTimeout = 1500 * time.Millisecond
 
-// Probe runs the probe and returns its exit code. With an address it tells
-// whether a connection can be made; without, it waits for SIGTERM.
+// Probe runs the probe and returns its exit code. With an address it reports whether a connection
+// can be made; without, it waits for SIGTERM.
 func Probe(args []string, stderr io.Writer) int {
 	if len(args) == 0 {
 		asked := make(chan os.Signal, 1)

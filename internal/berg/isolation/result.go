@@ -9,12 +9,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// ConditionType is that of the condition on the operator's pod.
+// ConditionType is the type of the condition on the operator's pod.
 const ConditionType corev1.PodConditionType = "berg.norelect.ch/IsolationVerified"
 
 // The reasons of the condition, and of the event.
 const (
-	// ReasonEnforced: the policy stopped what passed without it.
+	// ReasonEnforced: the policy stopped connections that succeeded without it.
 	ReasonEnforced = "PolicyEnforced"
 	// ReasonIgnored: the policy stopped nothing. Instances are not isolated.
 	ReasonIgnored = "PolicyIgnored"
@@ -22,7 +22,7 @@ const (
 	ReasonInconclusive = "CheckInconclusive"
 )
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result struct {
 	Status  metav1.ConditionStatus
 	Reason  string
@@ -44,7 +44,7 @@ func inconclusive(format string, args ...any) Result {
 	return Result{metav1.ConditionUnknown, ReasonInconclusive, conditions.Note(fmt.Sprintf(format, args...))}
 }
 
-// reach is what a pod tells by its readiness.
+// reach is the report of a pod by its readiness.
 type reach int
 
 const (
@@ -54,8 +54,8 @@ const (
 	notReached
 )
 
-// readReach reads the probe's pods. Only one that runs tells that it does not reach
-// the target; one that ended is not ready either.
+// readReach reads the probe's pods. Only a running pod reports that it does not reach the target; a
+// pod that ended is not ready either.
 func readReach(pods []corev1.Pod) reach {
 	if len(pods) != 1 || pods[0].DeletionTimestamp != nil {
 		return unknown

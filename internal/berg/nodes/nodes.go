@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Support is which of the nodes that take pods support user namespaces. The zero value is that of an operator that does not
+// Support says whether the nodes that take pods support user namespaces. The zero value is for an operator that does not
 // watch nodes: nothing is known.
 type Support struct {
 	// None: no node supports them.
@@ -28,7 +28,8 @@ type Support struct {
 	All bool
 }
 
-// ComputeSupport returns what nodes support. Of a cluster without nodes nothing is known: it may make them when pods wait.
+// ComputeSupport returns the support of nodes. A cluster without nodes counts as unknown: it may create them when pods
+// wait.
 func ComputeSupport(list []corev1.Node) Support {
 	there, none, all := false, true, true
 	for i := range list {
@@ -41,10 +42,11 @@ func ComputeSupport(list []corev1.Node) Support {
 	return Support{None: there && none, All: there && all}
 }
 
-// ability is what one node can do.
+// ability holds the abilities of one node.
 type ability struct {
 	takesPods bool
-	// anyRuntime of its runtimes support user namespaces, or that of pods without a RuntimeClass.
+	// anyRuntime: one of its runtimes supports user namespaces; plain: the runtime of pods without a
+	// RuntimeClass does.
 	anyRuntime, plain bool
 }
 
@@ -74,7 +76,7 @@ func Watched(cfg config.Challenge) bool {
 	return cfg.NestedSeccompProfile != "" || cfg.UserNamespaces == config.UserNamespacesAuto
 }
 
-// Observe returns what the nodes in the cache support.
+// Observe returns the support of the nodes in the cache.
 func Observe(ctx context.Context, reader client.Reader, cfg config.Challenge) (Support, error) {
 	if !Watched(cfg) {
 		return Support{}, nil
@@ -86,7 +88,7 @@ func Observe(ctx context.Context, reader client.Reader, cfg config.Challenge) (S
 	return ComputeSupport(list.Items), nil
 }
 
-// Apply returns the configuration for a cluster whose nodes support so much: auto becomes what that means.
+// Apply returns the configuration for a cluster whose nodes have this support: auto is replaced by its meaning.
 func (s Support) Apply(cfg config.Challenge) config.Challenge {
 	cfg.UserNamespaces = cfg.UserNamespaces.On(s.All)
 	return cfg
@@ -120,7 +122,7 @@ var needed = []authorizationv1.ResourceAttributes{
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 
-// Permitted returns the configuration for what the operator may see. Where it may not watch nodes, auto means that no pod
+// Permitted returns the configuration for the rights of the operator. Where it may not watch nodes, auto means that no pod
 // uses a user namespace, and jails are an error: a watch that is forbidden would keep the operator from becoming ready, and no
 // message would say why. Every account may ask this.
 func Permitted(ctx context.Context, c client.Client, cfg config.Challenge) (config.Challenge, error) {
@@ -141,7 +143,7 @@ func Permitted(ctx context.Context, c client.Client, cfg config.Challenge) (conf
 	return cfg, nil
 }
 
-// Trim keeps of a node what Support is made of.
+// Trim keeps the fields of a node that Support is computed from.
 func Trim(n *corev1.Node) {
 	n.ManagedFields, n.Annotations, n.OwnerReferences, n.Labels = nil, nil, nil, nil
 	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}

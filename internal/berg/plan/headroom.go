@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Free is what a node has left for pods.
+// Free is the unused capacity of a node.
 type Free struct {
 	load
 	pods int
 }
 
-// NewFree returns what a node has left when some of it is reserved by a number of pods.
+// NewFree returns the unused capacity of a node when a number of pods has reserved a part.
 func NewFree(allocatable, reserved corev1.ResourceList, pods int) Free {
 	left := func(name corev1.ResourceName) float64 {
 		allocatable, taken := allocatable[name], reserved[name]
@@ -27,11 +27,11 @@ func NewFree(allocatable, reserved corev1.ResourceList, pods int) Free {
 	return free
 }
 
-// Headroom returns how many more instances of a shape fit on nodes, limit at most, and what is used up then: CPU, memory,
-// disk or pods. It is "" if more than limit fit.
+// Headroom returns how many more instances of a shape fit on nodes, limit at most, and the resource that is used up then:
+// CPU, memory, disk or pods. It is "" if more than limit fit.
 func Headroom(s Shape, nodes []Free, limit int) (instances int, constraint string) {
 	left := slices.Clone(nodes)
-	// What one pod leaves free only shrinks: a node on which it does not fit stays so.
+	// The free capacity only shrinks: a node on which a pod does not fit stays so.
 	from := make([]int, len(s.pods))
 	for ; instances < limit; instances++ {
 		for n, p := range s.pods {
@@ -53,7 +53,7 @@ func Headroom(s Shape, nodes []Free, limit int) (instances int, constraint strin
 	return instances, ""
 }
 
-// lacks returns what a node has too little of for a pod, "" if the pod fits.
+// lacks returns the resource of which a node has too little for a pod, "" if the pod fits.
 func (f Free) lacks(p load) string {
 	switch {
 	case f.pods < 1:
@@ -69,7 +69,7 @@ func (f Free) lacks(p load) string {
 	}
 }
 
-// scarcest returns what most nodes have too little of for a pod.
+// scarcest returns the resource of which most nodes have too little for a pod.
 func scarcest(nodes []Free, p load) string {
 	count := map[string]int{}
 	for _, node := range nodes {

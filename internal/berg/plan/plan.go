@@ -1,5 +1,5 @@
-// Package plan calculates what an event needs of a cluster. It is pure. docs/capacity.md has the
-// measurements on which it is based.
+// Package plan calculates the resources of a cluster that an event needs. It is pure.
+// docs/capacity.md has the measurements on which it is based.
 package plan
 
 import (
@@ -37,7 +37,7 @@ type Event struct {
 	Players, Active int
 	// Start is the period in which the instances of the peak start.
 	Start time.Duration
-	// Lifetime is that of an instance, Duration that of the event.
+	// Lifetime is the lifetime of an instance, Duration the duration of the event.
 	Lifetime, Duration time.Duration
 }
 
@@ -47,7 +47,7 @@ type Node struct {
 	Pods              int
 	// Overhead is the number of other pods on every node.
 	Overhead int
-	// Price is that of a node per hour, 0 if unknown.
+	// Price is the price of a node per hour, 0 if unknown.
 	Price float64
 }
 
@@ -71,8 +71,8 @@ const (
 	// writesOfInstance are the writes of the resource itself: one of its finalizer, three of its status.
 	writesOfInstance = 4
 	eventsOfInstance = 2
-	// etcdBase, etcdPerContainer and etcdPerObject are kB, together 75 kB for six objects. Pods, and what
-	// Kubernetes adds to them, are per container.
+	// etcdBase, etcdPerContainer and etcdPerObject are kB, together 75 kB for six objects. Pods, and the
+	// objects that Kubernetes adds to them, are per container.
 	etcdBase         = 33.0
 	etcdPerContainer = 30.0
 	etcdPerObject    = 3.0
@@ -87,7 +87,7 @@ const (
 	apiServerPerInstance = 0.42
 )
 
-// Shape is what one instance of a Challenge consists of.
+// Shape holds the resources of one instance of a Challenge.
 type Shape struct {
 	Challenge  string            `json:"challenge"`
 	Containers int               `json:"containers"`
@@ -194,18 +194,18 @@ func request(c bergv1.Container, defaultRequest, defaultLimit resource.Quantity,
 // Break is a limit that an event can reach.
 type Break struct {
 	What string `json:"what"`
-	// At is the number of instances that reach the limit, Share the part of it that the event uses.
+	// At is the number of instances that reach the limit, Share the part of the limit that the event uses.
 	At    int     `json:"atInstances"`
 	Share float64 `json:"share"`
 	Do    string  `json:"do"`
 }
 
-// Result is what an event needs.
+// Result holds the needs of an event.
 type Result struct {
 	Instances int `json:"instances"`
 	Pods      int `json:"pods"`
-	// Impossible names what cannot run on such nodes at all, "" if everything can. It excludes Nodes
-	// and Cost.
+	// Impossible names the part that cannot run on such nodes at all, "" if everything can. It
+	// excludes Nodes and Cost.
 	Impossible string  `json:"impossible,omitempty"`
 	Nodes      int     `json:"nodes,omitempty"`
 	NodesBy    string  `json:"nodesBy,omitempty"`
@@ -231,7 +231,7 @@ type Result struct {
 // deletionRequests are the requests of the operator to delete an instance: four writes and one read.
 const deletionRequests = 5
 
-// Calculate computes what an event needs.
+// Calculate computes the needs of an event.
 func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if len(shapes) == 0 {
 		return Result{}, errors.New("there are no Challenges")

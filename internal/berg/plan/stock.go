@@ -7,18 +7,18 @@ import (
 	"sort"
 )
 
-// Stock is what a cluster has for instances. A field that is 0, and no node, is not known or has no limit.
+// Stock is the capacity of a cluster for instances. A field that is 0, and no node, is not known or has no limit.
 type Stock struct {
 	Nodes []Node
 	// NodePorts is the size of --service-node-port-range, Instances is CHALLENGE_MAX_INSTANCES.
 	NodePorts, Instances int
 }
 
-// Use is an amount of what a cluster has: what instances take of it, or all of it. CPU is in CPUs, Memory and Disk in bytes.
+// Use is an amount of a cluster's capacity: the usage of instances, or the whole capacity. CPU is in CPUs, Memory and Disk in bytes.
 type Use struct {
 	Instances, Pods, NodePorts int
 	CPU, Memory, Disk          float64
-	// loads are the pods by what they request.
+	// loads counts the pods by their requests.
 	loads map[load]int
 }
 
@@ -55,11 +55,11 @@ func (s Stock) Smallest() Node {
 	return slices.MinFunc(s.Nodes, func(a, b Node) int { return a.CPU.Cmp(b.CPU) })
 }
 
-// FreeCapacity is for how many more instances there is room.
+// FreeCapacity is the number of further instances for which there is capacity.
 type FreeCapacity struct {
-	// Least find a place however the scheduler has spread the pods that there are; more than Most do not.
+	// Least fit in every case, however the scheduler has spread the existing pods; more than Most never fit.
 	Least, Most int
-	// By is what ends it.
+	// By is the resource that limits it.
 	By string
 }
 
@@ -73,9 +73,9 @@ func (r FreeCapacity) String() string {
 // noNode says that a pod is larger than each node.
 const noNode = "the size of a node"
 
-// CalculateFreeCapacity returns for how many more instances of a shape there is room. own is how many there are of it, taken what all take, in
-// the sizes of which Add has been called. It is not known on which nodes they are. limited is false if nothing that is known
-// limits them.
+// CalculateFreeCapacity returns how many more instances of a shape there is capacity for. own is the number of existing ones,
+// taken the usage of all instances, in the sizes for which Add has been called. It is not known on which nodes they run. limited
+// is false if no known resource limits them.
 func CalculateFreeCapacity(s Shape, own int, stock Stock, taken Use) (free FreeCapacity, limited bool) {
 	left := math.Inf(1)
 	limit := func(label string, all, used, each float64) {
@@ -114,19 +114,19 @@ func CalculateFreeCapacity(s Shape, own int, stock Stock, taken Use) (free FreeC
 	return free, true
 }
 
-// margin is what sums of fractions may be wrong by.
+// margin is the maximum error of sums of fractions.
 const margin = 1e-9
 
-// dimensions are what a pod takes of a node: CPU, memory, disk, and at podsAt a pod.
+// dimensions are the requests of a pod: CPU, memory, disk, and at podsAt a pod.
 type dimensions [4]float64
 
-// podsAt is the dimension that every node has: of the others a size of 0 is not known.
+// podsAt is the dimension that every node has: a size of 0 in any other dimension is not known.
 const podsAt = 3
 
 func (p load) dimensions() dimensions { return dimensions{p.cpu, p.memory, p.disk, 1} }
 
-// leaving returns what a node may have taken so that a pod still fits. A field that is below 0 is not known. fits is false if the
-// node is too small.
+// leaving returns the maximum usage of a node with which a pod still fits. A field that is below 0 is not known. fits is false if
+// the node is too small.
 func (n Node) leaving(p load) (left dimensions, fits bool) {
 	size := nodeCapacity(n)
 	for d, available := range (dimensions{size.cpu, size.memory, size.disk, float64(max(0, n.Pods-n.Overhead))}) {
@@ -161,9 +161,11 @@ func onEmpty(p load, nodes []Node) (n int) {
 	return n
 }
 
-// certain returns how many instances of a shape, most at most, find a place for this pod of theirs, however all others are spread.
+// certain returns how many instances of a shape, limit at most, can place this pod in every case, however all other pods are
+// spread.
 //
-// A node has no room for it when more is taken than leaving says. There are two ways to see that not all nodes are closed so:
+// A node is closed for the pod when its usage exceeds the result of leaving. There are two ways to show that not all nodes are
+// closed:
 //   - Weigh a node by the smallest part of what the largest ones may have taken, and a pod by the largest part of that which it
 //     takes. What a pod takes of any node never weighs more than the pod. So while all pods weigh no more than all nodes, one is open.
 //   - Let all that pods take of one dimension close as many nodes as it can. So while all dimensions together close fewer nodes than
@@ -192,7 +194,7 @@ func certain(s Shape, p load, nodes []Node, taken map[load]int, limit int) int {
 	for _, left := range each {
 		total += weightOfNode(left, largest)
 	}
-	// What the others are without the new instances, what an instance adds, and what this pod is, which is not one of them.
+	// rest are the other pods without the new instances and without this pod, extra the pods of one new instance.
 	var rest, extra pile
 	for q, n := range taken {
 		rest.add(q, float64(n), largest)
@@ -201,7 +203,7 @@ func certain(s Shape, p load, nodes []Node, taken map[load]int, limit int) int {
 		extra.add(q, 1, largest)
 	}
 	rest.add(p, -1, largest)
-	return sort.Search(limit, func(n int) bool { // when the last of n+1 instances looks for a place
+	return sort.Search(limit, func(n int) bool { // whether the last of n+1 instances may find no node
 		all := float64(n + 1)
 		if rest.weight+all*extra.weight <= total*(1+margin) {
 			return false
@@ -214,7 +216,7 @@ func certain(s Shape, p load, nodes []Node, taken map[load]int, limit int) int {
 	})
 }
 
-// pile is a number of pods: their weight, and what they take.
+// pile is a number of pods: their weight, and the sum of their requests.
 type pile struct {
 	weight float64
 	sum    dimensions

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxPull is how long one pull may take before another one has its place.
+// maxPull is the maximum time of one pull before another one gets its slot.
 const maxPull = 30 * time.Minute
 
 // PullState is the state of a pull: in progress, succeeded, or failed.

@@ -58,7 +58,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 	return requeueAfter, errors.Join(errs...)
 }
 
-// finishPulls ends the pulls that are done, and those that no Challenge needs any more. Pulls in progress stay in o.
+// finishPulls ends the pulls that are done, and pulls that no Challenge needs any more. Pulls in progress stay in o.
 func (r *Reconciler) finishPulls(ctx context.Context, o *Observed, all []Desired, now time.Time) error {
 	desiredByPod := map[types.UID]*Desired{}
 	for i := range all {
@@ -87,15 +87,15 @@ func (r *Reconciler) finishPulls(ctx context.Context, o *Observed, all []Desired
 		}
 		if err := apply.Delete(ctx, r.Client, p.Deployment); err != nil {
 			errs = append(errs, fmt.Errorf("end the pull of %s: %w", p.Target.Image, err))
-			active = append(active, p) // it has its place until it is gone
+			active = append(active, p) // it keeps its slot until it is gone
 		}
 	}
 	o.Pulls = active
 	return errors.Join(errs...)
 }
 
-// isWanted reports whether a pull that is under way may go on. When players see the Challenge
-// what has begun is of use to them.
+// isWanted reports whether a pull in progress may continue. Once players see the Challenge, a
+// started pull is of use to them.
 func isWanted(w *Desired, t Target) bool {
 	return w.Window.Stage == over || w.Window.Stage == open && slices.Contains(w.Targets, t)
 }
@@ -127,8 +127,8 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 	return nil
 }
 
-// refuse takes what the API server will refuse again for a failed pull. Everything else is
-// returned, to be tried soon.
+// refuse records a failed pull for an error that the API server will return again. Every other
+// error is returned, to be tried soon.
 func (r *Reconciler) refuse(s start, err error, now time.Time) error {
 	switch outcome.FindCause(err) {
 	case outcome.Rejected, outcome.NotOwned:
@@ -180,7 +180,8 @@ func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, ns *corev
 	return secret, nil
 }
 
-// deleteUnused deletes the namespaces in which no image is pulled any more, and those that this process has not created.
+// deleteUnused deletes the namespaces in which no image is pulled any more, and namespaces that this process has not
+// created.
 func (r *Reconciler) deleteUnused(ctx context.Context, o Observed, all []Desired) error {
 	needed := map[types.UID]bool{}
 	for i := range all {
@@ -231,7 +232,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, no
 	switch err := r.patchStatus(ctx, c, after); {
 	case errors.Is(err, outcome.ErrGone): // its event comes
 		return 0, nil
-	case outcome.FindCause(err) == outcome.Rejected: // an event tells it
+	case outcome.FindCause(err) == outcome.Rejected: // an event reports it
 		r.store.refuse(c.UID, c.Generation, now)
 		return r.store.refused[c.UID].again().Sub(now), nil
 	case err != nil:

@@ -35,12 +35,12 @@ type Inputs struct {
 	// PullSecret is the name of the copy of the pull secret, "" for none.
 	PullSecret string
 	Config     config.Challenge
-	// Now tells the pull from an earlier one of the same target, whose pods may not be gone yet.
+	// Now distinguishes the pull from an earlier one of the same target, whose pods may not be gone yet.
 	Now time.Time
 }
 
-// deployment pulls an image to a node. It is a Deployment because the operator may make those
-// anyway: it needs no right to make pods.
+// deployment pulls an image to a node. It is a Deployment because the operator may create
+// Deployments anyway: it needs no right to create pods.
 func deployment(in Inputs) *appsv1.Deployment {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(in.Target.Node), in.Target.Image, in.Target.RuntimeClass, in.Now.UTC().Format(time.RFC3339Nano)}, "\n")))
 	name := "pull-" + hex.EncodeToString(sum[:])[:20]
@@ -67,10 +67,10 @@ func deployment(in Inputs) *appsv1.Deployment {
 	return d
 }
 
-// podSpec asks for no resources: a pull takes no room from players.
+// podSpec requests no resources: a pull takes no capacity from players.
 func podSpec(in Inputs) corev1.PodSpec {
 	spec := corev1.PodSpec{
-		// By affinity and not by nodeName, so that the scheduler looks whether the node takes it.
+		// By affinity and not by nodeName, so that the scheduler checks whether the node takes the pod.
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchFields: []corev1.NodeSelectorRequirement{
@@ -111,7 +111,7 @@ func podSpec(in Inputs) corev1.PodSpec {
 	return spec
 }
 
-// parseTarget returns what a Deployment pulls.
+// parseTarget returns the target of a Deployment's pull.
 func parseTarget(d *appsv1.Deployment) Target {
 	a := d.Annotations
 	_, node, _ := strings.Cut(a[bergv1.PrepullAnnotationNode], "/")

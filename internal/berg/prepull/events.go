@@ -7,10 +7,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// actionPull is the action of every event: what the operator was doing.
+// actionPull is the action that every event names: the operator was pulling.
 const actionPull = "Pull"
 
-// report tells that the images of a Challenge are there, or cannot be pulled.
+// report records an event when the images of a Challenge are pulled, or cannot be pulled.
 func (r *Reconciler) report(c *bergv1.Challenge) {
 	now := apimeta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 	if now == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // fullName returns an image as a node lists it: with its registry, and either tag or digest.
-// https://pkg.go.dev/github.com/distribution/reference tells the rules.
+// https://pkg.go.dev/github.com/distribution/reference has the rules.
 func fullName(image string) string {
 	image, digest, pinned := strings.Cut(image, "@")
 	registry, rest, qualified := strings.Cut(image, "/")
@@ -41,5 +41,5 @@ func listing(n *corev1.Node) map[string]bool {
 	return names
 }
 
-// listsAll reports whether a node has no images but those that it lists.
+// listsAll reports whether a node lists all of its images.
 func listsAll(n *corev1.Node) bool { return len(n.Status.Images) < listedImages }

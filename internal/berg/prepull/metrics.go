@@ -20,7 +20,7 @@ var (
 		"How many images are missing on nodes because their last pull ahead of players failed. Only the leader reports it.")
 	reconcileMetrics = reconcile.NewMetrics("berg_image_prepull",
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. Pulls that fail do not count.")
-	// failing is what failures shows.
+	// failing holds the values of failures.
 	failing atomic.Int64
 )
 

@@ -21,11 +21,11 @@ const NamespacePrefix = "berg-prepull-"
 
 func namespaceName(challenge types.UID) string { return NamespacePrefix + string(challenge) }
 
-// ownerFor is the proof of what pulls the images of a Challenge.
+// ownerFor returns the owner of the objects that pull the images of a Challenge.
 func ownerFor(challenge types.UID) ownership.Owner { return OwnershipLabels.For(challenge, nil) }
 
-// findChallengeUID returns the UID of the Challenge that an object is for, which its namespace
-// tells, or its own name. "" unless the object proves it.
+// findChallengeUID returns the UID of the Challenge that an object is for, from the name of its
+// namespace, or its own name. "" unless the object has the annotation of that owner.
 func findChallengeUID(o client.Object) types.UID {
 	name := o.GetNamespace()
 	if name == "" {
@@ -38,8 +38,8 @@ func findChallengeUID(o client.Object) types.UID {
 	return types.UID(uid)
 }
 
-// namespace holds what pulls the images of one Challenge and nothing else. No pod in it may have
-// rights on its node.
+// namespace holds the pulls of one Challenge and nothing else. No pod in it may have rights on its
+// node.
 func namespace(c *bergv1.Challenge) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(c.UID), Labels: map[string]string{}}}
 	for _, mode := range []string{"enforce", "warn", "audit"} {
@@ -63,18 +63,18 @@ func networkPolicy(challenge types.UID) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// maxSecretName leaves room for a version in the 253 characters of a name.
+// maxSecretName leaves space for a version in the 253 characters of a name.
 const maxSecretName = 236
 
-// secretName is that of a copy of the pull secret: no two namespaces and no two versions of the
-// source share one, so a Secret of that name is the copy.
+// secretName returns the name of a copy of the pull secret: no two namespaces and no two versions
+// of the source share one, so a Secret of that name is the copy.
 func secretName(ns types.UID, source *corev1.Secret) string {
 	sum := sha256.Sum256([]byte(string(ns) + "/" + string(source.UID) + "/" + source.ResourceVersion))
 	return strings.TrimRight(source.Name[:min(len(source.Name), maxSecretName)], "-.") + "-" + hex.EncodeToString(sum[:])[:12]
 }
 
-// pullSecret is a copy of the one that the operator pulls the images of challenges with: the
-// data alone, no labels or owner references of the source.
+// pullSecret returns a copy of the Secret with which the operator pulls the images of challenges:
+// the data alone, no labels or owner references of the source.
 func pullSecret(challenge, ns types.UID, source *corev1.Secret) *corev1.Secret {
 	copied := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: secretName(ns, source)},

@@ -14,9 +14,9 @@ type start struct {
 	Target  Target
 }
 
-// next chooses which pulls begin: limit at a time with those that are under way, one on each node,
-// what is needed first coming first. untilRetry is how long it is until one that has failed
-// is tried again; zero for never.
+// next chooses the pulls to start: limit at a time together with the active ones, one on each node,
+// in the order in which images are needed. untilRetry is the time until a failed pull is tried
+// again; zero for never.
 func next(all []Desired, active []Pull, l *store, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
 	busy := map[types.UID]bool{}
 	for _, p := range active {

@@ -12,7 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// placement is what the scheduler looks at in a pod of an instance, apart from resources.
+// placement holds the fields of an instance's pod by which the scheduler chooses a node, apart from resources.
 type placement struct {
 	nodeSelector map[string]string
 	tolerations  []corev1.Toleration
@@ -33,7 +33,7 @@ func newPlacement(c bergv1.Container, class *nodev1.RuntimeClass) placement {
 	return p
 }
 
-// support returns what the nodes support.
+// support returns the abilities of the nodes.
 func (o *Observed) support() nodes.Support {
 	list := make([]corev1.Node, 0, len(o.Nodes))
 	for _, n := range o.Nodes {

@@ -16,21 +16,22 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
-// Observed is everything that decides what is pulled. It is read from caches, and not to be
-// changed.
+// Observed is everything that decides which images are pulled. It is read from caches, and must not
+// be changed.
 type Observed struct {
 	Challenges []*bergv1.Challenge
 	// Wanted are the Challenges whose images a platform wants, by their names as labels have them.
 	Wanted         map[types.NamespacedName]bool
 	Nodes          map[types.UID]*corev1.Node
 	RuntimeClasses map[string]*nodev1.RuntimeClass
-	// Namespaces are those in which images are pulled, by the UID of the Challenge. This process has created them.
+	// Namespaces are the namespaces in which images are pulled, by the UID of the Challenge. This process has
+	// created them.
 	Namespaces map[types.UID]*corev1.Namespace
-	// Left are those of an earlier operator, or of another user who copied what marks one: they are not used.
+	// Left are namespaces of an earlier operator, or of another user who copied the labels: they are not used.
 	Left []*corev1.Namespace
 	// Pulls are under way, the first one first.
 	Pulls []Pull
-	// Blocked tells of a Challenge why its namespace cannot be used.
+	// Blocked says why the namespace of a Challenge cannot be used.
 	Blocked map[types.UID]string
 }
 
@@ -47,7 +48,7 @@ func (o Observed) wants(c *bergv1.Challenge) bool {
 	return o.Wanted[types.NamespacedName{Namespace: c.Namespace, Name: naming.LabelValue(c.Name)}]
 }
 
-// observe reads all of it.
+// observe reads the whole state.
 func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	o := Observed{
 		Nodes: map[types.UID]*corev1.Node{}, RuntimeClasses: map[string]*nodev1.RuntimeClass{},
@@ -91,6 +92,9 @@ func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	return o, r.observePulls(ctx, &o)
 }
 
+// observeNamespaces sorts the namespaces of pulls into usable ones and others. Only a namespace that this process
+// has created is used, because its labels and annotations can be copied; a namespace of an earlier process is
+// deleted and created again.
 func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 	var all corev1.NamespaceList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -122,6 +126,7 @@ func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 	return nil
 }
 
+// observePulls adds the active pulls with their pods, in an order that is the same in every reconciliation.
 func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
 	var deployments appsv1.DeploymentList
 	if err := r.Client.List(ctx, &deployments, client.UnsafeDisableDeepCopy, client.MatchingLabels(OwnershipLabels.Found)); err != nil {
@@ -140,7 +145,7 @@ func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
 		uid := findChallengeUID(d)
-		// What is in a namespace that goes, goes with it.
+		// Objects in a namespace that is being deleted are deleted with it.
 		if ns := o.Namespaces[uid]; uid == "" || d.DeletionTimestamp != nil || ns == nil || ns.DeletionTimestamp != nil {
 			continue
 		}

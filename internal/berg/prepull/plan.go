@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// OwnershipLabels are those of all that pulls images. What is found by them is what is found of
-// instances: they share the caches.
+// OwnershipLabels are the labels of every object that pulls images. They find the objects of
+// instances too, as they share the caches.
 var OwnershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "prepull-challenge",
@@ -45,7 +45,7 @@ type Desired struct {
 	Blocked string
 }
 
-// computeDesired returns what each Challenge needs; the one that needs it first comes first.
+// computeDesired returns the needs of each Challenge, in the order in which they are needed.
 func computeDesired(o Observed, cfg config.Berg, now time.Time) []Desired {
 	out := make([]Desired, 0, len(o.Challenges))
 	for _, c := range o.Challenges {

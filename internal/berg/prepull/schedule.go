@@ -16,7 +16,7 @@ const (
 	later
 	// open: they are pulled now.
 	open
-	// over: players see the Challenge. What has begun ends, and nothing begins.
+	// over: players see the Challenge. Started pulls end, and no pull starts.
 	over
 )
 

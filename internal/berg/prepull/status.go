@@ -23,7 +23,7 @@ const (
 	maxReported = 3
 )
 
-// statusChange is what has changed in a status.
+// statusChange is the kind of change of a status.
 type statusChange int
 
 const (
@@ -35,7 +35,7 @@ const (
 	changed
 )
 
-// computeStatus writes the condition of a Challenge, as w desires it, and returns what has changed in it.
+// computeStatus writes the condition of a Challenge, as w desires it, and returns the kind of change.
 func computeStatus(c *bergv1.Challenge, w *Desired, o Observed, l *store, now time.Time) statusChange {
 	before := c.Status.DeepCopy()
 	old := apimeta.FindStatusCondition(before.Conditions, bergv1.ChallengeConditionImagesReady)
@@ -43,7 +43,7 @@ func computeStatus(c *bergv1.Challenge, w *Desired, o Observed, l *store, now ti
 	case never:
 		apimeta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 	case over:
-		// What was pulled is still true. A Challenge that came too late gets no condition.
+		// A condition about completed pulls stays true. A Challenge that came too late gets no condition.
 		if old != nil && (old.Status != metav1.ConditionTrue || old.ObservedGeneration != c.Generation) && !inProgress(c.UID, o) {
 			setCondition(c, now, metav1.ConditionFalse, bergv1.ImagesTimeIsOver, "hideUntil is over: images that are not on a node are pulled when an instance starts there")
 		}

@@ -18,7 +18,7 @@ var (
 	statusDelays = backoff.Exponential{First: 5 * time.Second, Max: 10 * time.Minute}
 )
 
-// store is what this process knows of pulls, and no object shows.
+// store holds facts about pulls that no object records.
 type store struct {
 	// done are the targets that were pulled. The value reports whether the node listed the image since.
 	done map[Target]bool
@@ -32,7 +32,7 @@ type store struct {
 	created map[types.UID]bool
 	// reportedAt is when the progress of a Challenge was last written to its status.
 	reportedAt map[types.UID]time.Time
-	// refused are the Challenges of which the API server did not take the status.
+	// refused are the Challenges whose status the API server refused.
 	refused map[types.UID]refusal
 }
 
@@ -61,7 +61,7 @@ type failure struct {
 	Count      int
 	At         time.Time
 	Message    string
-	// Subject is the UID of what failed, which counts once.
+	// Subject is the UID of the failed object, which counts once.
 	Subject types.UID
 }
 
@@ -72,7 +72,7 @@ func newStore() *store {
 	}
 }
 
-// pulled records that an image is on its node, and reports whether that is news.
+// pulled records that an image is on its node, and reports whether this is new.
 func (l *store) pulled(t Target) bool {
 	if l.isDone(t) {
 		return false
@@ -81,7 +81,7 @@ func (l *store) pulled(t Target) bool {
 	return true
 }
 
-// fail records that a pull has failed, and reports whether that is news.
+// fail records that a pull has failed, and reports whether this is new.
 func (l *store) fail(a attempt, generation int64, registrationUID types.UID, message string, now time.Time) bool {
 	f := l.failed[a]
 	if f.Subject == registrationUID && registrationUID != "" {
@@ -107,7 +107,7 @@ func (l *store) refuse(challenge types.UID, generation int64, now time.Time) {
 	l.refused[challenge] = r
 }
 
-// findFailure returns what is known of a target of a version of a Challenge.
+// findFailure returns the recorded failure of a target, for a version of a Challenge.
 func (l *store) findFailure(a attempt, generation int64) (failure, bool) {
 	f, ok := l.failed[a]
 	return f, ok && f.Generation == generation
@@ -118,7 +118,7 @@ func (f failure) again() (retry time.Time, ok bool) {
 	return f.At.Add(pullDelays.After(f.Count)), f.Count < maxAttempts
 }
 
-// update brings the store up to date with what nodes list, and forgets what no Challenge needs any more.
+// update adds the images that nodes list to the store, and forgets targets that no Challenge needs any more.
 func (l *store) update(o Observed, all []Desired, always bool) {
 	wanted, live := map[Target]bool{}, map[types.UID]*Desired{}
 	for i := range all {

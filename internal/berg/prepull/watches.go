@@ -57,12 +57,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
-// inNamespaces accepts the namespaces in which images are pulled, and what is in them.
+// inNamespaces accepts the namespaces in which images are pulled, and the objects in them.
 var inNamespaces = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return strings.HasPrefix(o.GetNamespace(), NamespacePrefix) || o.GetNamespace() == "" && strings.HasPrefix(o.GetName(), NamespacePrefix)
 })
 
-// challengeChanged passes what authors write, and no status.
+// challengeChanged accepts changes of a spec, and ignores status.
 var challengeChanged = onChange(func(before, after client.Object) bool {
 	return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
 		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
@@ -94,7 +94,7 @@ var nodeChanged = onChange(func(before, after client.Object) bool {
 // createdOrDeleted accepts no updates.
 var createdOrDeleted = onChange(func(client.Object, client.Object) bool { return false })
 
-// podChanged passes what becomes of a pull.
+// podChanged accepts changes in the progress of a pull.
 var podChanged = onChange(func(before, after client.Object) bool {
 	b, a := before.(*corev1.Pod), after.(*corev1.Pod)
 	return !equality.Semantic.DeepEqual(b.Status, a.Status)
@@ -105,7 +105,8 @@ func onChange(which func(before, after client.Object) bool) predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) }}
 }
 
-// TrimNode keeps of a node whether it takes pods, which images it lists, and what its runtimes support.
+// TrimNode keeps the fields of a node that show whether it takes pods, which images it lists, and which
+// features its runtimes support.
 func TrimNode(n *corev1.Node) {
 	n.ManagedFields, n.Annotations, n.OwnerReferences = nil, nil, nil
 	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
@@ -124,8 +125,8 @@ func TrimNode(n *corev1.Node) {
 	n.Status = status
 }
 
-// TrimPod keeps of a pod that pulls an image what becomes of it, in place of what is kept of
-// the pods of instances.
+// TrimPod keeps the fields of a pulling pod that show its progress, and not the fields that are
+// kept of pods of instances.
 func TrimPod(p *corev1.Pod) {
 	p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
 	status := corev1.PodStatus{}
@@ -140,7 +141,7 @@ func TrimPod(p *corev1.Pod) {
 		switch {
 		case state.Running != nil:
 			trimmed.State.Running = &corev1.ContainerStateRunning{}
-		case state.Terminated != nil: // what it says is the runtime's, and long
+		case state.Terminated != nil: // its message comes from the runtime, and is long
 			trimmed.State.Terminated = &corev1.ContainerStateTerminated{Reason: state.Terminated.Reason, ExitCode: state.Terminated.ExitCode}
 		case state.Waiting != nil:
 			trimmed.State.Waiting = state.Waiting

@@ -53,7 +53,7 @@ func install(from, to string, log io.Writer) error {
 	if len(names) == 0 {
 		return fmt.Errorf("%s has no profile: a file whose name ends in .json", from)
 	}
-	// What is below the folder must not lead out of it.
+	// Links below the folder must not lead out of the folder.
 	folder, err := os.OpenRoot(to)
 	if err != nil {
 		return fmt.Errorf("open the kubelet's folder of profiles: %w", err)

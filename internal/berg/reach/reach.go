@@ -33,7 +33,7 @@ type Waiter struct {
 	dial    func(ctx context.Context, to netip.AddrPort) error
 
 	mu sync.Mutex
-	// early is for instances whose pods are not ready yet, ready for those whose pods are.
+	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
 	early, ready stage
 }
 
@@ -83,17 +83,20 @@ func newStage() stage {
 }
 
 // Early reports whether the programs in pods have accepted connections at all addresses, although the node does not say so
-// yet. If it begins to connect, requeue is called when all have; an instance is connected to once. Without addresses it
-// reports only what is known. It does not block.
+// yet. If it starts to connect, requeue is called when all have; an instance is connected to once. Without addresses it
+// reports only an earlier result. It does not block.
 func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(pods) == 0 {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The UID decides, because another instance may have got the same name. Pods that were created later have not
+	// been connected to.
 	if w := r.early.waits[key]; w != nil && w.uid == uid {
 		return w.done && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
 	}
+	// The lock is held, so only one reconciliation starts the connections.
 	if len(addresses) > 0 && r.early.begin(r.clock.Now()) {
 		w := &wait{uid: uid, pods: pods}
 		r.early.waits[key] = w
@@ -131,7 +134,7 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 	return false
 }
 
-// Forget drops what is known of an instance.
+// Forget drops the state of an instance.
 func (r *Waiter) Forget(key types.NamespacedName) {
 	if r == nil {
 		return
@@ -193,6 +196,8 @@ func (r *Waiter) connect(addresses []netip.AddrPort) result {
 	return connected
 }
 
+// connectTo tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
+// cannot be reached from here at all, and distinguishes a refusal, which shows that packets arrive, from silence.
 func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
 	last, interval := silent, minRetryInterval
 	for n := 0; ; n++ {

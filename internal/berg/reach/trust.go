@@ -11,9 +11,9 @@ import (
 // and less often.
 type trust struct {
 	proven bool
-	// failures since the last success, while proven.
+	// failures since the last success, while proven
 	failures int
-	// testing: one instance is being connected to while it is not proven.
+	// testing: one instance is being connected to while connections are not proven to work.
 	testing bool
 	// next is when to try again, losses how often that was put off since the last success.
 	next   time.Time
@@ -23,7 +23,7 @@ type trust struct {
 // maxFailures in a row are due to the network, and not to instances.
 const maxFailures = 3
 
-// trialDelays are those between trials while it is not proven.
+// trialDelays are the delays between trials while connections are not proven to work.
 var trialDelays = backoff.Exponential{First: time.Minute, Max: time.Hour}
 
 // begin reports whether to connect to an instance.

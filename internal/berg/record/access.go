@@ -23,7 +23,7 @@ import (
 )
 
 // LogsRole is the ClusterRole that the operator binds to itself in the namespace of an instance
-// that ends, to read what its containers wrote: config/berg/record has it.
+// that ends, to read the logs of its containers: config/berg/record has it.
 const LogsRole = "berg-operator-berg-record-logs"
 
 // The admission policy that limits where the role may be bound, and to whom, has the same name. Both are installed together.
@@ -32,11 +32,11 @@ const (
 	installPolicy = "kubectl apply -k config/berg/record"
 )
 
-// bindingName is that of the binding.
+// bindingName is the name of the binding.
 const bindingName = "berg-operator-record"
 
-// These rights are in a role of their own, config/berg/record; what is done with records is
-// allowed in their namespace alone.
+// These rights are in a role of their own, config/berg/record; the rights to records hold in their
+// namespace alone.
 //
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstancerecords,verbs=create;list;watch;delete,namespace=berg-records
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create
@@ -138,7 +138,7 @@ func (a *Access) Grant(ctx context.Context, instance types.UID, namespace string
 	err = a.Client.Create(ctx, binding(instance, namespace, me), client.DisableReadYourWritesConsistency)
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // the log says what is missing
+		return nil // the log names the missing right
 	default:
 		return err
 	}

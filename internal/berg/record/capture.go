@@ -22,25 +22,26 @@ import (
 const (
 	// parallelLogs is how many logs of an instance are read at the same time.
 	parallelLogs = 4
-	// allLogs is how much of the logs of one instance is held in memory, and minLog what each
-	// container has of it at least.
+	// allLogs is the maximum size of the logs of one instance in memory, and minLog the minimum share
+	// of each container.
 	allLogs = 2 << 20
 	minLog  = 4 << 10
-	// A kubelet counts lines from the end, and cuts what it sends at the end, not at the beginning. So
-	// many lines are asked for, and fewer if these are more than is read at a time: each number is
-	// enough for a whole log of lines that are just too long for the one before. A line of a log file
+	// A kubelet counts lines from the end, but cuts a long answer at its end, not at its beginning. So
+	// many lines are requested, and fewer if these exceed the size of one read: each number is enough
+	// for a whole log of lines that are just too long for the previous number. A line of a log file
 	// has at most 16 KiB: the runtime breaks longer ones, for the file.
 	manyLines = 4096 // of 256 bytes at most
 	someLines = 512  // of 2 KiB at most
 	fewLines  = 48   // of any length
 	// maxRead is how much of one log is read at a time.
 	maxRead = 1 << 20
-	// grantAttempts are those of a read that a new binding allows.
+	// grantAttempts is the number of attempts of a read that a new binding allows: the API server
+	// authorises from a cache that lags behind the binding.
 	grantAttempts = 7
 )
 
-// see looks at the pods of an instance and at what they wrote. What cannot be seen in time is
-// missing, and says so.
+// see reads the pods of an instance and the ends of their logs. A log that cannot be read in time
+// is reported as missing.
 func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 	seen := Seen{Logs: map[LogKey]Log{}}
 	if e.Namespace.DeletionTimestamp != nil {
@@ -92,7 +93,7 @@ type wantedLog struct {
 	before bool
 }
 
-// wantedLogs are the logs of those containers that ran.
+// wantedLogs are the logs of the containers that ran.
 func wantedLogs(pods []corev1.Pod) (wanted []wantedLog) {
 	for _, pod := range pods {
 		for _, s := range pod.Status.ContainerStatuses {
@@ -105,8 +106,9 @@ func wantedLogs(pods []corev1.Pod) (wanted []wantedLog) {
 	return wanted
 }
 
-// readLog reads the end of a log, and that of the run before, which says why there is another one:
-// it has a quarter of the room, or what the last run leaves.
+// readLog reads the end of a log, and the end of the previous run's log, which says why the
+// container was restarted: the previous one gets a quarter of the limit, or the share that the last
+// run leaves unused.
 func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
 	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)
 	if apierrors.IsBadRequest(err) {
@@ -121,7 +123,7 @@ func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, l
 	if !w.before {
 		return read
 	}
-	// Of a run that the node keeps no log of, nothing is missing.
+	// A run without a log on the node is not reported as missing.
 	if before, err := k.readRun(ctx, namespace, w.LogKey, max(limit/4, limit-len(read.Raw)), true); err == nil {
 		read.Before, read.BeforeCut = before.bytes(), before.cut()
 	}
@@ -178,7 +180,7 @@ func (k *Recorder) openLog(ctx context.Context, namespace, pod string, options *
 	return stream, err
 }
 
-// inWords is an error without what it is about.
+// inWords describes an error without the object that it is about.
 func inWords(err error) string {
 	switch status := apierrors.APIStatus(nil); {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -1,16 +1,16 @@
-// Package record keeps what is left of instances that have ended, as ChallengeInstanceRecords.
+// Package record keeps records of instances that have ended, as ChallengeInstanceRecords.
 //
-// A record is made of what is seen before the namespace of its instance is deleted, and written
-// while it is being deleted. Deletions do not wait for the write, and not long for what is read:
+// A record is composed of observations before the namespace of its instance is deleted, and written
+// while it is being deleted. Deletions do not wait for the write, and only a short time for the reads:
 //
-//	recorder.go    the line of those that end: bounded, with a deadline, and never in the way
+//	recorder.go    the queue of ending instances: bounded, with a deadline, and never blocking
 //	capture.go   all reads: pods, and the ends of their logs
 //	access.go    the right to read logs, in the namespace of the instance alone
 //	log.go       pure: the end of a log without flags
-//	record.go    pure: what was seen → a record that fits
-//	sweep.go     pure: which records are over, and when the next one is
+//	record.go    pure: observations → a record that fits
+//	sweep.go     pure: which records have expired, and when the next one does
 //	sweeper.go   deletes them
 //
-// The name of a record is the UID of its instance, so that one that is written twice, by an
-// operator that was killed in between, is there once.
+// The name of a record is the UID of its instance, so that a record that is written twice, by an
+// operator that was killed in between, exists once.
 package record

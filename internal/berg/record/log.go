@@ -19,11 +19,11 @@ const (
 	// maxTermination is how much of a termination message a kubelet keeps, in bytes:
 	// https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 	maxTermination = 4096
-	// restartSeparator stands between the log of a run and that of the run before.
+	// restartSeparator stands between the logs of two runs.
 	restartSeparator = "--- restarted ---\n"
 )
 
-// censor takes the flags of an instance out of what its containers wrote.
+// censor removes the flags of an instance from the output of its containers.
 type censor struct {
 	flags *redact.Set
 	// short: a flag cannot be distinguished from ordinary words.
@@ -59,8 +59,8 @@ func (c censor) words(text string) string {
 	return c.text(stripControl(c.text(text)))
 }
 
-// lastWords takes the flags out of a termination message. A kubelet keeps the end of a long one: then
-// a flag may have been cut, and a character of it.
+// lastWords removes the flags from a termination message. A kubelet keeps only the end of a long one:
+// then its beginning may be half a flag or half a character.
 func (c censor) lastWords(text string) string {
 	if len(text) >= maxTermination {
 		text = strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\uFFFD")
@@ -69,9 +69,9 @@ func (c censor) lastWords(text string) string {
 	return c.words(text)
 }
 
-// log returns what may be kept of a log. cut says that the log may have begun before raw: then a
-// flag may have been cut, and what is left of it goes. So does what may be the beginning of a flag at
-// the end: a program is stopped anywhere, and a runtime writes long lines in parts.
+// log returns the part of a log that may be kept. cut: the log may have started before raw, so its
+// beginning may be the rest of a flag, which is removed. A possible beginning of a flag at the end is
+// removed too: a program may stop anywhere, and a runtime writes long lines in parts.
 func (c censor) log(raw []byte, cut bool) string {
 	text := string(raw)
 	if cut {
@@ -90,9 +90,9 @@ func (c censor) afterCut(text string) string {
 	return text[c.flags.CutStart(text):]
 }
 
-// stripControl replaces what a terminal would take for a command, what turns the direction of
-// writing, and what is no text, by U+FFFD. Nothing is left out: what it stood between must not
-// become one.
+// stripControl replaces control sequences of a terminal, characters that change the direction of
+// writing, and invalid text by U+FFFD. It removes nothing, since the text around a removed
+// character could join to a flag.
 func stripControl(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
@@ -107,7 +107,7 @@ func stripControl(text string) string {
 	}, text)
 }
 
-// end returns the last bytes of a text, whole characters of it.
+// end returns the last bytes of a text, without half characters.
 func end(text string, maxCount int) (last string, cut bool) {
 	if len(text) <= maxCount {
 		return text, false
@@ -119,7 +119,7 @@ func end(text string, maxCount int) (last string, cut bool) {
 	return text[from:], true
 }
 
-// beginning returns the first bytes of a text, whole characters of it.
+// beginning returns the first bytes of a text, without half characters.
 func beginning(text string, maxCount int) string {
 	if len(text) <= maxCount {
 		return text
@@ -130,12 +130,12 @@ func beginning(text string, maxCount int) string {
 	return text[:maxCount]
 }
 
-// tail keeps the end of what is written to it, and counts all of it.
+// tail keeps the end of the bytes written to it, and counts all of them.
 type tail struct {
 	limit   int
 	kept    []byte
 	written int64
-	// lines are those of the log file that have ended, column is how much of the next one there is.
+	// lines is the number of complete lines of the log file, column the length of the incomplete last one.
 	lines, column int
 }
 
@@ -174,7 +174,7 @@ func (t *tail) bytes() []byte { return t.kept[max(0, len(t.kept)-t.limit):] }
 // cut reports whether more was written than is kept.
 func (t *tail) cut() bool { return t.written > int64(t.limit) }
 
-// fileLines is how many lines of a log file it was. What a program has begun a line with is one, too.
+// fileLines returns the number of lines of the log file, an incomplete one included.
 func (t *tail) fileLines() int {
 	if t.column > 0 {
 		return t.lines + 1

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// maxRecord is how large a record may be in JSON, as the API server stores it: half of
-	// what etcd accepts, so that managedFields and a log full of quotes fit in too.
+	// maxRecord is how large a record may be in JSON, as the API server stores it: half of etcd's
+	// maximum, so that managedFields and a log full of quotes fit in too.
 	maxRecord = 768 << 10
-	// maxContainers is what the schema admits.
+	// maxContainers is the maximum of the schema.
 	maxContainers = 64
 	maxMessage    = 1024
 	maxReason     = 256
 )
 
-// Seen is what was seen of an instance before it was taken away.
+// Seen is the observed state of an instance before its namespace is deleted.
 type Seen struct {
 	// Pods of the instance; nil if it had none, or they could not be listed.
 	Pods []corev1.Pod
@@ -42,9 +42,9 @@ type Seen struct {
 // LogKey names a container.
 type LogKey struct{ Pod, Container string }
 
-// Log is the end of what a container wrote.
+// Log is the end of a container's output.
 type Log struct {
-	// Raw is that of the run that was the last, Before that of the one before it.
+	// Raw is the log of the last run, Before the log of the run before it.
 	Raw, Before []byte
 	// Cut and BeforeCut: there was more before.
 	Cut, BeforeCut bool
@@ -52,8 +52,8 @@ type Log struct {
 	Missing string
 }
 
-// compose makes the record of an instance. It has no flag in it, and fits into what the API
-// server takes.
+// compose creates the record of an instance. It contains no flag, and fits into the limits of the
+// API server.
 func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.Time) *bergv1.ChallengeInstanceRecord {
 	i := e.Instance
 	c := censorFor(e)
@@ -105,7 +105,7 @@ func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.
 	return record
 }
 
-// lastPhase is the last that an instance had alive, "" if its status tells no more.
+// lastPhase is the last phase of an instance before its deletion, "" if its status does not say.
 func lastPhase(i *bergv1.ChallengeInstance) bergv1.Phase {
 	if i.Status.Phase == bergv1.PhaseTerminating || i.Status.Phase == bergv1.PhaseTerminated {
 		return ""
@@ -134,7 +134,7 @@ func recordedProblem(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProb
 	return nil
 }
 
-// timeline is what happened when, earliest first.
+// timeline returns the moments of an instance, earliest first.
 func timeline(e challengeinstance.Ending) []bergv1.RecordedMoment {
 	i := e.Instance
 	var all []bergv1.RecordedMoment
@@ -157,7 +157,7 @@ func timeline(e challengeinstance.Ending) []bergv1.RecordedMoment {
 	return all
 }
 
-// containers is what became of all containers, by pod and name.
+// containers returns the ends of all containers, by pod and name.
 func containers(seen Seen, c censor) []bergv1.RecordedContainer {
 	var all []bergv1.RecordedContainer
 	for i := range seen.Pods {
@@ -222,7 +222,8 @@ func recordedAs(pod *corev1.Pod, status corev1.ContainerStatus, c censor) bergv1
 	return bounded(recorded, c)
 }
 
-// requestedImage is the image of a container as it was asked for: its status may have another name of it.
+// requestedImage returns the image of a container as its spec names it: its status may have another name
+// for the same image.
 func requestedImage(pod *corev1.Pod, name string) string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == name {
@@ -246,7 +247,7 @@ func bounded(recorded bergv1.RecordedContainer, c censor) bergv1.RecordedContain
 	return recorded
 }
 
-// addLog puts the end of a log into what is recorded of its container.
+// addLog adds the end of a log to the record of its container.
 func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 	if c.short {
 		recorded.LogMissing = "The flag is too short to be distinguished from ordinary words"
@@ -272,11 +273,11 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 	recorded.LogMissing = beginning(c.text(log.Missing), maxMessage)
 }
 
-// mayBeCut reports whether a log that looks whole may begin within a line: a runtime may break shorter
-// lines for the file, too, which then count more than once.
+// mayBeCut reports whether a log that appears complete may start within a line: a runtime may break
+// shorter lines for the file, too, which then count more than once.
 func mayBeCut(raw []byte) bool { return bytes.Count(raw, []byte("\n")) >= manyLines/2 }
 
-// fit shortens the logs that take most room until the record fits, and returns its size in bytes.
+// fit shortens the largest logs until the record fits, and returns its size in bytes.
 func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
 	all, logs := recordSize(*spec), make([]int, len(spec.Containers))
 	for i := range spec.Containers {

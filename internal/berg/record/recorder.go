@@ -33,9 +33,9 @@ const (
 	// writers is how many records are written at the same time, and unwritten how many wait for it.
 	writers   = 4
 	unwritten = 4096
-	// unwrittenBytes is how much those that wait may hold. Beyond that they wait without logs.
+	// unwrittenBytes is the maximum size of the waiting records. Beyond that they wait without logs.
 	unwrittenBytes = 24 << 20
-	// drainTime is how long what waits is written for when the operator stops.
+	// drainTime is how long waiting records are written when the operator stops.
 	drainTime = 5 * time.Second
 )
 
@@ -68,14 +68,14 @@ type Recorder struct {
 	known map[types.NamespacedName]deletion
 }
 
-// deletion is what is known of an instance that is being deleted.
+// deletion is the state in memory of an instance that is being deleted.
 type deletion struct {
 	uid types.UID
 	// ready: its namespace may go.
 	ready bool
 }
 
-// ended is an instance that is to be looked at.
+// ended is an instance whose end is to be recorded.
 type ended struct {
 	key     types.NamespacedName
 	ending  challengeinstance.Ending
@@ -104,15 +104,18 @@ func (k *Recorder) begin() {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (k *Recorder) NeedLeaderElection() bool { return true }
 
-// Keep implements challengeinstance.Keeper.
+// Keep implements challengeinstance.Keeper. It never waits: it reports whether the namespace may be
+// deleted now, and calls enqueue once it may.
 func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, enqueue func()) bool {
 	k.begin()
 	k.mu.Lock()
 	known := k.known[key]
 	k.mu.Unlock()
+	// Each deletion is queued once, however often it is reconciled while it waits.
 	if known.uid == uid {
 		return known.ready
 	}
+	// An earlier leader may have written the record and was killed before the namespace was deleted.
 	if k.exists(ctx, uid) {
 		k.note(key, deletion{uid, true})
 		return true
@@ -134,6 +137,7 @@ func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types
 	case k.waiting <- &ended{key, e, k.Clock.Now(), enqueue}:
 		return ready
 	default:
+		// The queue is full: a deletion is more important than the logs of its record.
 		k.note(key, deletion{uid, true})
 		omitted.Inc()
 		k.hand(ctx, compose(e, Seen{Incomplete: crowded}, k.Config, k.Clock.Now()))
@@ -162,16 +166,16 @@ func (k *Recorder) exists(ctx context.Context, uid types.UID) bool {
 	return err == nil
 }
 
-// metadata is a record of which only the metadata is read: the logs of all would be many times
-// as large as what is kept of all instances that live.
+// metadata returns a record of which only the metadata is read: the logs of all records would be
+// many times as large as the cached objects of all live instances.
 func metadata() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecord"))
 	return m
 }
 
-// Start implements manager.Runnable: it looks at what ends, and writes, until ctx is done, and
-// then writes what is left.
+// Start implements manager.Runnable: it observes ending instances, and writes records, until ctx is
+// done, and then writes the waiting ones.
 func (k *Recorder) Start(ctx context.Context) error {
 	k.begin()
 	var group sync.WaitGroup
@@ -200,6 +204,7 @@ func (k *Recorder) Start(ctx context.Context) error {
 		})
 	}
 	group.Wait()
+	// Only for a bounded time: a process that is asked to stop must not wait for a slow API server.
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	for {
@@ -212,8 +217,7 @@ func (k *Recorder) Start(ctx context.Context) error {
 	}
 }
 
-// update sees what there is to be seen of an instance, lets its namespace go, and hands its record
-// on.
+// update observes an instance, releases its namespace for deletion, and queues its record.
 func (k *Recorder) update(ctx context.Context, e *ended) {
 	looking, cancel := context.WithTimeout(ctx, max(0, timeout-k.Clock.Since(e.since)))
 	seen := k.see(looking, e.ending)
@@ -227,7 +231,7 @@ func (k *Recorder) update(ctx context.Context, e *ended) {
 	k.hand(ctx, compose(e.ending, seen, k.Config, k.Clock.Now()))
 }
 
-// hand gives a record to those who write. It does not wait.
+// hand queues a record for the writers. It does not wait: a deletion must not depend on a slow write.
 func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) {
 	w := written{r, sizeAsWritten(partialMetadata(r))}
 	if k.bytes.Add(w.bytes) > unwrittenBytes {
@@ -290,7 +294,7 @@ func refusedForGood(err error, tries int) bool {
 	}
 }
 
-// errorReason is the API server's reason in a word. What it says in words may repeat the record.
+// errorReason returns the API server's reason as a word. The message of an error may repeat the record.
 func errorReason(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)

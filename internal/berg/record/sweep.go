@@ -38,8 +38,8 @@ func sizeAsWritten(r *metav1.PartialObjectMetadata) int64 {
 	return size
 }
 
-// sweep returns the records that are over now: those whose time is, and the oldest of more than
-// there may be. next is how long it is until the next one is over, zero if there is none.
+// sweep returns the records that are over now: expired ones, and the oldest beyond the maximum
+// number. next is the time until the next one is over, zero if there is none.
 func sweep(all []metav1.PartialObjectMetadata, cfg config.Record, now time.Time) (over []*metav1.PartialObjectMetadata, next time.Duration) {
 	var kept []*metav1.PartialObjectMetadata
 	for i := range all {

@@ -32,10 +32,10 @@ type Sweeper struct {
 	backoff *outcome.Backoff
 }
 
-// listKind is that of lists of records.
+// listKind is the kind of lists of records.
 var listKind = bergv1.GroupVersion.WithKind("ChallengeInstanceRecordList")
 
-// Kind is what the cache must keep: the metadata of records.
+// Kind is the object that the cache must keep: the metadata of records.
 func Kind() client.Object { return metadata() }
 
 // theSweep is the one request.
@@ -86,7 +86,7 @@ func (s *Sweeper) reconcile(ctx context.Context, _ ctrl.Request) (next time.Dura
 	for _, r := range over {
 		gone := metadata()
 		gone.Namespace, gone.Name = r.Namespace, r.Name
-		// Not one that was created in its place.
+		// The UID keeps a newer record of the same name from being deleted.
 		err := apply.IgnoreAbsent(s.Client.Delete(ctx, gone, client.Preconditions{UID: ptr.To(r.UID)}))
 		if err == nil {
 			swept.Inc()

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// minMemory is what no program runs with: the amount has another unit than its author thought.
+	// minMemory is less than any program needs: the amount has another unit than its author thought.
 	minMemory = resource.MustParse("1Mi")
 	// maxCPU in cores is more than nodes have.
 	maxCPU = resource.MustParse("512")
@@ -20,7 +20,7 @@ var (
 	manyCPUs = resource.MustParse("64")
 )
 
-// amountProblem returns why an amount cannot be what its author meant, "" if it can.
+// amountProblem returns why its author cannot have meant an amount, "" if it can.
 func amountProblem(name string, a bergv1.Amount, q resource.Quantity) string {
 	text := string(a)
 	switch {
@@ -52,10 +52,10 @@ func unreadableAmount(name string, a bergv1.Amount) string {
 	return "must be a number of bytes with a unit of Kubernetes, such as 256Mi or 1Gi"
 }
 
-// octalModes in decimal notation are modes that nobody means.
+// octalModes are octal modes that were written as decimal numbers.
 var octalModes = []int32{100, 101, 110, 111, 400, 404, 440, 444, 500, 501, 505}
 
-// modeProblem returns why a mode cannot be what its author meant, "" if it can.
+// modeProblem returns why its author cannot have meant a mode, "" if it can.
 func modeProblem(mode int32) string {
 	switch {
 	case slices.Contains(octalModes, mode):

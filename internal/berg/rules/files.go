@@ -42,7 +42,7 @@ var imageFiles = []string{
 	"/bin/sh", "/bin/bash", "/usr/bin/env", "/bin/cat", "/bin/ls",
 }
 
-// fileExtensions end the names of files, hardly those of folders.
+// fileExtensions are endings of file names, rarely of folder names.
 var fileExtensions = []string{
 	".txt", ".py", ".sh", ".php", ".html", ".js", ".json", ".conf", ".cfg", ".ini", ".db", ".sqlite", ".so", ".md", ".log", ".env", ".pem",
 	".key", ".crt", ".yaml", ".yml", ".jar", ".rb", ".pl", ".c", ".cpp", ".zip", ".tar", ".gz",
@@ -68,7 +68,7 @@ func filePathProblem(file string) string {
 	return ""
 }
 
-// fileBelow returns the parent of a path that looks like a file, "" if none does.
+// fileBelow returns the parent of a path that has the name of a file, "" if none has.
 func fileBelow(file string) string {
 	for _, folder := range parents(file) {
 		if slices.Contains(fileExtensions, strings.ToLower(path.Ext(folder))) && !strings.HasPrefix(path.Base(folder), ".") {

@@ -14,10 +14,10 @@ import (
 // Challenges may have been stored under another schema.
 const (
 	MaxContainers = 16
-	MaxPorts      = 32 // of a container
+	MaxPorts      = 32 // maximum of a container
 	MaxVariables  = 256
 	MaxAdded      = 64  // capabilities of a container
-	MaxWords      = 256 // of a command, and of its arguments
+	MaxWords      = 256 // maximum of a command, and of its arguments
 	// MaxWord is the length of one word of a command, in characters. Linux refuses one of 128 KiB.
 	MaxWord = 64 << 10
 
@@ -35,8 +35,8 @@ const (
 	MaxSnapshot = 512 << 10
 )
 
-// validateSize returns the limits that a Challenge exceeds. It comes before every other
-// check, so that those work on bounded input.
+// validateSize returns the limits that a Challenge exceeds. It comes first, so that all other
+// checks work on bounded input.
 func validateSize(all []bergv1.Container) field.ErrorList {
 	spec := field.NewPath("spec")
 	parent := spec.Child("containers")

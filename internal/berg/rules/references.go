@@ -8,7 +8,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// linuxCapabilities are those of capabilities(7). The container runtime starts no container with another one.
+// linuxCapabilities are the capabilities of capabilities(7). The container runtime starts no container with
+// another one.
 var linuxCapabilities = []string{
 	"AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF", "CHECKPOINT_RESTORE", "CHOWN", "DAC_OVERRIDE",
 	"DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE", "LINUX_IMMUTABLE", "MAC_ADMIN", "MAC_OVERRIDE",

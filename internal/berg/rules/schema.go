@@ -21,7 +21,7 @@ var (
 	amount    = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPEkmgtpe]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`)
 )
 
-// SchemaErrors returns what the API server refuses in a Challenge and Validate does not find.
+// SchemaErrors returns the errors that the API server finds in a Challenge and Validate does not.
 func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 	var errs field.ErrorList
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")

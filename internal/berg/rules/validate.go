@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// maxHostname leaves room for the longest name derived from it.
+	// maxHostname leaves space for the suffixes of names that are derived from it.
 	maxHostname = validation.DNS1035LabelMaxLength - len(NodePortSuffix)
 	// maxMode is rwx for everyone.
 	maxMode = 0o777
-	// maxPath is that of the schema, in characters.
+	// maxPath is the maximum of the schema, in characters.
 	maxPath = 512
-	// maxSegment of a path is that of Linux (NAME_MAX), in bytes.
+	// maxSegment is the maximum of Linux for a part of a path (NAME_MAX), in bytes.
 	maxSegment = 255
 )
 
 // Validate returns the errors of a Challenge, each naming its field. The schema refuses most
-// mistakes already. Validate finds what a schema cannot express, and mistakes in Challenges
-// that were stored under another schema. It never repeats the value of an environment
-// variable, which may be secret. allowed is what the administrator allows.
+// mistakes already. Validate finds mistakes that a schema cannot express, and mistakes in
+// Challenges that were stored under another schema. It never repeats the value of an environment
+// variable, which may be secret. allowed holds the administrator's permissions.
 func Validate(all []bergv1.Container, allowed Allowed) field.ErrorList {
 	if errs := validateSize(all); len(errs) > 0 {
 		return errs
@@ -444,7 +444,8 @@ const maxGroup = 65535
 // groupReads are the permission bits that Kubernetes sets for a file with a group.
 const groupReads = 0o440
 
-// validateGroup refuses what Kubernetes cannot do: it lets root and the group read every file that has a group.
+// validateGroup refuses a mode that Kubernetes cannot set: it lets root and the group read every file that has
+// a group.
 func validateGroup(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 	if f.Executable != nil && f.Executable.Group != nil {
 		return field.ErrorList{field.Forbidden(parent.Child("executable", "group"),

@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Allowed is what containers may have because the administrator allows it.
+// Allowed holds the rights that the administrator allows containers.
 type Allowed struct {
 	// Capabilities is CHALLENGE_ALLOWED_CAPABILITIES.
 	Capabilities []string
@@ -25,12 +25,12 @@ type Allowed struct {
 	NestedSandbox bool
 }
 
-// AllowedBy returns what the configuration allows.
+// AllowedBy returns the rights that the configuration allows.
 func AllowedBy(cfg config.Challenge) Allowed {
 	return Allowed{Capabilities: cfg.AllowedCapabilities, NestedSandbox: cfg.NestedSeccompProfile != ""}
 }
 
-// Settings are the settings of the operator that decide what a Challenge may be.
+// Settings are the settings of the operator that limit Challenges.
 type Settings struct {
 	Allowed
 	// StartDeadline is CHALLENGE_START_DEADLINE, 0 for none.
@@ -68,7 +68,7 @@ func (w *warnings) add(fieldPath *field.Path, format string, args ...any) {
 	*w = append(*w, Warning{Field: fieldPath.String(), Message: fmt.Sprintf(format, args...)})
 }
 
-// Warnings returns what is probably a mistake. They do not repeat values of variables.
+// Warnings returns probable mistakes. They do not repeat values of variables.
 func Warnings(c *bergv1.Challenge) []Warning {
 	var out warnings
 	spec := field.NewPath("spec")
@@ -123,7 +123,7 @@ func (w *warnings) cores(parent *field.Path, cpu *bergv1.Amount) {
 	}
 }
 
-// unexpanded is what a shell, or another placeholder, would make something else of in a path.
+// unexpanded matches text in a path that a shell, or another placeholder, would replace.
 var unexpanded = regexp.MustCompile(`\$\{?\w*\}?|\{[^{}]+\}|\*`)
 
 func (w *warnings) flagFile(parent *field.Path, f *bergv1.FlagFile) {
@@ -172,8 +172,8 @@ func (w *warnings) connections(parent *field.Path, c bergv1.Container) {
 	}
 }
 
-// ServesOnce returns the program of a command line that serves one connection and ends, and what makes it serve more; "" if
-// there is none.
+// ServesOnce returns the program of a command line that serves one connection and ends, and the option with which it serves
+// more; "" if there is none.
 func ServesOnce(commandLine []string) (program, change string) {
 	words := strings.Fields(strings.Join(commandLine, " "))
 	for i, word := range words {
@@ -239,7 +239,7 @@ func (w *warnings) probe(parent *field.Path, c bergv1.Container, p *corev1.Probe
 	}
 }
 
-// variables finds those of the author that the operator replaces.
+// variables finds variables of the author that the operator replaces.
 func (w *warnings) variables(parent *field.Path, c bergv1.Container, all []bergv1.Container) {
 	replaced := map[string]string{"CHALLENGE_NAMESPACE": "the namespace of the instance"}
 	for _, other := range all {

@@ -4,7 +4,7 @@
 //
 //	observe (observe.go)                all reads, into one Observed
 //	check   (checks.go, validate.go)    pure: which problems there are
-//	start   (start.go)                  what the challenge is built from is written into its status, before the first object
+//	start   (start.go)                  the inputs of the challenge are written into its status, before the first object exists
 //	plan    (plan.go)                   pure: every object that a challenge consists of
 //	apply   (build.go, kit/apply)       the only writes of children
 //	status  (status.go, messages.go)    pure: state, conditions, and the messages about them

@@ -17,8 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The only label is the state: never a challenge or a user. Only challenge_resource_status has those: see
-// resourcestatus.go.
+// The only label is the state: never a challenge or a user. Only challenge_resource_status has such
+// labels: see resourcestatus.go.
 var (
 	created = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_challenge_total",

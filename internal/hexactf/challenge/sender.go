@@ -32,7 +32,7 @@ const (
 	maxAttempts = 200
 )
 
-// sendDelays are those between attempts to send a message of one challenge.
+// sendDelays are the delays between attempts to send a message of one challenge.
 var sendDelays = backoff.Exponential{First: 100 * time.Millisecond, Max: 5 * time.Second}
 
 // sender sends the messages of the outboxes: one at a time of each challenge, in their order. A broker that does not
@@ -78,7 +78,10 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		s.deliveries.forget(req.NamespacedName)
 		return ctrl.Result{}, apply.IgnoreAbsent(err)
 	}
+	// The cached outbox may still hold messages that the broker has acknowledged: deliveries knows them until the
+	// status does.
 	for _, m := range pending(&c.Status, s.deliveries.get(c).Acknowledged) {
+		// In their order, and none after a failure: a consumer must not see a later state before an earlier one.
 		if err := s.send(ctx, c, m); err != nil {
 			if ctx.Err() != nil {
 				return ctrl.Result{RequeueAfter: sendDelays.First}, nil //nolint:nilerr // the attempt was cut off, the broker did not refuse

@@ -39,7 +39,7 @@ const (
 	minReplaceDelay, maxReplaceDelay = time.Second, 10 * time.Second
 	// stuckAfter is how long a broker may answer pings and acknowledge nothing before the producer counts as stuck.
 	stuckAfter = 30 * time.Second
-	// pingInterval is the minimum time between two of those pings.
+	// pingInterval is the minimum time between two such pings.
 	pingInterval = 5 * time.Second
 )
 
@@ -361,6 +361,7 @@ func (c *Client) detectStuck() {
 	}
 	c.pinging, c.pinged = true, now
 	p := c.current
+	// Without the lock: a ping may take as long as pingInterval, and Publish must not wait for it.
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), pingInterval)
 		defer cancel()
@@ -371,6 +372,7 @@ func (c *Client) detectStuck() {
 		if err == nil {
 			c.closeRetired()
 		}
+		// Answers count only without interruption and for one producer. An idle producer cannot be stuck.
 		switch {
 		case c.current != p || p.inFlight == 0 || err != nil:
 			c.answeringSince = time.Time{}
@@ -408,6 +410,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		return ErrClosed
 	}
 	result := make(chan error, 1)
+	// The call may outlast ctx, so the wait for it is bounded here.
 	go func() { result <- p.Ping(ctx) }()
 	select {
 	case err := <-result:
@@ -446,6 +449,8 @@ func (*Client) NeedLeaderElection() bool { return false }
 // Close waits for the sends in flight, no longer than ctx, and ends the client. A message that was not acknowledged until
 // then may have arrived or not.
 func (c *Client) Close(ctx context.Context) {
+	// No new message can start after this: Publish finds no producer. The lock is released before the wait, which may
+	// take long.
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.retired))
 	if c.current != nil {
@@ -461,6 +466,7 @@ func (c *Client) Close(ctx context.Context) {
 			p.Close()
 		})
 	}
+	// A producer may take longer than ctx to close, so the wait for it is bounded here.
 	ended := make(chan struct{})
 	go func() { ending.Wait(); close(ended) }()
 	select {

@@ -94,8 +94,8 @@ func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desir
 	return made, err
 }
 
-// endOthers cancels runs whose result is no longer needed, and deletes those beyond the
-// history. Their pods and volumes go with them.
+// endOthers cancels runs whose result is no longer needed, and deletes runs beyond the history.
+// Their pods and volumes go with them.
 func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) error {
 	namespace := o.Deployment.Namespace
 	for i, run := range o.Runs {

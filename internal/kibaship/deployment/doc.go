@@ -15,7 +15,7 @@
 // A build runs code of the repository's author. So no credential and no result is within its reach:
 // its pod has no token of a ServiceAccount; the token for the git server is mounted in the step
 // that clones alone, and the login for the registry in the step that pushes; and the status of a
-// run repeats only the results of these two steps, each from a directory where no other step can
+// run repeats only the results of both steps, each from a directory where no other step can
 // write.
 //
 // A PipelineRun is created once and never changed, but to cancel it: a client that cancels or

@@ -6,9 +6,9 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 )
 
-// account is the one of the pods of a run. It is not the Project's, which may do everything in
-// the namespace: the pods get no token anyway, but Tekton hands Secrets of an account that are
-// made for it to every step.
+// account is the ServiceAccount of the pods of a run. It is not the Project's, which may do
+// everything in the namespace: the pods get no token anyway, but Tekton hands Secrets of an account
+// that are made for it to every step.
 const account = "default"
 
 func newPipelineRun(in Inputs) *unstructured.Unstructured {

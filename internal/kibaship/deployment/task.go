@@ -109,7 +109,7 @@ func (in Inputs) binding(name string) object {
 	}
 }
 
-// pullSecret is the one with which images behind FROM are read and the cache is used, "" for none.
+// pullSecret is the Secret with which images behind FROM are read and the cache is used, "" for none.
 func (in Inputs) pullSecret() string {
 	if ref := in.Git.ImagePullSecretRef; ref != nil && ref.Name != "" {
 		return ref.Name
@@ -171,6 +171,9 @@ func confined(user int64, capabilities ...any) object {
 	return security
 }
 
+// cloneStep returns the step that clones the repository. Values reach the script only as environment variables,
+// never as a part of its text, so that no field of an Application is run as a command. It is the only step with
+// the token for the git server.
 func (in Inputs) cloneStep() object {
 	user := "x-access-token"
 	if in.Git.Provider == kibashipv1.Bitbucket {

@@ -16,8 +16,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Tekton's kinds. Its Go types are not imported: the API is optional, and of its many fields
-// only those below are read.
+// Tekton's kinds. Its Go types are not imported: the API is optional, and only the few fields below
+// are read.
 var (
 	tektonVersion   = schema.GroupVersion{Group: "tekton.dev", Version: "v1"}
 	pipelineKind    = tektonVersion.WithKind("Pipeline")
@@ -115,7 +115,7 @@ type Run struct {
 	Reason, Message string
 	// Seen: Tekton has written a status.
 	Seen bool
-	// Executed: a container of the run started. Ending: a TaskRun of it is over.
+	// Executed: a container of the run started. Ending: one of its TaskRuns is over.
 	Executed, Ending bool
 	// Commit is the requested commit, else the result of the step that clones; Digest is the result of
 	// the step that pushes. No step between them can write these results.

@@ -29,7 +29,7 @@ func (r *Reconciler) observeExtra(ctx context.Context) (rules []rbacv1.PolicyRul
 	return rules, refused, nil
 }
 
-// guarded are the resources that the bounds of a Project consist of, and those with which a Service leads anywhere.
+// guarded are the resources of a Project's bounds, and the resources with which a Service leads anywhere.
 var guarded = []string{
 	"endpoints", "endpointslices", "limitranges", "namespaces", "networkpolicies", "resourcequotas", "ciliumnetworkpolicies",
 }

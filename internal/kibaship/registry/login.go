@@ -66,7 +66,7 @@ func normalize(address string) string {
 	return host + "/" + path
 }
 
-// For returns the login for a repository: the one with the most specific path above it, none
+// For returns the login for a repository: the login with the most specific path above it, none
 // where there is none.
 func (l Logins) For(repository name.Repository) authn.Authenticator {
 	for prefix := repository.RegistryStr() + "/" + repository.RepositoryStr(); prefix != ""; {

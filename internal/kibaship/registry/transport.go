@@ -45,7 +45,7 @@ func Public(to netip.Addr) bool {
 	return meant(to).IsGlobalUnicast() || exempt(to)
 }
 
-// Nearby are those to which a push goes, whose registry an administrator chose.
+// Nearby accepts the addresses for a push: an administrator chose the registry.
 func Nearby(to netip.Addr) bool { return !meant(to).IsLinkLocalUnicast() }
 
 // translated are addresses that hold one of IPv4, for networks that have no other:

@@ -108,6 +108,8 @@ func (w *Watches) ensure(user, namespace string) *watch {
 		o.users[user] = true
 		return o
 	}
+	// The informer belongs to this namespace alone, because the operator has the right to read Secrets in namespaces
+	// of Projects and nowhere else.
 	ctx, end := context.WithCancel(w.lifetime)
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client,
 		corev1.SchemeGroupVersion.WithResource("secrets"), namespace, 0, toolscache.Indexers{}, nil).Informer()
@@ -144,6 +146,7 @@ func (w *Watches) enqueue(ctx context.Context, o any) {
 	if !ok {
 		return
 	}
+	// Sending blocks while a controller starts or is busy; the end of the watch releases it.
 	for _, enqueuer := range w.enqueuers {
 		select {
 		case enqueuer <- event.GenericEvent{Object: object}:

@@ -19,8 +19,8 @@ const Fence = "berg-operator-fence"
 // Install is the command that installs the policies of all API groups.
 const Install = "kubectl apply --server-side -f deploy/fence.yaml"
 
-// Gap returns why the API server does not enforce a policy everywhere, as a clause; empty if it does. The binding is the one with
-// the name of the policy. Both are nil if they do not exist.
+// Gap returns why the API server does not enforce a policy everywhere, as a clause; empty if it does. The binding has the name of
+// the policy. Both are nil if they do not exist.
 func Gap(policy *admissionregistrationv1.ValidatingAdmissionPolicy, binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) string {
 	switch {
 	case policy == nil:

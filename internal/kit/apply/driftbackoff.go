@@ -38,7 +38,7 @@ var confining = map[schema.GroupKind]bool{
 	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}:   true,
 }
 
-// delays are those between the writes after the prompt ones.
+// delays are the delays between the writes after the prompt ones.
 var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}
 
 // DriftBackoff throttles repairs of an object that another controller, or the API

@@ -39,6 +39,8 @@ func Sweep(ctx context.Context, w Writer, owner ownership.Owner, list client.Obj
 	return deleteUnwanted(ctx, w, owner, list, func(types.NamespacedName) bool { return false })
 }
 
+// deleteUnwanted deletes the owned objects of a list that are not wanted. It checks the owner of each object,
+// because a list by labels also contains objects whose labels others have copied.
 func deleteUnwanted(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, isWanted func(types.NamespacedName) bool) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(client.Object)

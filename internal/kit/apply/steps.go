@@ -19,14 +19,14 @@ import (
 type Step struct {
 	// Condition shows the error of the step.
 	Condition string
-	// Parallel: the step does not need the one before it, and both run concurrently.
-	// Other steps run after all steps before them.
+	// Parallel: the step does not need the previous one, and both run concurrently. Other steps run
+	// after all steps before them.
 	Parallel bool
 
 	// Objects are written in their order.
 	Objects []Set
-	// Plan returns the objects of a step if they depend on the results of the steps before it:
-	// it is called after those. Nil: the objects are Objects.
+	// Plan returns the objects of a step if they depend on the results of the steps before it: it is
+	// called after these steps. Nil: the objects are Objects.
 	Plan func() []Set
 	// Replace is the Writer's Replace for the objects of this step.
 	Replace bool

@@ -1,13 +1,13 @@
 // Package cache bounds the memory that a family takes for objects of the cluster, and makes the objects small.
 //
-// Every family has a cache of its own, with its own selectors and its own idea of which parts
-// of an object it reads: two families that watch the same kind do not share an informer.
+// Every family has a cache of its own, with its own selectors and its own list of the fields
+// that it reads: two families that watch the same kind do not share an informer.
 // They share the slots for lists, so that a start takes no more memory with five families
 // than with one.
 //
 // Kept objects are small by these means:
 //
-//	transform.go  a family trims from each object what it does not read
+//	transform.go  a family trims fields from each object that it does not read
 //	encoded.go    Kubernetes' own kinds are kept encoded, and decoded for each reader
 //	intern.go     of other kinds, equal parts of different objects are kept once
 //	index.go      values that only one object has share a set

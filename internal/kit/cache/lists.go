@@ -34,6 +34,8 @@ type lists struct {
 	small map[any]struct{}
 }
 
+// list waits for a slot, so that only a few kinds are in memory in full at the same time. It waits no longer than
+// maxListWait: a slow list of one kind must not keep the caches of all others from starting.
 func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	timeout := time.NewTimer(maxListWait)
 	defer timeout.Stop()
@@ -56,6 +58,7 @@ func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	if err != nil {
 		return nil, err
 	}
+	// The first page starts a new list. The informer may have dropped an earlier one without storing its objects.
 	if options.Continue == "" {
 		l.forget()
 	}
@@ -96,6 +99,7 @@ func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
 
 // once transforms objects of a watch; objects of a list are small already.
 func (l *lists) once(object any) (any, error) {
+	// The informer passes the pointers that list returned: these objects must not be transformed again.
 	l.mu.Lock()
 	_, done := l.small[object]
 	delete(l.small, object)

@@ -5,8 +5,8 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// OfReplica makes a cache next to the one of a family, and adds it to a manager. It reads as the manager does, and has its
-// scheme unless the options name one. Every replica fills it, before it competes for the lease.
+// OfReplica makes a cache next to the cache of a family, and adds it to a manager. It reads as the manager does, and has
+// its scheme unless the options name another. Every replica fills it, before it competes for the lease.
 func OfReplica(mgr ctrl.Manager, options ctrlcache.Options) (ctrlcache.Cache, error) {
 	options.HTTPClient, options.Mapper = mgr.GetHTTPClient(), mgr.GetRESTMapper()
 	if options.Scheme == nil {

@@ -36,8 +36,8 @@ func NewSetter(obj metav1.Object, all *[]metav1.Condition, now time.Time) Setter
 	}
 }
 
-// Transitioned reports whether a condition differs from the one of its type among before in
-// status or reason. Then it is reported once, as an event.
+// Transitioned reports whether a condition differs in status or reason from the condition of its
+// type among before. Then it is reported once, as an event.
 func Transitioned(before []metav1.Condition, c metav1.Condition) bool {
 	old := meta.FindStatusCondition(before, c.Type)
 	return old == nil || old.Status != c.Status || old.Reason != c.Reason

@@ -13,10 +13,9 @@ import (
 // https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
 var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// Violations returns the violations of the API conventions by the conditions
-// that a resource has after a write, given those before it and its
-// metadata.generation; nil for none. It is for tests, which call it with
-// every pair of successive versions.
+// Violations returns the violations of the API conventions by the conditions that a resource has
+// after a write, given the conditions before it and its metadata.generation; nil for none. It is
+// for tests, which call it with every pair of successive versions.
 func Violations(before, after []metav1.Condition, generation int64) error {
 	var errs []error
 	violation := func(c metav1.Condition, format string, args ...any) {

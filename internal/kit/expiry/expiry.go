@@ -4,7 +4,7 @@
 //
 // A Controller has its own queue and workers, so that an expiry never waits for the creation
 // of other resources. It reads a resource, requeues it for the time when it expires, and
-// requests its deletion; other controllers clean up what the resource owns. It writes nothing
+// requests its deletion; other controllers delete the objects that the resource owns. It writes nothing
 // else, and a resource that has not expired costs no request.
 //
 // Its functions belong to a Kind; Due decides. A Kind that lives for a duration from a start
@@ -111,6 +111,8 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	now := c.Clock.Now()
 	cause, due := c.Due(resource, now)
+	// The queue's timer follows the monotonic clock. If the wall clock is set, clockskew enqueues every live resource
+	// again.
 	if cause == "" {
 		c.delays.forget(req)
 		if due.IsZero() {
@@ -129,6 +131,7 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		c.delays.forget(req)
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
+		// Another client has written the resource, which may have extended its life: read it again before deleting it.
 		return ctrl.Result{RequeueAfter: failedDelays.First}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil

@@ -10,7 +10,7 @@ import (
 )
 
 // WhenGranted calls do, which needs a right that a binding granted a moment ago. It tries again while the right is missing:
-// an API server learns of a binding by a watch, and a second API server learns of it later than the server that stored it.
+// an API server learns of a binding by a watch, and a second API server learns of the binding later than the server that stored it.
 // The delays between attempts grow from 5 ms: seven attempts take 0.3 s, nine 1.3 s. It returns the error of the last
 // attempt.
 func WhenGranted(ctx context.Context, attempts int, do func() error) error {

@@ -76,11 +76,15 @@ func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter tim
 	case errors.Is(ctx.Err(), context.Canceled): // the process shuts down
 		return ctrl.Result{}, nil
 	}
+	// After a failure the resource is tried again no later than the backoff, and no later than time alone would
+	// change it.
 	delay := b.delays.When(req)
 	if requeueAfter == 0 || delay < requeueAfter {
 		requeueAfter = delay
 	}
 	result := ctrl.Result{RequeueAfter: requeueAfter}
+	// A conflict is retried with the same growing delays, since two writers that never back off could reject each
+	// other's writes without end, but it is no failure for logs and metrics.
 	if apierrors.IsConflict(err) || errors.Is(err, ErrConflict) {
 		return result, nil
 	}

@@ -37,9 +37,12 @@ func (d drained) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 			panic(panicked)
 		}
 	}()
+	// The reconciliation keeps the values of ctx but not its cancellation: a write that is half done should finish
+	// before the lease is released to the next leader.
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
+		// ctx ends by its deadline or because the process is asked to stop: only a stop grants DrainTime.
 		if errors.Is(ctx.Err(), context.Canceled) {
 			end := time.NewTimer(DrainTime)
 			defer end.Stop()

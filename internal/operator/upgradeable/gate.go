@@ -106,11 +106,15 @@ func (g *Gate) Start(ctx context.Context) error {
 		case <-g.changes():
 		case <-due:
 		}
+		// Changes that arrive in this pause are read by the one check after it: a burst of changes costs one write,
+		// not one each.
 		select {
 		case <-ctx.Done():
 		case <-time.After(spacing):
 		}
 	}
+	// Only a deliberate end of the process releases the hold. A leader that has lost its lease must not write any
+	// more.
 	if g.ShutDown() {
 		g.leave(ctx)
 	}

@@ -111,11 +111,14 @@ func Do[T any](r *Runner, job Job[T], now time.Time) Result[T] {
 	}
 	switch {
 	case s.running:
+		// The result of the last attempt stays visible while the next one runs.
 		return last
 	case s.input != job.Input:
+		// Other inputs invalidate the last result and its retries.
 		*s, last = state{input: job.Input}, Result[T]{}
 	case s.result != nil:
 		if !s.decided {
+			// The first call after an attempt decides about a retry, and later calls must not move its time.
 			s.decided = true
 			if job.Retry != nil {
 				if delay := job.Retry(last.Value, s.attempt); delay > 0 {
@@ -157,6 +160,8 @@ func start[T any](r *Runner, k key, s *state, job Job[T]) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		s.running = false
+		// The job may have been forgotten or replaced while it ran: then its state is in no map any more, and the
+		// result is dropped with it.
 		if s.admitted {
 			s.result = &got
 		} else if r.all[k] == s {

@@ -21,8 +21,8 @@ import (
 // settleTime is how long changes of containers are collected before a network is reconciled.
 const settleTime = time.Second
 
-// containers knows those in the namespaces of networks. Each network has its own watch, so that the API server sends no
-// other pods of the cluster, and none are kept.
+// containers knows the containers in the namespaces of networks. Each network has its own watch, so that the API server
+// sends no other pods of the cluster, and none are kept.
 type containers struct {
 	mgr   ctrl.Manager
 	mu    sync.Mutex

@@ -16,7 +16,7 @@ import (
 )
 
 // The right to bind names one ClusterRole, which is bound only in the namespaces of networks. The operator has the rights
-// for tunnels, such as those for pods and Secrets, nowhere else.
+// for tunnels, such as rights to pods and Secrets, nowhere else.
 //
 // +kubebuilder:rbac:groups=usvc-dev.developer.microsoft.com,resources=containernetworks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=usvc-dev.developer.microsoft.com,resources=containernetworks/status,verbs=patch

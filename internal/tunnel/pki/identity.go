@@ -82,6 +82,9 @@ func (i *Identity) Dial(peer Role, protocol string) *tls.Config {
 	return i.config(configKey{peer: peer, protocol: protocol, dial: true})
 }
 
+// config returns the TLS configuration for a role of the peer and a protocol. It is made once for each
+// certificate, because the session cache is a part of it. Every handshake, also a resumed one, verifies the name
+// of the peer's role: a certificate of the pair's authority alone is not enough.
 func (i *Identity) config(key configKey) *tls.Config {
 	m := i.material()
 	i.mu.Lock()

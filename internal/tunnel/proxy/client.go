@@ -52,7 +52,7 @@ type client struct {
 	mu       sync.Mutex
 	owner    string             // the server proxy's instance; empty before the first
 	session  int                // number of the present control connection
-	end      context.CancelFunc // of the present control connection; nil if there is none
+	end      context.CancelFunc // ends the present control connection; nil if there is none
 	grace    *time.Timer
 	ending   chan struct{} // closed when the proxy starts to end
 	endOnce  sync.Once
@@ -423,6 +423,8 @@ func (c *client) DeleteTunnel(_ context.Context, ref *control.TunnelRef) (*contr
 	s.mu.Lock()
 	t := s.byID[ref.GetTunnelId()]
 	if t != nil {
+		// The tunnel leaves the maps under the lock before its listener is closed: a new tunnel of the same name can
+		// be made at the same time.
 		delete(s.byID, t.id)
 		delete(s.byName, t.request.GetName())
 		s.gone[t] = true
@@ -477,6 +479,8 @@ func (c *client) ListTunnels(context.Context, *control.ListTunnelsRequest) (*con
 // acceptClients accepts the clients of one tunnel, as long as not too many streams wait.
 func (c *client) acceptClients(t *tunnel) {
 	for {
+		// The slot is taken before a client is accepted: clients beyond the limit wait in the listener's backlog, and
+		// cost no file descriptor.
 		select {
 		case t.waiting <- struct{}{}:
 		case <-t.closed:
@@ -535,6 +539,7 @@ func (c *client) open(t *tunnel, connection *net.TCPConn) {
 
 // giveUp closes a client whose stream cannot be made. cancel: the server proxy may still be making it.
 func (c *client) giveUp(id uint64, reason control.StreamError, message string, cancel bool) {
+	// take decides the race with a data connection that arrives now: only one of both gets the opening.
 	o := c.openings.take(id)
 	if o == nil {
 		return // it was made or given up before

@@ -33,7 +33,7 @@ type idlePool struct {
 	all    []*pooledConn // by last use, the most recent last
 	closed bool
 	reaper *time.Timer
-	// discarded are those whose stream was cut, until the client proxy has closed them.
+	// discarded are the connections whose stream was cut, until the client proxy has closed them.
 	discarded map[*pooledConn]bool
 }
 

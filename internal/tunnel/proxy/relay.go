@@ -20,7 +20,7 @@ type flow struct {
 type stream struct {
 	plain *net.TCPConn
 	data  *dataconn.Conn
-	// out counts the bytes from plain to data, and in those from data to plain.
+	// out counts the bytes from plain to data, and in the bytes from data to plain.
 	out, in *atomic.Uint64
 
 	once sync.Once

@@ -220,8 +220,9 @@ func (s *server) keepSession(ctx context.Context, connected chan<- string) error
 	}
 }
 
-// lost returns until when the connection to a client proxy that broke may be restored, or the error that says that this is
-// over. err is how the last attempt ended, reason the last one that is not a timeout, and deadline the one so far.
+// lost returns until when the connection to a client proxy that broke may be restored, or the error that says that this
+// time is over. err is the error of the last attempt, reason the last error that is not a timeout, and deadline the
+// present deadline.
 func (s *server) lost(known bool, err, reason error, deadline time.Time) (time.Time, error) {
 	switch {
 	case errors.Is(err, ErrPeerGone):
@@ -381,6 +382,8 @@ func (s *server) open(ctx context.Context, instance string, wanted *control.NewS
 		}
 	case present || s.isEnding(): // present: the client proxy asks again after the control connection broke
 	default:
+		// The opening is recorded before its goroutine starts: a repeated request or a cancellation then finds it,
+		// whenever it arrives.
 		ctx, cancel := context.WithTimeout(ctx, s.DialTimeout)
 		s.openings[id] = cancel
 		go func() {
@@ -427,6 +430,8 @@ func (s *server) make(ctx context.Context, instance string, wanted *control.NewS
 	if !s.streams.reserve() {
 		return control.StreamError_STREAM_ERROR_LIMIT, errors.New("the server proxy has reached its limit of streams, or is shutting down")
 	}
+	// The server is dialled before the data connection: a stream to a server that does not answer never uses a
+	// connection between the proxies.
 	plain, err := s.dialServer(ctx, spec)
 	if err != nil {
 		s.streams.release()

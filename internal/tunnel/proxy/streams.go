@@ -85,6 +85,8 @@ func (s *streams) run(current *stream) bool {
 	}
 	s.mu.Unlock()
 	free := current.run()
+	// The slot is freed only after the stream has left running, so that a drain that sees no slots has no stream to
+	// cut.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.running, current)
@@ -113,6 +115,7 @@ func (s *streams) cutIdle() {
 		s.reaper = time.AfterFunc(s.idle/idleChecks, s.cutIdle)
 	}
 	s.mu.Unlock()
+	// Outside of the lock: each abort ends a run, which takes the lock to free its slot.
 	for _, idleStream := range idle {
 		idleStream.abort()
 	}

@@ -30,6 +30,7 @@ func (u *unauthenticated) admit(connection net.Conn) (authenticated func()) {
 	if oldest != nil {
 		_ = oldest.Close()
 	}
+	// The timeout also ends a handshake that makes no progress, since closing the connection makes its reads fail.
 	timer := time.AfterFunc(u.timeout, func() { _ = connection.Close() })
 	return func() {
 		timer.Stop()

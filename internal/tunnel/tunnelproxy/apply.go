@@ -126,6 +126,7 @@ func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys creden
 		return starting(status.WhyNotReady(*o))
 	}
 	out.Endpoint, in.Client, in.Host = endpoint, endpoint, o.Host.Name
+	// The server proxy is started last: it dials the client proxy, whose address must be known by then.
 	if !o.Server.Exists {
 		if err := r.backends.For(o.Proxy).Start(ctx, o.Proxy, in, keys); err != nil {
 			return failed(status.InOwnNamespace(err))

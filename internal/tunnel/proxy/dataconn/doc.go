@@ -4,7 +4,7 @@
 // It exists for speed: a tunnel must be faster than chisel, frp and ssh port forwarding, and must cost less CPU (see
 // docs/performance.md). A tls.Conn and io.Copy would need about 550 lines less. With them an idle stream takes 115 KiB
 // of both proxies instead of 50 (BenchmarkIdleStreams), and bulk has 12 percent less throughput for 8 to 15 percent more
-// CPU time (BenchmarkStream). All of it is behind two functions, Accept and Dial; their callers see only a Conn.
+// CPU time (BenchmarkStream). The package has two functions, Accept and Dial; their callers see only a Conn.
 //
 //	conn.go     Conn: frames, and copies from and to plain connections
 //	records.go  the layer below TLS: batches of records, one system call for each

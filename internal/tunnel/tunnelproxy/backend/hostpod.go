@@ -51,6 +51,9 @@ const (
 
 const notReady = "the server proxy has not reached the client proxy yet"
 
+// Observe reads the state of the pod. The first line of its log is read once, by a job, and then comes from the
+// status: the log may have been rotated since. The result is for one pod UID, so a line of an earlier pod never
+// counts.
 func (h *hostPod) Observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error) {
 	pod := &corev1.Pod{}
 	err := h.reader.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: pairobjects.Name(p.Name, pairobjects.PartServer, p.UID)}, pod)

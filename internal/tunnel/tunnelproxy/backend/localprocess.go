@@ -89,6 +89,9 @@ func (l *localProcess) files(p *tunnelv1.ContainerNetworkTunnelProxy) (out, err 
 	return filepath.Join(l.dir, fmt.Sprintf("%s_out_%s", p.Name, p.UID)), filepath.Join(l.dir, fmt.Sprintf("%s_err_%s", p.Name, p.UID))
 }
 
+// Observe finds the process of a pair by its arguments, since it outlives the operator and no process ID is
+// stored. A process that has ended is known by its exit, or, if it ended while no operator ran, by the line that
+// it had written.
 func (l *localProcess) Observe(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error) {
 	out, errs := l.files(p)
 	l.mu.Lock()
@@ -170,6 +173,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	// A signal to the operator's process group must not end it.
+	// The process outlives the operator: a new operator process finds it again by its process ID and watches it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the server proxy (TUNNEL_BINARY): %w", err)
@@ -177,6 +181,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	l.mu.Lock()
 	l.watched[cmd.Process.Pid], l.exits[p.UID] = true, ""
 	l.mu.Unlock()
+	// Wait also reaps the process: otherwise it would stay as a zombie, which still has a process ID.
 	go func() {
 		_ = cmd.Wait()
 		l.mu.Lock()
@@ -200,6 +205,8 @@ func (l *localProcess) watch(p *tunnelv1.ContainerNetworkTunnelProxy, pid int) {
 	if l.watched[pid] {
 		return
 	}
+	// Another process's child cannot be waited for, but a pidfd becomes readable when the process ends, and never
+	// refers to a later process with the same ID.
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		l.jobs.Enqueue(p.Name, time.Second) // it has just ended
@@ -254,6 +261,8 @@ func (l *localProcess) Renew(p *tunnelv1.ContainerNetworkTunnelProxy, keys crede
 	return nil
 }
 
+// Stop sends SIGTERM once, with which the process drains its streams, and SIGKILL after killAfter. It returns gone
+// only when no process is found any more; its end enqueues the pair.
 func (l *localProcess) Stop(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (gone bool, err error) {
 	pid, _, err := findProcess(l.tlsArgument(p))
 	if err != nil || pid == 0 {

@@ -97,6 +97,8 @@ func (s *Store) Keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProx
 	return k, nil
 }
 
+// ensure creates the authority of a pair, once, and the three leaves below it. The authority is never replaced
+// while the pair lives; each leaf is renewed in its Secret, which the proxies read again.
 func (s *Store) ensure(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string, now time.Time) (Keys, error) {
 	owner := pairobjects.OwnerFor(p)
 	control, err := s.controlSecret(ctx, p, owner, now)

@@ -31,7 +31,7 @@ type Inputs struct {
 	Host string
 	// Nodes are the addresses from which the client proxy may be controlled.
 	Nodes []netip.Addr
-	// Ports are those at which the client proxy accepts connections of clients, sorted.
+	// Ports are the ports at which the client proxy accepts connections of clients, sorted.
 	Ports []int32
 	// HostPorts are on the node's loopback; zero where they are not used.
 	HostPorts HostPorts

@@ -139,7 +139,7 @@ func basePod(in Inputs, namespace, part, role string, c corev1.Container) *corev
 	}
 }
 
-// affinity limits the scheduler to nodes that can run the client proxy: those with the CPU architecture of its image,
+// affinity limits the scheduler to nodes that can run the client proxy: nodes with the CPU architecture of its image,
 // and with PublishHostPort the host alone. spec.nodeName would bypass the scheduler, and its check of ports.
 func affinity(in Inputs) *corev1.Affinity {
 	var term corev1.NodeSelectorTerm

@@ -78,7 +78,7 @@ func reasonLabel(name string) string {
 	return strings.ToLower(strings.TrimPrefix(name, "STREAM_ERROR_"))
 }
 
-// Traffic adds up the counters of all server proxies. Those start at 0 with each process; the sums do not.
+// Traffic adds up the counters of all server proxies. A counter starts at 0 with each process; the sums do not.
 type Traffic struct {
 	Reader client.Reader
 	Syncer *Syncer
