@@ -122,7 +122,7 @@ func (r *Reconciler) idle(ctx context.Context, o Observed, now time.Time) (time.
 func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error {
 	before := o.Check.DeepCopy()
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
-		if outcome.FindCause(err) == outcome.Rejected {
+		if outcome.Classify(err) == outcome.Rejected {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, before, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.withoutFlag(err, o).Error())
 		}
@@ -295,7 +295,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeChec
 
 // refused reports whether the API server, or what is there already, stands against a write.
 func refused(err error) bool {
-	switch outcome.FindCause(err) {
+	switch outcome.Classify(err) {
 	case outcome.Rejected, outcome.NotOwned:
 		return err != nil
 	default:

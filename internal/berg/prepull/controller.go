@@ -151,7 +151,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 // refuse takes what the API server will refuse again for a failed pull. Everything else is
 // returned, to be tried soon.
 func (r *Reconciler) refuse(s start, err error, now time.Time) error {
-	switch outcome.FindCause(err) {
+	switch outcome.Classify(err) {
 	case outcome.Rejected, outcome.NotOwned:
 		r.store.fail(attempt{s.Desired.Challenge.UID, s.Target}, s.Desired.Challenge.Generation, "", err.Error(), now)
 		pulls.WithLabelValues(bergv1.ImagesPullFailed).Inc()
@@ -252,7 +252,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, no
 	switch err := r.patchStatus(ctx, c, after); {
 	case errors.Is(err, outcome.ErrGone): // its event comes
 		return 0, nil
-	case outcome.FindCause(err) == outcome.Rejected: // an event tells it
+	case outcome.Classify(err) == outcome.Rejected: // an event tells it
 		r.store.refuse(c.UID, c.Generation, now)
 		return r.store.refused[c.UID].again().Sub(now), nil
 	case err != nil:

@@ -118,10 +118,10 @@ func due(o Observed, name string) bool {
 	})
 }
 
-// writeProblem turns what stopped a write, or a read of what a run needs, into a problem.
+// newProblem turns what stopped a write, or a read of what a run needs, into a problem.
 func newProblem(condition string, err error) *outcome.Problem {
 	p := &outcome.Problem{Condition: condition, Message: err.Error(), Err: err}
-	switch outcome.FindCause(err) {
+	switch outcome.Classify(err) {
 	case outcome.NotOwned:
 		p.Class, p.Reason = outcome.External, kibashipv1.ReasonOwnershipConflict
 	case outcome.Conflict:

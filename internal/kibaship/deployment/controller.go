@@ -94,7 +94,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 // apply writes the label of the Application, and does what the type of the Application asks for.
 func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
 	err := r.label(ctx, d)
-	if err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
 	}
 	if out.Problem = checkLabel(err); out.Problem == nil {
