@@ -9,8 +9,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 )
 
-var checkSymbols = map[doctor.Level]symbol{
-	doctor.OK: okSymbol, doctor.Warning: warningSymbol, doctor.Problem: problemSymbol, doctor.Unknown: unknownSymbol,
+var levelSymbols = map[console.Level]symbol{
+	console.OK: okSymbol, console.Waiting: waitingSymbol, console.Warning: warningSymbol, console.Problem: problemSymbol, console.Unknown: unknownSymbol,
 }
 
 func (r *root) doctor() *cobra.Command {
@@ -43,7 +43,7 @@ changes nothing, and skips what you may not read. Exit code 4: a problem was fou
 			} else {
 				r.showResults(results)
 			}
-			return problemError(worst == doctor.Problem || strict && worst == doctor.Warning)
+			return problemError(worst == console.Problem || strict && worst == console.Warning)
 		},
 	}
 	f := c.Flags()
@@ -55,7 +55,7 @@ changes nothing, and skips what you may not read. Exit code 4: a problem was fou
 
 func (r *root) showResults(results []doctor.Result) {
 	widest := 0
-	count := map[doctor.Level]int{}
+	count := map[console.Level]int{}
 	for _, l := range results {
 		widest = max(widest, len(l.Check))
 		count[l.Level]++
@@ -63,14 +63,14 @@ func (r *root) showResults(results []doctor.Result) {
 	indent := fmt.Sprintf("%*s", widest+5, "")
 	width := r.TextWidth() - len(indent)
 	for _, l := range results {
-		r.Printf("%s %-*s   %s\n", r.paintSymbol(checkSymbols[l.Level]), widest, l.Check, console.Wrap(l.Text, width, indent))
-		if l.Do != "" && l.Level != doctor.OK {
+		r.Printf("%s %-*s   %s\n", r.paintSymbol(levelSymbols[l.Level]), widest, l.Check, console.Wrap(l.Text, width, indent))
+		if l.Do != "" && l.Level != console.OK {
 			r.Printf("%s%s %s\n", indent, r.Paint(console.Bold, "→"), console.Wrap(l.Do, width-2, indent+"  "))
 		}
 	}
-	if count[doctor.OK] == len(results) {
+	if count[console.OK] == len(results) {
 		r.Printf("No problems found.\n")
 		return
 	}
-	r.Printf("%d ok, %d warnings, %d problems, %d unknown\n", count[doctor.OK], count[doctor.Warning], count[doctor.Problem], count[doctor.Unknown])
+	r.Printf("%d ok, %d warnings, %d problems, %d unknown\n", count[console.OK], count[console.Warning], count[console.Problem], count[console.Unknown])
 }

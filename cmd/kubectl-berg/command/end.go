@@ -12,6 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func (r *root) end() *cobra.Command {
@@ -94,7 +95,7 @@ func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance,
 	if i.Status.StartedAt == nil {
 		return bulk.Skip("not started, so it has no expiry: end it without --after"), nil
 	}
-	if isFrozen(i) {
+	if view.IsFrozen(i) {
 		return bulk.Skip("frozen: unfreeze it first, or end it without --after"), nil
 	}
 	if i.Status.ExpiresAt != nil && !i.Status.ExpiresAt.After(end) {

@@ -12,6 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // annotationExtended has the ID of the last extension of an instance, so that a repeated command does
@@ -106,7 +107,7 @@ func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInsta
 	switch {
 	case !known:
 		return bulk.Skip("not started: its timeout does not run yet"), nil
-	case !until.IsZero() && isFrozen(i):
+	case !until.IsZero() && view.IsFrozen(i):
 		return bulk.Skip("frozen, so it does not expire: unfreeze it first"), nil
 	case !until.IsZero():
 		extension = until.Sub(i.Status.StartedAt.Time).Truncate(time.Second) - lifetime

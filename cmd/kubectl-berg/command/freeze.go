@@ -12,6 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // frozenReport is the result of freeze and unfreeze.
@@ -111,7 +112,7 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m bulkOptions, verb 
 
 // changing are the objects that freeze or unfreeze changes.
 func changing[T client.Object](all []T, freeze bool) []T {
-	return slices.DeleteFunc(slices.Clone(all), func(o T) bool { return isFrozen(o) == freeze })
+	return slices.DeleteFunc(slices.Clone(all), func(o T) bool { return view.IsFrozen(o) == freeze })
 }
 
 func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
@@ -133,7 +134,7 @@ func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 }
 
 func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, now time.Time, freeze bool) (bulk.Outcome, error) {
-	if isFrozen(o) == freeze {
+	if view.IsFrozen(o) == freeze {
 		return bulk.Already, nil
 	}
 	var value any

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func key(namespace, name string) types.NamespacedName {
@@ -62,12 +62,8 @@ func ofInstance(p corev1.Pod, i *bergv1.ChallengeInstance) bool {
 
 // live leaves out instances that are terminating.
 func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
-	return slices.DeleteFunc(all, func(i *bergv1.ChallengeInstance) bool {
-		return i.DeletionTimestamp != nil || i.Spec.TerminationReason != ""
-	})
+	return slices.DeleteFunc(all, view.IsEnding)
 }
-
-func isFrozen(o client.Object) bool { return o.GetAnnotations()[bergv1.AnnotationFrozen] != "" }
 
 // instanceLifetime returns the time from the start of an instance to its expiry. It is known after the start.
 func instanceLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {

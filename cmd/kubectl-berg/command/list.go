@@ -3,75 +3,62 @@ package command
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// Row is an instance in the output of list. It never contains the flag.
-type Row struct {
+// listed is an instance in the output of list.
+type listed struct {
 	// Event is for a watch: seen, changed or gone.
-	Event       string                   `json:"event,omitempty"`
-	Namespace   string                   `json:"namespace"`
-	Name        string                   `json:"name"`
-	Challenge   string                   `json:"challenge"`
-	Owner       string                   `json:"owner"`
-	Source      string                   `json:"source,omitempty"`
-	Phase       bergv1.Phase             `json:"phase"`
-	Problem     string                   `json:"problem,omitempty"`
-	Cause       bergv1.Cause             `json:"cause,omitempty"`
-	Created     *metav1.Time             `json:"createdAt,omitempty"`
-	Started     *metav1.Time             `json:"startedAt,omitempty"`
-	Expires     *metav1.Time             `json:"expiresAt,omitempty"`
-	SecondsLeft *int64                   `json:"secondsLeft,omitempty"`
-	Frozen      bool                     `json:"frozen,omitempty"`
-	Outdated    bool                     `json:"outdated,omitempty"`
-	InNamespace string                   `json:"instanceNamespace,omitempty"`
-	Services    []bergv1.ServiceEndpoint `json:"services,omitempty"`
+	Event string `json:"event,omitempty"`
+	view.Row
+	SecondsLeft *int64 `json:"secondsLeft,omitempty"`
 }
 
-func newRow(i *bergv1.ChallengeInstance, now time.Time) Row {
-	created := i.CreationTimestamp
-	row := Row{
-		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource],
-		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: why.ProblemReason(i), Cause: i.Status.Cause,
-		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
-		Frozen: isFrozen(i), InNamespace: i.Status.Namespace, Services: i.Status.Services,
-		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
-	}
-	if expiry := i.Status.ExpiresAt; expiry != nil && !row.Frozen {
-		left := int64(expiry.Sub(now) / time.Second)
+func newListed(i *bergv1.ChallengeInstance, now time.Time) listed {
+	row := listed{Row: view.NewRow(i)}
+	if !row.Expires.IsZero() && !row.Frozen {
+		left := int64(row.Expires.Sub(now) / time.Second)
 		row.SecondsLeft = &left
 	}
 	return row
 }
 
 // sortKeys compare rows by a column. What a row does not have comes last.
-var sortKeys = map[string]func(a, b Row) int{
-	"name":      func(a, b Row) int { return strings.Compare(a.Name, b.Name) },
-	"challenge": func(a, b Row) int { return strings.Compare(a.Challenge, b.Challenge) },
-	"phase":     func(a, b Row) int { return slices.Index(bergv1.Phases, a.Phase) - slices.Index(bergv1.Phases, b.Phase) },
-	"problem":   func(a, b Row) int { return compareTexts(a.Problem, b.Problem) },
-	"cause":     func(a, b Row) int { return compareTexts(string(a.Cause), string(b.Cause)) },
-	"left":      func(a, b Row) int { return compareKnown(a.SecondsLeft, b.SecondsLeft, cmp.Compare) },
-	"owner":     func(a, b Row) int { return strings.Compare(a.Owner, b.Owner) },
-	"source":    func(a, b Row) int { return compareTexts(a.Source, b.Source) },
-	"created":   func(a, b Row) int { return compareKnown(a.Created, b.Created, compareTimes) },
-	"started":   func(a, b Row) int { return compareKnown(a.Started, b.Started, compareTimes) },
+var sortKeys = map[string]func(a, b listed) int{
+	"name":      func(a, b listed) int { return strings.Compare(a.Name, b.Name) },
+	"challenge": func(a, b listed) int { return strings.Compare(a.Challenge, b.Challenge) },
+	"phase": func(a, b listed) int {
+		return slices.Index(bergv1.Phases, a.Phase) - slices.Index(bergv1.Phases, b.Phase)
+	},
+	"problem": func(a, b listed) int { return compareTexts(string(a.Reason), string(b.Reason)) },
+	"cause":   func(a, b listed) int { return compareTexts(string(a.Cause), string(b.Cause)) },
+	"left":    func(a, b listed) int { return compareLeft(a.SecondsLeft, b.SecondsLeft) },
+	"owner":   func(a, b listed) int { return strings.Compare(a.Owner, b.Owner) },
+	"source":  func(a, b listed) int { return compareTexts(a.Source, b.Source) },
+	"created": func(a, b listed) int { return compareTimes(a.Created, b.Created) },
+	"started": func(a, b listed) int { return compareTimes(a.Started, b.Started) },
 }
 
 func sortNames() string { return strings.Join(slices.Sorted(maps.Keys(sortKeys)), ", ") }
 
-func compareTimes(a, b metav1.Time) int { return a.Compare(b.Time) }
+// compareTimes compares two times; none comes last.
+func compareTimes(a, b time.Time) int {
+	if a.IsZero() || b.IsZero() {
+		return b.Compare(a)
+	}
+	return a.Compare(b)
+}
 
 func compareTexts(a, b string) int {
 	if a == "" || b == "" {
@@ -80,24 +67,15 @@ func compareTexts(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// compareKnown compares two values; nil comes last.
-func compareKnown[T any](a, b *T, compare func(a, b T) int) int {
-	switch {
-	case a == nil && b == nil:
-		return 0
-	case a == nil:
-		return 1
-	case b == nil:
-		return -1
-	default:
-		return compare(*a, *b)
-	}
+// compareLeft compares the seconds left; an instance that does not expire comes last.
+func compareLeft(a, b *int64) int {
+	return cmp.Compare(ptr.Deref(a, math.MaxInt64), ptr.Deref(b, math.MaxInt64))
 }
 
 // sortRows sorts rows by a key of sortKeys, or by the namespace if it is empty, and then by namespace and name.
-func sortRows(rows []Row, column string) {
+func sortRows(rows []listed, column string) {
 	compare := sortKeys[column]
-	slices.SortFunc(rows, func(a, b Row) int {
+	slices.SortFunc(rows, func(a, b listed) int {
 		first := 0
 		if compare != nil {
 			first = compare(a, b)
@@ -136,14 +114,14 @@ func (r *root) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := []Row{}
+			rows := []listed{}
 			for _, i := range found {
-				if row := newRow(i, to.Now()); !problems || row.Problem != "" {
+				if row := newListed(i, to.Now()); !problems || row.Reason != "" {
 					rows = append(rows, row)
 				}
 			}
 			sortRows(rows, column)
-			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row Row) (string, []console.Cell) {
+			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row listed) (string, []console.Cell) {
 				return row.Name, r.cells(row, s.allNamespaces)
 			})
 		},
@@ -170,10 +148,10 @@ func (r *root) table(namespaces bool) *console.Table {
 	return &console.Table{Console: r.Console, Header: header, Shrink: []int{first, first + 1, len(header) - 1}}
 }
 
-func (r *root) cells(row Row, namespaces bool) []console.Cell {
+func (r *root) cells(row listed, namespaces bool) []console.Cell {
 	phase := console.Cell{Text: string(row.Phase), Colour: phaseColour(row.Phase)}
-	if row.Problem != "" {
-		phase = console.Cell{Text: string(row.Phase) + " " + row.Problem, Colour: console.Red}
+	if row.Reason != "" {
+		phase = console.Cell{Text: string(row.Phase) + " " + string(row.Reason), Colour: console.Red}
 	}
 	if row.Event == "gone" {
 		phase = console.Cell{Text: "gone", Colour: console.Faint}
@@ -196,8 +174,8 @@ func (r *root) cells(row Row, namespaces bool) []console.Cell {
 	if r.Format == console.Wide {
 		cells = slices.Insert(cells, 3, console.Cell{Text: cmp.Or(string(row.Cause), "-")})
 		started := "-"
-		if row.Started != nil {
-			started = row.Started.UTC().Format(time.RFC3339)
+		if !row.Started.IsZero() {
+			started = row.Started.Format(time.RFC3339)
 		}
 		cells = append(cells, console.Cell{Text: row.Owner}, console.Cell{Text: cmp.Or(row.Source, "-")}, console.Cell{Text: started})
 	}
@@ -233,8 +211,8 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 		Changed: func(change cluster.Change) (bool, error) {
 			i := change.Instance
 			id := string(i.UID)
-			row := newRow(i, to.Now())
-			wanted := s.matches(i, onNode) && (!problems || row.Problem != "")
+			row := newListed(i, to.Now())
+			wanted := s.matches(i, onNode) && (!problems || row.Reason != "")
 			if !wanted && !shown[id] {
 				return false, nil
 			}

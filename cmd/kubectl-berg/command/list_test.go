@@ -6,20 +6,18 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func TestRowsAreSortedByAnyColumn(t *testing.T) {
-	at := func(minute int) *metav1.Time {
-		return &metav1.Time{Time: time.Date(2030, 6, 1, 12, minute, 0, 0, time.UTC)}
-	}
-	rows := []Row{
-		{Namespace: "b", Name: "a", Challenge: "web", Owner: "3", Source: "red", Phase: bergv1.PhaseRunning, SecondsLeft: ptr.To[int64](60), Created: at(2), Started: at(3)},
-		{Namespace: "a", Name: "c", Challenge: "pwn", Owner: "1", Phase: bergv1.PhaseFailed, Problem: "Refused", Cause: bergv1.CauseRefused, Created: at(3)},
-		{Namespace: "a", Name: "b", Challenge: "web", Owner: "2", Source: "blue", Phase: bergv1.PhasePending, Cause: bergv1.CauseQueued, SecondsLeft: ptr.To[int64](5), Created: at(1), Started: at(4)},
+	at := func(minute int) time.Time { return time.Date(2030, 6, 1, 12, minute, 0, 0, time.UTC) }
+	rows := []listed{
+		{Row: view.Row{Namespace: "b", Name: "a", Challenge: "web", Owner: "3", Source: "red", Phase: bergv1.PhaseRunning, Created: at(2), Started: at(3)}, SecondsLeft: ptr.To[int64](60)},
+		{Row: view.Row{Namespace: "a", Name: "c", Challenge: "pwn", Owner: "1", Phase: bergv1.PhaseFailed, Reason: "Refused", Cause: bergv1.CauseRefused, Created: at(3)}},
+		{Row: view.Row{Namespace: "a", Name: "b", Challenge: "web", Owner: "2", Source: "blue", Phase: bergv1.PhasePending, Cause: bergv1.CauseQueued, Created: at(1), Started: at(4)}, SecondsLeft: ptr.To[int64](5)},
 	}
 	wants := map[string]string{
 		"": "a/b a/c b/a", "name": "b/a a/b a/c", "challenge": "a/c a/b b/a", "phase": "a/b b/a a/c", "problem": "a/c a/b b/a", "cause": "a/b a/c b/a",

@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
 	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 type planOptions struct {
@@ -279,14 +280,14 @@ func planSettings(s doctor.Survey, given []string) (plan.Settings, time.Duration
 	return out, timeout, nil
 }
 
-// schedulableNodes returns the schedulable nodes of the cluster, and how many other pods each runs. It returns
+// schedulableNodes returns the nodes of the cluster that take instances, and how many other pods each runs. It returns
 // none if the user may not read them.
 func schedulableNodes(ctx context.Context, c *cluster.Cluster) (nodes []corev1.Node, overhead int) {
 	var list corev1.NodeList
 	if c.List(ctx, &list) != nil {
 		return nil, 0
 	}
-	nodes = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return n.Spec.Unschedulable })
+	nodes = view.SelectNodes(list.Items)
 	var pods corev1.PodList
 	if c.List(ctx, &pods) != nil || len(nodes) == 0 {
 		return nodes, 0
@@ -304,9 +305,8 @@ func planNode(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, erro
 	out := plan.Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"), Pods: 110, Overhead: overhead, Price: o.price}
 	if len(nodes) > 0 {
 		smallest := slices.MinFunc(nodes, func(a, b corev1.Node) int { return a.Status.Allocatable.Cpu().Cmp(*b.Status.Allocatable.Cpu()) })
-		allocatable := smallest.Status.Allocatable
-		out.CPU, out.Memory, out.Pods = *allocatable.Cpu(), *allocatable.Memory(), int(allocatable.Pods().Value())
-		out.Disk = *allocatable.StorageEphemeral()
+		size := view.NodeSize(&smallest, 0)
+		out.CPU, out.Memory, out.Disk, out.Pods = size.CPU, size.Memory, size.Disk, size.Pods
 	}
 	for flag, given := range map[string]struct {
 		text string

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/preview"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 type rolloutOptions struct {
@@ -304,7 +304,7 @@ func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	asked := i.Annotations[bergv1.AnnotationRollout]
 	seen.annotated = seen.annotated || asked == p.id
 	switch {
-	case gone || i.DeletionTimestamp != nil || i.Spec.TerminationReason != "":
+	case gone || view.IsEnding(i):
 		delete(p.started, i.UID)
 		return
 	case seen.annotated && asked != p.id:
@@ -337,7 +337,7 @@ func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 		}
 		return ""
 	}
-	problem := why.ProblemReason(i)
+	problem := string(view.FirstReason(i))
 	if seen.healthy || problem == bergv1.ReasonPodsNotReady || problem == bergv1.ReasonStarting {
 		return ""
 	}

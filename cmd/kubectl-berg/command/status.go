@@ -53,7 +53,7 @@ found.`,
 			} else {
 				r.showResults(lines)
 			}
-			return problemError(doctor.Worst(lines) == doctor.Problem)
+			return problemError(doctor.Worst(lines) == console.Problem)
 		},
 	}
 	f := c.Flags()

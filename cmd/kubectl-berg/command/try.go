@@ -24,6 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 type tryOptions struct {
@@ -208,7 +209,7 @@ type tryEvent struct {
 	Services  []serviceCommand `json:"services,omitempty"`
 	Finding   *why.Finding     `json:"finding,omitempty"`
 	Cause     bergv1.Cause     `json:"cause,omitempty"`
-	Start     []why.Stage      `json:"start,omitempty"`
+	Start     []view.Stage     `json:"start,omitempty"`
 }
 
 func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (err error) {
@@ -327,11 +328,11 @@ func (t *trial) start(ctx context.Context) error {
 		command, browser := connectCommand(s)
 		connections = append(connections, serviceCommand{s, command, browser})
 	}
-	took := why.Stages(t.instance)
+	took := view.Stages(t.instance)
 	t.emit(tryEvent{Event: "running", Phase: bergv1.PhaseRunning, Services: connections, Start: took})
 	if t.Format != console.JSON {
 		t.Printf("%s running after %.1fs\n", t.paintSymbol(okSymbol), t.clock.Since(t.began).Seconds())
-		if words := why.FormatStages(took); words != "" {
+		if words := view.FormatStages(took); words != "" {
 			t.Printf("  %s\n", t.Paint(console.Faint, words))
 		}
 		t.Printf("\n")
@@ -409,7 +410,7 @@ func (t *trial) stay(ctx context.Context) error {
 			}
 			return true, console.Errorf(console.ExitProblem, "the instance was deleted")
 		}
-		if p := why.ProblemReason(t.instance); p != t.problem {
+		if p := string(view.FirstReason(t.instance)); p != t.problem {
 			t.problem = p
 			f := why.Explain(readView(ctx, t.cluster, t.instance))
 			t.emit(tryEvent{Event: "changed", Phase: t.instance.Status.Phase, Finding: &f})

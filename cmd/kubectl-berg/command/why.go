@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func (r *root) why() *cobra.Command {
@@ -52,7 +53,7 @@ found.`,
 			single := len(args) == 1
 			findings := make([]why.Finding, 0, len(found))
 			for _, i := range found {
-				if !single && why.Healthy(i) {
+				if !single && view.IsHealthy(i) {
 					continue
 				}
 				findings = append(findings, why.Explain(readView(cmd.Context(), to, i)))
@@ -87,7 +88,7 @@ func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstan
 	if readable("pods", c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod})) {
 		v.Pods = pods.Items
 	}
-	if why.Healthy(i) {
+	if view.IsHealthy(i) {
 		v.Routes = routes(ctx, c, i, namespace, readable)
 		return v
 	}
@@ -166,17 +167,15 @@ func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance
 	return out
 }
 
-var levelSymbols = map[why.Level]symbol{why.OK: okSymbol, why.Waiting: waitingSymbol, why.Problem: problemSymbol}
-
 func (r *root) showFinding(f why.Finding) error {
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(f); err != nil {
 			return err
 		}
-		return problemError(f.Level == why.Problem)
+		return problemError(f.Level == console.Problem)
 	}
 	r.writeFinding(f, "")
-	return problemError(f.Level == why.Problem)
+	return problemError(f.Level == console.Problem)
 }
 
 func (r *root) writeFinding(f why.Finding, subject string) {
@@ -194,7 +193,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 	if f.Cause != "" {
 		r.Printf("  %s\n", r.Paint(console.Faint, "shown to players: "+string(f.Cause)))
 	}
-	if took := why.FormatStages(f.Start); took != "" {
+	if took := view.FormatStages(f.Start); took != "" {
 		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap("start: "+took, width-2, "    ")))
 	}
 	for _, u := range f.Unreadable {
@@ -206,8 +205,8 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 const namesShown = 8
 
 func (r *root) showFindings(findings []why.Finding, total int) error {
-	slices.SortStableFunc(findings, func(a, b why.Finding) int { return why.Order(a.Level) - why.Order(b.Level) })
-	wrong := slices.ContainsFunc(findings, func(f why.Finding) bool { return f.Level == why.Problem })
+	slices.SortStableFunc(findings, func(a, b why.Finding) int { return a.Level.Order() - b.Level.Order() })
+	wrong := slices.ContainsFunc(findings, func(f why.Finding) bool { return f.Level == console.Problem })
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(findings); err != nil {
 			return err
@@ -217,7 +216,7 @@ func (r *root) showFindings(findings []why.Finding, total int) error {
 	groups := why.Groups(findings)
 	bad := 0
 	for _, f := range findings {
-		if f.Level == why.Problem {
+		if f.Level == console.Problem {
 			bad++
 		}
 	}

@@ -19,11 +19,11 @@ func server(s Survey) []Result {
 	v, err := semver.ParseTolerant(s.Server)
 	switch {
 	case err != nil:
-		return result("Kubernetes", Unknown, fmt.Sprintf("unknown version %q", s.Server), "")
+		return result("Kubernetes", console.Unknown, fmt.Sprintf("unknown version %q", s.Server), "")
 	case v.LT(minKubernetes):
-		return result("Kubernetes", Problem, fmt.Sprintf("%s is older than 1.33", s.Server), "Upgrade the cluster to 1.33 or later.")
+		return result("Kubernetes", console.Problem, fmt.Sprintf("%s is older than 1.33", s.Server), "Upgrade the cluster to 1.33 or later.")
 	default:
-		return result("Kubernetes", OK, s.Server, "")
+		return result("Kubernetes", console.OK, s.Server, "")
 	}
 }
 
@@ -35,7 +35,7 @@ const (
 
 func clockSkew(s Survey) []Result {
 	if !s.SkewKnown {
-		return result("clock", Unknown, "the API server sends no date", "")
+		return result("clock", console.Unknown, "the API server sends no date", "")
 	}
 	text := fmt.Sprintf("this machine is %s behind the API server", console.Duration(s.Skew))
 	if s.Skew < 0 {
@@ -43,11 +43,11 @@ func clockSkew(s Survey) []Result {
 	}
 	switch {
 	case s.Skew.Abs() >= wrongSkew:
-		return result("clock", Problem, text, "Correct the wrong clock (NTP). Instances expire by the clock of the cluster.")
+		return result("clock", console.Problem, text, "Correct the wrong clock (NTP). Instances expire by the clock of the cluster.")
 	case s.Skew.Abs() >= warnSkew:
-		return result("clock", Warning, text, "Correct the wrong clock (NTP).")
+		return result("clock", console.Warning, text, "Correct the wrong clock (NTP).")
 	default:
-		return result("clock", OK, "this machine and the API server differ by less than 5 seconds", "")
+		return result("clock", console.OK, "this machine and the API server differ by less than 5 seconds", "")
 	}
 }
 
@@ -61,15 +61,15 @@ const (
 func crds(s Survey) []Result {
 	have := s.APIs[APIBerg].Resources
 	if !slices.Contains(have, "challenges") || !slices.Contains(have, "challengeinstances") {
-		return result("CRDs", Problem, APIBerg+" is not served: the operator is not installed, or its CRDs were deleted",
+		return result("CRDs", console.Problem, APIBerg+" is not served: the operator is not installed, or its CRDs were deleted",
 			"Install the operator (kubectl apply --server-side -k config/default), or choose another cluster with --context.")
 	}
-	return result("CRDs", OK, "Challenge and ChallengeInstance are served", "")
+	return result("CRDs", console.OK, "Challenge and ChallengeInstance are served", "")
 }
 
 func rights(s Survey) []Result {
 	if message := s.Unreadable["rights"]; message != "" {
-		return result("your permissions", Unknown, message, "")
+		return result("your permissions", console.Unknown, message, "")
 	}
 	var missing, roles, optional []string
 	for _, r := range s.Rights {
@@ -84,7 +84,7 @@ func rights(s Survey) []Result {
 		}
 	}
 	if len(missing) == 0 {
-		return result("your permissions", OK, "sufficient for all commands", "")
+		return result("your permissions", console.OK, "sufficient for all commands", "")
 	}
 	var advice []string
 	if len(roles) > 0 {
@@ -94,5 +94,5 @@ func rights(s Survey) []Result {
 	if len(optional) > 0 {
 		advice = append(advice, "The roles for players and authors do not grant this: ask the administrator for the right to "+strings.Join(optional, ", ")+" in the namespaces of instances.")
 	}
-	return result("your permissions", Warning, "you may not: "+strings.Join(missing, "; "), strings.Join(advice, " "))
+	return result("your permissions", console.Warning, "you may not: "+strings.Join(missing, "; "), strings.Join(advice, " "))
 }

@@ -7,8 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 const (
@@ -23,47 +24,47 @@ func capacity(s Survey) []Result {
 	if hiddenLines, hidden := s.hidden("nodes", "nodes"); hidden {
 		results = append(results, hiddenLines...)
 	} else if len(s.Nodes) == 0 {
-		results = append(results, result("nodes", Problem, "the cluster has no node", "Add a node.")...)
+		results = append(results, result("nodes", console.Problem, "the cluster has no node", "Add a node.")...)
 	} else {
-		ready, pods, used := 0, int64(0), 0
-		for _, n := range s.Nodes {
-			if !NodeReady(n) || n.Spec.Unschedulable {
-				continue
-			}
-			ready++
-			pods += n.Status.Allocatable.Pods().Value()
-			used += s.PodsOnNodes[n.Name]
-		}
-		text := fmt.Sprintf("%d of %d ready", ready, len(s.Nodes))
+		c := view.NewCapacity(s.Cluster(nil), nil, nil)
+		text := fmt.Sprintf("%d of %d take instances", c.Ready, c.Nodes)
 		if s.PodsOnNodes != nil {
-			text += fmt.Sprintf(", %d of %d pods", used, pods)
+			text += fmt.Sprintf(", %.0f of %.0f pods", c.Pods.Used, c.Pods.Total)
 		}
 		switch {
-		case ready == 0:
-			results = append(results, result("nodes", Problem, text, "For the reason: kubectl describe nodes")...)
-		case s.PodsOnNodes != nil && float64(used) > warnShare*float64(pods):
-			results = append(results, result("nodes", Warning, text, "Add nodes. kubectl berg plan calculates how many an event needs.")...)
-		case ready < len(s.Nodes):
-			results = append(results, result("nodes", Warning, text, "List the nodes: kubectl get nodes")...)
+		case c.Ready == 0:
+			results = append(results, result("nodes", console.Problem, text, "For the reason: kubectl describe nodes")...)
+		case s.PodsOnNodes != nil && c.Pods.Used > warnShare*c.Pods.Total:
+			results = append(results, result("nodes", console.Warning, text, "Add nodes. kubectl berg plan calculates how many an event needs.")...)
+		case slices.ContainsFunc(s.Nodes, func(n corev1.Node) bool { return !view.IsReady(&n) || n.Spec.Unschedulable }):
+			results = append(results, result("nodes", console.Warning, text, "List the nodes: kubectl get nodes")...)
 		default:
-			results = append(results, result("nodes", OK, text, "")...)
+			results = append(results, result("nodes", console.OK, text, "")...)
 		}
 	}
 	if message := s.Unreadable["services"]; message != "" {
-		return append(results, result("node ports", Unknown, message, "")...)
+		return append(results, result("node ports", console.Unknown, message, "")...)
 	}
 	text := fmt.Sprintf("%d of %d in use, if the range is the default", s.NodePorts, NodePortRange)
 	if float64(s.NodePorts) > warnShare*NodePortRange {
-		return append(results, result("node ports", Warning, text, "Use routes, or extend --service-node-port-range of the API server.")...)
+		return append(results, result("node ports", console.Warning, text, "Use routes, or extend --service-node-port-range of the API server.")...)
 	}
-	return append(results, result("node ports", OK, text, "")...)
+	return append(results, result("node ports", console.OK, text, "")...)
 }
 
-// NodeReady reports whether a node is ready to run pods.
-func NodeReady(n corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+// Cluster returns what was read of the cluster. known are the operator's settings, nil if they are not valid.
+func (s Survey) Cluster(known *plan.Settings) view.Cluster {
+	c := view.Cluster{
+		Nodes: s.Nodes, Reserved: s.Reserved, Pods: s.PodsOnNodes, NodePorts: NodePortRange, UsedNodePorts: &s.NodePorts,
+		Home: s.setting("CHALLENGE_NAMESPACE"),
+	}
+	if known != nil {
+		c.MaxInstances = known.MaxInstances
+	}
+	if s.Unreadable["services"] != "" {
+		c.NodePorts = 0
+	}
+	return c
 }
 
 func quotas(s Survey) []Result {
@@ -81,9 +82,9 @@ func quotas(s Survey) []Result {
 	}
 	slices.Sort(full)
 	if len(full) > 0 {
-		return result("quotas", Warning, strings.Join(full, "; "), "Raise the quotas. The operator retries what they refused.")
+		return result("quotas", console.Warning, strings.Join(full, "; "), "Raise the quotas. The operator retries what they refused.")
 	}
-	return result("quotas", OK, fmt.Sprintf("none of the %d quotas for instances is nearly exhausted", len(s.Quotas)), "")
+	return result("quotas", console.OK, fmt.Sprintf("none of the %d quotas for instances is nearly exhausted", len(s.Quotas)), "")
 }
 
 func instances(s Survey) []Result {
@@ -92,17 +93,16 @@ func instances(s Survey) []Result {
 	}
 	bad, running := 0, 0
 	for i := range s.Instances {
-		switch instance := &s.Instances[i]; {
-		case instance.DeletionTimestamp != nil: // it ends
-		case why.Broken(instance):
+		switch row := view.NewRow(&s.Instances[i]); {
+		case row.NeedsPerson:
 			bad++
-		case instance.Status.Phase == bergv1.PhaseRunning:
+		case row.State == view.Running:
 			running++
 		}
 	}
 	text := fmt.Sprintf("%d, %d of them running without a problem", len(s.Instances), running)
 	if bad > 0 {
-		return result("instances", Warning, fmt.Sprintf("%s, %d with a problem", text, bad), "For the reasons: kubectl berg why --all -A")
+		return result("instances", console.Warning, fmt.Sprintf("%s, %d with a problem", text, bad), "For the reasons: kubectl berg why --all -A")
 	}
-	return result("instances", OK, text, "")
+	return result("instances", console.OK, text, "")
 }

@@ -23,13 +23,10 @@ func oneLine(results []Result) []Result {
 }
 
 // Worst returns the highest level of results.
-func Worst(results []Result) Level {
-	worst := OK
+func Worst(results []Result) console.Level {
+	worst := console.OK
 	for _, l := range results {
-		switch {
-		case l.Level == Problem:
-			return Problem
-		case l.Level == Warning, l.Level == Unknown && worst == OK:
+		if l.Level.Order() < worst.Order() {
 			worst = l.Level
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
 var noon = time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -102,7 +103,7 @@ func TestAlternativeHealthySetups(t *testing.T) {
 			s := healthySurvey()
 			change(&s)
 			for _, l := range Check(s) {
-				if l.Level != OK {
+				if l.Level != console.OK {
 					t.Errorf("%s: %s: %s", l.Check, l.Level, l.Text)
 				}
 			}
@@ -112,7 +113,7 @@ func TestAlternativeHealthySetups(t *testing.T) {
 
 func TestHealthyCluster(t *testing.T) {
 	for _, l := range Check(healthySurvey()) {
-		if l.Level != OK {
+		if l.Level != console.OK {
 			t.Errorf("%s: %s: %s", l.Check, l.Level, l.Text)
 		}
 	}
@@ -122,95 +123,95 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Survey)
 		check  string
-		level  Level
+		level  console.Level
 		text   string
 	}{
-		"old Kubernetes":    {func(s *Survey) { s.Server = "v1.31.2" }, "Kubernetes", Problem, "1.33"},
-		"clock":             {func(s *Survey) { s.Skew = 2 * time.Minute }, "clock", Problem, "behind"},
-		"clock, the other":  {func(s *Survey) { s.Skew = -10 * time.Second }, "clock", Warning, "ahead"},
-		"no CRDs":           {func(s *Survey) { delete(s.APIs, APIBerg) }, "CRDs", Problem, "not installed"},
-		"a permission":      {func(s *Survey) { s.Rights = []Right{{Verb: "patch", Resource: "challenges", For: "freeze"}} }, "your permissions", Warning, "patch challenges (freeze)"},
-		"a right of others": {func(s *Survey) { s.Rights = []Right{{Verb: "get", Resource: "pods/log", For: "logs"}} }, "your permissions", Warning, "get pods/log (logs)"},
-		"no operator":       {func(s *Survey) { s.Deployment = nil }, "operator", Problem, "was not found"},
-		"operator hidden":   {func(s *Survey) { s.Unreadable["operator"] = "you may not" }, "operator", Unknown, "you may not"},
-		"scaled to nothing": {func(s *Survey) { s.Deployment.Spec.Replicas = ptr.To[int32](0) }, "operator", Problem, "scaled to 0"},
-		"none ready":        {func(s *Survey) { s.Deployment.Status.ReadyReplicas = 0 }, "operator", Problem, "no replica"},
-		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", Warning, "old pods keep working"},
-		"no leader":         {func(s *Survey) { s.Leader = "" }, "leader", Problem, "no replica is leader"},
-		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", Problem, "not renewed its lease"},
-		"no fence":          {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Gap: "it does not exist"} }, "operator's account", Warning, "every namespace"},
+		"old Kubernetes":    {func(s *Survey) { s.Server = "v1.31.2" }, "Kubernetes", console.Problem, "1.33"},
+		"clock":             {func(s *Survey) { s.Skew = 2 * time.Minute }, "clock", console.Problem, "behind"},
+		"clock, the other":  {func(s *Survey) { s.Skew = -10 * time.Second }, "clock", console.Warning, "ahead"},
+		"no CRDs":           {func(s *Survey) { delete(s.APIs, APIBerg) }, "CRDs", console.Problem, "not installed"},
+		"a permission":      {func(s *Survey) { s.Rights = []Right{{Verb: "patch", Resource: "challenges", For: "freeze"}} }, "your permissions", console.Warning, "patch challenges (freeze)"},
+		"a right of others": {func(s *Survey) { s.Rights = []Right{{Verb: "get", Resource: "pods/log", For: "logs"}} }, "your permissions", console.Warning, "get pods/log (logs)"},
+		"no operator":       {func(s *Survey) { s.Deployment = nil }, "operator", console.Problem, "was not found"},
+		"operator hidden":   {func(s *Survey) { s.Unreadable["operator"] = "you may not" }, "operator", console.Unknown, "you may not"},
+		"scaled to nothing": {func(s *Survey) { s.Deployment.Spec.Replicas = ptr.To[int32](0) }, "operator", console.Problem, "scaled to 0"},
+		"none ready":        {func(s *Survey) { s.Deployment.Status.ReadyReplicas = 0 }, "operator", console.Problem, "no replica"},
+		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", console.Warning, "old pods keep working"},
+		"no leader":         {func(s *Survey) { s.Leader = "" }, "leader", console.Problem, "no replica is leader"},
+		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", console.Problem, "not renewed its lease"},
+		"no fence":          {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Gap: "it does not exist"} }, "operator's account", console.Warning, "every namespace"},
 		"a fence for others": {func(s *Survey) {
 			s.Policies["berg-operator-fence"] = Policy{Gap: "it does not exist", Needs: []string{"quix.io", "platform.operator.kibaship.com"}}
-		}, "operator's account", Problem, "quix.io, platform.operator.kibaship.com start nothing new"},
+		}, "operator's account", console.Problem, "quix.io, platform.operator.kibaship.com start nothing new"},
 		"not confined": {func(s *Survey) {
 			s.Policies["berg-operator-tunnel-confined-pods"] = Policy{Gap: "its ValidatingAdmissionPolicyBinding lacks the action Deny", Needs: []string{"usvc-dev.developer.microsoft.com"}}
-		}, "pods of networks", Problem, "lacks the action Deny"},
-		"fence hidden":     {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Hidden: true} }, "operator's account", Unknown, "may not see"},
-		"other version":    {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", Warning, "plugin 0.3.0"},
-		"no routes":        {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", Warning, "tlsroutes"},
-		"no Gateway":       {func(s *Survey) { s.Gateway = nil }, "Gateway", Problem, "berg/berg-gateway"},
-		"no controller":    {func(s *Survey) { s.Gateway.Status.Conditions = nil }, "Gateway", Problem, "no controller"},
-		"no listener":      {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", Warning, "no listener"},
-		"other protocol":   {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", Problem, "HTTPS"},
-		"HTTPS at port 80": {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "true", "CHALLENGE_HTTP_PORT", "80") }, "listener http", Problem, "HTTPS"},
-		"other domain":     {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", Problem, "*.other.org"},
-		"part of a label":  {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.ample.org") }, "listener http", Problem, "*.ample.org"},
-		"one name":         {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("play.example.org") }, "listener http", Problem, "play.example.org"},
+		}, "pods of networks", console.Problem, "lacks the action Deny"},
+		"fence hidden":     {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Hidden: true} }, "operator's account", console.Unknown, "may not see"},
+		"other version":    {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", console.Warning, "plugin 0.3.0"},
+		"no routes":        {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", console.Warning, "tlsroutes"},
+		"no Gateway":       {func(s *Survey) { s.Gateway = nil }, "Gateway", console.Problem, "berg/berg-gateway"},
+		"no controller":    {func(s *Survey) { s.Gateway.Status.Conditions = nil }, "Gateway", console.Problem, "no controller"},
+		"no listener":      {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", console.Warning, "no listener"},
+		"other protocol":   {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", console.Problem, "HTTPS"},
+		"HTTPS at port 80": {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "true", "CHALLENGE_HTTP_PORT", "80") }, "listener http", console.Problem, "HTTPS"},
+		"other domain":     {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", console.Problem, "*.other.org"},
+		"part of a label":  {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.ample.org") }, "listener http", console.Problem, "*.ample.org"},
+		"one name":         {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("play.example.org") }, "listener http", console.Problem, "play.example.org"},
 		"a narrower domain": {func(s *Survey) {
 			s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.x.play.example.org")
-		}, "listener http", Problem, "*.x.play.example.org"},
-		"nothing allowed": {func(s *Survey) { s.Gateway.Spec.Listeners[0].AllowedRoutes = nil }, "listener http", Problem, "its own namespace only"},
-		"same namespace":  {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSame) }, "listener http", Problem, "its own namespace only"},
+		}, "listener http", console.Problem, "*.x.play.example.org"},
+		"nothing allowed": {func(s *Survey) { s.Gateway.Spec.Listeners[0].AllowedRoutes = nil }, "listener http", console.Problem, "its own namespace only"},
+		"same namespace":  {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSame) }, "listener http", console.Problem, "its own namespace only"},
 		"other label": {func(s *Survey) {
 			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
-		}, "listener http", Problem, "routes=yes"},
-		"no label":        {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", Problem, "empty selector"},
-		"no pod":          {func(s *Survey) { s.InstancePods = nil }, "image pulls", Unknown, "no instance has pods"},
-		"not pulled":      {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", Problem, "berg/guestbook: web:1: denied"},
-		"being pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", Unknown, "no instance has pods"},
-		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", Unknown, "ConfigMap berg"},
+		}, "listener http", console.Problem, "routes=yes"},
+		"no label":        {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
+		"no pod":          {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
+		"not pulled":      {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
+		"being pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", console.Unknown, "no instance has pods"},
+		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", console.Unknown, "ConfigMap berg"},
 		"a setting of a Secret": {func(s *Survey) {
 			c := &s.Deployment.Spec.Template.Spec.Containers[0]
 			c.Env = append(c.Env, corev1.EnvVar{Name: "PULL_SECRET_NAME", ValueFrom: &corev1.EnvVarSource{}})
-		}, "settings", Unknown, "PULL_SECRET_NAME"},
-		"other port": {func(s *Survey) { s.Gateway.Spec.Listeners[0].Port = 444 }, "listener http", Warning, "444"},
+		}, "settings", console.Unknown, "PULL_SECRET_NAME"},
+		"other port": {func(s *Survey) { s.Gateway.Spec.Listeners[0].Port = 444 }, "listener http", console.Warning, "444"},
 		"no certificate": {func(s *Survey) {
 			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef"}}}}
-		}, "listener http", Problem, "InvalidCertificateRef"},
+		}, "listener http", console.Problem, "InvalidCertificateRef"},
 		"no name": {func(s *Survey) {
 			s.Names = map[string][]string{}
 			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "the name does not exist"}
-		}, "DNS name", Problem, "does not exist"},
-		"name elsewhere":     {func(s *Survey) { s.Names[ProbeName+".play.example.org"] = []string{"192.0.2.9"} }, "DNS name", Warning, "192.0.2.9"},
-		"expired":            {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(-time.Hour) }, "certificate, HTTPS", Problem, "expired"},
-		"expires soon":       {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(48 * time.Hour) }, "certificate, HTTPS", Warning, "expires in"},
-		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Untrusted = "unknown authority", true }, "certificate, HTTPS", Warning, "unknown authority"},
-		"no Cilium":          {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", Problem, "no instance starts"},
-		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", Problem, ""},
-		"not verified":       {func(s *Survey) { s.Pods = nil; env(s, "ISOLATION_CHECK", "off") }, "isolation test", Warning, "has not been verified"},
-		"not verified yet":   {func(s *Survey) { s.Pods = nil }, "isolation test", Unknown, "has not finished"},
-		"not to be seen":     {func(s *Survey) { s.Pods, s.Deployment, s.Unreadable["operator"] = nil, nil, "you may not" }, "isolation test", Unknown, "you may not"},
-		"nothing to see":     {func(s *Survey) { s.Pods, s.Deployment = nil, nil }, "isolation test", Unknown, "was not found"},
+		}, "DNS name", console.Problem, "does not exist"},
+		"name elsewhere":     {func(s *Survey) { s.Names[ProbeName+".play.example.org"] = []string{"192.0.2.9"} }, "DNS name", console.Warning, "192.0.2.9"},
+		"expired":            {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(-time.Hour) }, "certificate, HTTPS", console.Problem, "expired"},
+		"expires soon":       {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(48 * time.Hour) }, "certificate, HTTPS", console.Warning, "expires in"},
+		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Untrusted = "unknown authority", true }, "certificate, HTTPS", console.Warning, "unknown authority"},
+		"no Cilium":          {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", console.Problem, "no instance starts"},
+		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", console.Problem, ""},
+		"not verified":       {func(s *Survey) { s.Pods = nil; env(s, "ISOLATION_CHECK", "off") }, "isolation test", console.Warning, "has not been verified"},
+		"not verified yet":   {func(s *Survey) { s.Pods = nil }, "isolation test", console.Unknown, "has not finished"},
+		"not to be seen":     {func(s *Survey) { s.Pods, s.Deployment, s.Unreadable["operator"] = nil, nil, "you may not" }, "isolation test", console.Unknown, "you may not"},
+		"nothing to see":     {func(s *Survey) { s.Pods, s.Deployment = nil, nil }, "isolation test", console.Unknown, "was not found"},
 		"verified long ago": {func(s *Survey) {
 			env(s, "ISOLATION_CHECK", "interval")
 			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
-		}, "isolation test", Warning, "24h00m ago"},
+		}, "isolation test", console.Warning, "24h00m ago"},
 		"an image": {func(s *Survey) {
 			s.InstancePods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: "x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "denied"}}}}}}}
-		}, "image pulls", Problem, "x:1 (1 pods: denied)"},
-		"no pull secret": {func(s *Survey) { s.PullSecret = Missing; env(s, "PULL_SECRET_NAME", "registry") }, "pull secret", Problem, "registry"},
-		"full nodes":     {func(s *Survey) { s.PodsOnNodes["a"] = 105 }, "nodes", Warning, "105 of 110"},
-		"no node ready":  {func(s *Survey) { s.Nodes[0].Spec.Unschedulable = true }, "nodes", Problem, "0 of 1"},
-		"node ports":     {func(s *Survey) { s.NodePorts = 2700 }, "node ports", Warning, "2700"},
+		}, "image pulls", console.Problem, "x:1 (1 pods: denied)"},
+		"no pull secret": {func(s *Survey) { s.PullSecret = Missing; env(s, "PULL_SECRET_NAME", "registry") }, "pull secret", console.Problem, "registry"},
+		"full nodes":     {func(s *Survey) { s.PodsOnNodes["a"] = 105 }, "nodes", console.Warning, "105 of 110"},
+		"no node ready":  {func(s *Survey) { s.Nodes[0].Spec.Unschedulable = true }, "nodes", console.Problem, "0 of 1"},
+		"node ports":     {func(s *Survey) { s.NodePorts = 2700 }, "node ports", console.Warning, "2700"},
 		"quota": {func(s *Survey) {
 			q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "q"}}
 			q.Status.Hard = corev1.ResourceList{"count/pods": resource.MustParse("10")}
 			q.Status.Used = corev1.ResourceList{"count/pods": resource.MustParse("10")}
 			s.Quotas = []corev1.ResourceQuota{q}
-		}, "quotas", Warning, "10 of 10"},
+		}, "quotas", console.Warning, "10 of 10"},
 		"an instance": {func(s *Survey) {
 			s.Instances = []bergv1.ChallengeInstance{{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseFailed}}}
-		}, "instances", Warning, "1 with a problem"},
+		}, "instances", console.Warning, "1 with a problem"},
 		"instances that cannot start, that wait and that end": {func(s *Survey) {
 			ended := bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
 			ended.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionHealthy, Status: metav1.ConditionFalse}}
@@ -223,19 +224,19 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 				i.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse, Reason: reason}}
 				s.Instances = append(s.Instances, i)
 			}
-		}, "instances", Warning, "3 with a problem"},
+		}, "instances", console.Warning, "3 with a problem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := healthySurvey()
 			tc.change(&s)
 			for _, l := range Check(s) {
-				if l.Check != tc.check || l.Level == OK {
+				if l.Check != tc.check || l.Level == console.OK {
 					continue
 				}
 				if l.Level != tc.level || !strings.Contains(l.Text, tc.text) {
 					t.Errorf("%s: %s, want %s with %q", l.Level, l.Text, tc.level, tc.text)
 				}
-				if l.Level != Unknown && l.Do == "" {
+				if l.Level != console.Unknown && l.Do == "" {
 					t.Errorf("no action: %s", l.Text)
 				}
 				return

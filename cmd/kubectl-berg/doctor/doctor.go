@@ -12,26 +12,15 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-)
-
-// Level is the severity of a result.
-type Level string
-
-// The levels.
-const (
-	OK      Level = "ok"
-	Warning Level = "warning"
-	Problem Level = "problem"
-	// Unknown: it could not be checked.
-	Unknown Level = "unknown"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
 // Result is the result of one check.
 type Result struct {
-	Check string `json:"check"`
-	Level Level  `json:"level"`
-	Text  string `json:"text"`
-	Do    string `json:"do,omitempty"`
+	Check string        `json:"check"`
+	Level console.Level `json:"level"`
+	Text  string        `json:"text"`
+	Do    string        `json:"do,omitempty"`
 }
 
 // Right is a permission that a command needs.
@@ -133,7 +122,7 @@ const (
 	Hidden     Presence = "hidden"
 )
 
-func result(check string, level Level, text, do string) []Result {
+func result(check string, level console.Level, text, do string) []Result {
 	return []Result{{Check: check, Level: level, Text: text, Do: do}}
 }
 
@@ -143,7 +132,7 @@ const askAdministrator = "Ask an administrator to run kubectl berg doctor, or fo
 // hidden reports what could not be read.
 func (s Survey) hidden(check, kind string) ([]Result, bool) {
 	if message := s.Unreadable[kind]; message != "" {
-		return result(check, Unknown, message, askAdministrator), true
+		return result(check, console.Unknown, message, askAdministrator), true
 	}
 	return nil, false
 }

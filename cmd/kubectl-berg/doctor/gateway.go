@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
 // routed reports which listeners of the Gateway the Challenges need.
@@ -35,23 +36,23 @@ func routed(s Survey) (http, tls bool) {
 }
 
 // needed is the level of what only some Challenges use.
-func needed(required bool) Level {
+func needed(required bool) console.Level {
 	if required {
-		return Problem
+		return console.Problem
 	}
-	return Warning
+	return console.Warning
 }
 
 func gatewayAPI(s Survey) []Result {
 	api := s.APIs[APIGateway]
 	http, tls := routed(s)
 	var missing []string
-	level := Warning
+	level := console.Warning
 	for resource, required := range map[string]bool{"httproutes": http, "tlsroutes": tls} {
 		if !slices.Contains(api.Resources, resource) {
 			missing = append(missing, resource)
 			if required {
-				level = Problem
+				level = console.Problem
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func gatewayAPI(s Survey) []Result {
 	if api.Release != "" {
 		release = " (" + api.Release + ")"
 	}
-	return result("Gateway API", OK, "HTTPRoute and TLSRoute are served"+release, "")
+	return result("Gateway API", console.OK, "HTTPRoute and TLSRoute are served"+release, "")
 }
 
 func gateway(s Survey) []Result {
@@ -89,7 +90,7 @@ func gateway(s Survey) []Result {
 		return result("Gateway", needed(http || tls), fmt.Sprintf("%s does not work: %s", name, text),
 			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateways.gateway.networking.k8s.io %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
 	}
-	results := result("Gateway", OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
+	results := result("Gateway", console.OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
 	httpProtocol := gatewayv1.HTTPSProtocolType
 	if s.setting("CHALLENGE_HTTP_TLS") == "false" || s.setting("CHALLENGE_HTTP_PORT") == "80" {
 		httpProtocol = gatewayv1.HTTPProtocolType
@@ -138,10 +139,10 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 			}
 		}
 		if configured := s.setting(portSetting); strconv.Itoa(int(l.Port)) != configured {
-			return result(check, Warning, fmt.Sprintf("its port is %d, but players are shown %s", l.Port, configured),
+			return result(check, console.Warning, fmt.Sprintf("its port is %d, but players are shown %s", l.Port, configured),
 				fmt.Sprintf("Set %s=%d, unless a load balancer in front of it maps the ports.", portSetting, l.Port))
 		}
-		return result(check, OK, fmt.Sprintf("%s on port %d for %s", l.Protocol, l.Port, domain), "")
+		return result(check, console.OK, fmt.Sprintf("%s on port %d for %s", l.Protocol, l.Port, domain), "")
 	}
 	return result(check, level, "the Gateway has no listener with this name", "Add the listener, or set "+nameSetting+".")
 }

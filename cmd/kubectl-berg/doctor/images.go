@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func images(s Survey) []Result {
@@ -20,7 +18,7 @@ func images(s Survey) []Result {
 	message := map[string]string{}
 	for _, p := range s.InstancePods {
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			if w := c.State.Waiting; w != nil && why.CannotPull(w.Reason) {
+			if w := c.State.Waiting; w != nil && view.CannotPull(w.Reason) {
 				failing[c.Image]++
 				message[c.Image] = w.Message
 			}
@@ -30,11 +28,11 @@ func images(s Survey) []Result {
 	name := s.setting("PULL_SECRET_NAME")
 	switch s.PullSecret {
 	case Missing:
-		results = result("pull secret", Problem, "PULL_SECRET_NAME="+name+", but this Secret does not exist in the operator's namespace", "Create it with the type kubernetes.io/dockerconfigjson.")
+		results = result("pull secret", console.Problem, "PULL_SECRET_NAME="+name+", but this Secret does not exist in the operator's namespace", "Create it with the type kubernetes.io/dockerconfigjson.")
 	case Present:
-		results = result("pull secret", OK, name, "")
+		results = result("pull secret", console.OK, name, "")
 	case Hidden:
-		results = result("pull secret", Unknown, "you may not check whether "+name+" exists", "")
+		results = result("pull secret", console.Unknown, "you may not check whether "+name+" exists", "")
 	case NotChecked:
 	}
 	var shown []string
@@ -45,16 +43,16 @@ func images(s Survey) []Result {
 	pulled, missing := prepulled(s.Challenges)
 	switch {
 	case len(shown) > 0:
-		results = append(results, result("image pulls", Problem, strings.Join(shown, "; "), "For what to do about each: kubectl berg why --all")...)
+		results = append(results, result("image pulls", console.Problem, strings.Join(shown, "; "), "For what to do about each: kubectl berg why --all")...)
 	case len(s.InstancePods) > 0:
-		results = append(results, result("image pulls", OK, fmt.Sprintf("none of %d pods fails to pull its image", len(s.InstancePods)), "")...)
+		results = append(results, result("image pulls", console.OK, fmt.Sprintf("none of %d pods fails to pull its image", len(s.InstancePods)), "")...)
 	case len(missing) == 0 && pulled > 0 && pulled == len(s.Challenges):
-		results = append(results, result("image pulls", OK, fmt.Sprintf("the images of all %d Challenges are on every node", pulled), "")...)
+		results = append(results, result("image pulls", console.OK, fmt.Sprintf("the images of all %d Challenges are on every node", pulled), "")...)
 	case len(missing) == 0:
-		results = append(results, result("image pulls", Unknown, "unknown: no instance has pods yet", "To pull the images of a Challenge: kubectl berg try CHALLENGE --once")...)
+		results = append(results, result("image pulls", console.Unknown, "unknown: no instance has pods yet", "To pull the images of a Challenge: kubectl berg try CHALLENGE --once")...)
 	}
 	if len(missing) > 0 {
-		results = append(results, result("images before the event", Problem, strings.Join(missing, "; "), "Push the image, or give the cluster access to it, as the message says: docs/berg/images.md.")...)
+		results = append(results, result("images before the event", console.Problem, strings.Join(missing, "; "), "Push the image, or give the cluster access to it, as the message says: docs/berg/images.md.")...)
 	}
 	return results
 }
@@ -62,14 +60,12 @@ func images(s Survey) []Result {
 // prepulled counts the Challenges whose images are on every node, and names those whose images could
 // not be pulled. Challenges whose images are being pulled, or are not pulled in advance, are neither.
 func prepulled(all []bergv1.Challenge) (pulled int, missing []string) {
-	for _, challenge := range all {
-		c := meta.FindStatusCondition(challenge.Status.Conditions, bergv1.ChallengeConditionImagesReady)
-		switch {
-		case c == nil:
-		case c.Status == metav1.ConditionTrue:
+	for n := range all {
+		switch c := view.NewChallenge(&all[n], nil); c.Images {
+		case bergv1.ImagesPulled:
 			pulled++
-		case c.Reason == bergv1.ImagesPullFailed || c.Reason == bergv1.ImagesNoNode:
-			missing = append(missing, fmt.Sprintf("Challenge %s/%s: %s", challenge.Namespace, challenge.Name, c.Message))
+		case bergv1.ImagesPullFailed, bergv1.ImagesNoNode:
+			missing = append(missing, fmt.Sprintf("Challenge %s: %s", c.ID(), c.ImagesMessage))
 		}
 	}
 	return pulled, missing

@@ -22,7 +22,7 @@ func names(s Survey) []Result {
 		return nil
 	}
 	if domain == Defaults["CHALLENGE_DOMAIN"] {
-		return result("DNS name", Warning, "CHALLENGE_DOMAIN is "+domain+", which is an example", "Set CHALLENGE_DOMAIN to your own domain, whose names resolve to the Gateway.")
+		return result("DNS name", console.Warning, "CHALLENGE_DOMAIN is "+domain+", which is an example", "Set CHALLENGE_DOMAIN to your own domain, whose names resolve to the Gateway.")
 	}
 	name := ProbeName + "." + domain
 	found := s.Names[name]
@@ -38,11 +38,11 @@ func names(s Survey) []Result {
 			}
 		}
 		if len(gates) > 0 && !slices.ContainsFunc(found, func(a string) bool { return slices.Contains(gates, a) }) {
-			return result("DNS name", Warning, fmt.Sprintf("*.%s resolves to %s, but the Gateway is at %s", domain, strings.Join(found, ", "), strings.Join(gates, ", ")),
+			return result("DNS name", console.Warning, fmt.Sprintf("*.%s resolves to %s, but the Gateway is at %s", domain, strings.Join(found, ", "), strings.Join(gates, ", ")),
 				"Change the DNS record, unless there is a load balancer in front of the Gateway.")
 		}
 	}
-	return result("DNS name", OK, fmt.Sprintf("*.%s resolves to %s", domain, strings.Join(found, ", ")), "")
+	return result("DNS name", console.OK, fmt.Sprintf("*.%s resolves to %s", domain, strings.Join(found, ", ")), "")
 }
 
 // certificateMargin is how long a certificate should still be valid.
@@ -60,15 +60,15 @@ func certificates(s Survey) []Result {
 		}
 		switch left := t.NotAfter.Sub(s.Now); {
 		case t.Err != "" && !t.Untrusted:
-			results = append(results, result(c.check, Warning, fmt.Sprintf("no connection to %s from here: %s", t.Address, t.Err), "Check whether players can connect: a firewall or DNS may be wrong.")...)
+			results = append(results, result(c.check, console.Warning, fmt.Sprintf("no connection to %s from here: %s", t.Address, t.Err), "Check whether players can connect: a firewall or DNS may be wrong.")...)
 		case t.Untrusted:
-			results = append(results, result(c.check, Warning, fmt.Sprintf("browsers reject it: %s", t.Err), "Install a certificate of a public authority for *."+s.setting("CHALLENGE_DOMAIN")+". A self-signed one is enough for tests.")...)
+			results = append(results, result(c.check, console.Warning, fmt.Sprintf("browsers reject it: %s", t.Err), "Install a certificate of a public authority for *."+s.setting("CHALLENGE_DOMAIN")+". A self-signed one is enough for tests.")...)
 		case left < 0:
-			results = append(results, result(c.check, Problem, "it has expired", "Renew it.")...)
+			results = append(results, result(c.check, console.Problem, "it has expired", "Renew it.")...)
 		case left < certificateMargin:
-			results = append(results, result(c.check, Warning, "it expires in "+console.Duration(left), "Renew it before the event.")...)
+			results = append(results, result(c.check, console.Warning, "it expires in "+console.Duration(left), "Renew it before the event.")...)
 		default:
-			results = append(results, result(c.check, OK, fmt.Sprintf("issued by %s, valid for %s", t.Issuer, console.Duration(left)), "")...)
+			results = append(results, result(c.check, console.OK, fmt.Sprintf("issued by %s, valid for %s", t.Issuer, console.Duration(left)), "")...)
 		}
 	}
 	return results
@@ -82,20 +82,20 @@ func policy(s Survey) []Result {
 	cilium := slices.Contains(s.APIs[APICilium].Resources, "ciliumnetworkpolicies")
 	switch {
 	case (kind == "cilium" || kind == "both") && !cilium:
-		return result("network policy", Problem, "NETWORK_POLICY="+kind+", but the cluster does not serve CiliumNetworkPolicy: no instance starts",
+		return result("network policy", console.Problem, "NETWORK_POLICY="+kind+", but the cluster does not serve CiliumNetworkPolicy: no instance starts",
 			"Install Cilium, or set NETWORK_POLICY=kubernetes if another plugin enforces policies.")
 	case kind == "kubernetes" && cilium:
-		return result("network policy", Warning, "NETWORK_POLICY=kubernetes on a cluster with Cilium", "Set NETWORK_POLICY=auto to use Cilium's policies, which isolate more: docs/berg/isolation.md.")
+		return result("network policy", console.Warning, "NETWORK_POLICY=kubernetes on a cluster with Cilium", "Set NETWORK_POLICY=auto to use Cilium's policies, which isolate more: docs/berg/isolation.md.")
 	case kind == "auto" && cilium && s.CiliumAgents == Missing:
-		return result("network policy", OK, fmt.Sprintf("Cilium's and Kubernetes' own, chosen by NETWORK_POLICY=auto: no pod of the DaemonSet cilium in %s is ready", s.setting("CILIUM_NAMESPACE")), "")
+		return result("network policy", console.OK, fmt.Sprintf("Cilium's and Kubernetes' own, chosen by NETWORK_POLICY=auto: no pod of the DaemonSet cilium in %s is ready", s.setting("CILIUM_NAMESPACE")), "")
 	case kind == "auto" && cilium && s.CiliumAgents == Present:
-		return result("network policy", OK, "Cilium's, chosen by NETWORK_POLICY=auto", "")
+		return result("network policy", console.OK, "Cilium's, chosen by NETWORK_POLICY=auto", "")
 	case kind == "auto" && cilium:
-		return result("network policy", OK, "Cilium's, chosen by NETWORK_POLICY=auto, and Kubernetes' own if no agent of Cilium is ready", "")
+		return result("network policy", console.OK, "Cilium's, chosen by NETWORK_POLICY=auto, and Kubernetes' own if no agent of Cilium is ready", "")
 	case kind == "auto":
-		return result("network policy", OK, "Kubernetes' own, chosen by NETWORK_POLICY=auto: the network plugin must enforce it", "")
+		return result("network policy", console.OK, "Kubernetes' own, chosen by NETWORK_POLICY=auto: the network plugin must enforce it", "")
 	default:
-		return result("network policy", OK, "NETWORK_POLICY="+kind, "")
+		return result("network policy", console.OK, "NETWORK_POLICY="+kind, "")
 	}
 }
 
@@ -127,18 +127,18 @@ func isolation(s Survey) []Result {
 	set := fmt.Sprintf("kubectl -n %s set env deployment/berg-operator-controller-manager ISOLATION_CHECK=interval; then run this again in a minute.", namespace)
 	switch {
 	case s.Deployment == nil:
-		return result("isolation test", Unknown, "the Deployment of the operator was not found", "")
+		return result("isolation test", console.Unknown, "the Deployment of the operator was not found", "")
 	case newest == nil && s.setting("ISOLATION_CHECK") != "off":
-		return result("isolation test", Unknown, "the first test has not finished", "Run this again in a minute.")
+		return result("isolation test", console.Unknown, "the first test has not finished", "Run this again in a minute.")
 	case newest == nil:
-		return result("isolation test", Warning, "network policy enforcement has not been verified", set)
+		return result("isolation test", console.Warning, "network policy enforcement has not been verified", set)
 	case newest.Status == corev1.ConditionFalse:
-		return result("isolation test", Problem, newest.Message, "docs/runbooks/BergIsolationNotEnforced.md")
+		return result("isolation test", console.Problem, newest.Message, "docs/runbooks/BergIsolationNotEnforced.md")
 	case newest.Status == corev1.ConditionTrue && s.setting("ISOLATION_CHECK") != "startup" && s.Now.Sub(newest.LastProbeTime.Time) > maxVerificationAge:
-		return result("isolation test", Warning, fmt.Sprintf("network policies were enforced when last tested, %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), set)
+		return result("isolation test", console.Warning, fmt.Sprintf("network policies were enforced when last tested, %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), set)
 	case newest.Status == corev1.ConditionTrue:
-		return result("isolation test", OK, fmt.Sprintf("network policies are enforced, tested %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), "")
+		return result("isolation test", console.OK, fmt.Sprintf("network policies are enforced, tested %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), "")
 	default:
-		return result("isolation test", Warning, newest.Message, "Fix what the message names; the operator then tests again.")
+		return result("isolation test", console.Warning, newest.Message, "Fix what the message names; the operator then tests again.")
 	}
 }

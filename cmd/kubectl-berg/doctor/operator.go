@@ -15,7 +15,7 @@ func operator(s Survey) []Result {
 	}
 	d := s.Deployment
 	if d == nil {
-		return result("operator", Problem, "the Deployment of the operator was not found", "Install the operator, or name its namespace: --operator-namespace.")
+		return result("operator", console.Problem, "the Deployment of the operator was not found", "Install the operator, or name its namespace: --operator-namespace.")
 	}
 	kubectl := "kubectl -n " + d.Namespace
 	var want int32 = 1
@@ -24,15 +24,15 @@ func operator(s Survey) []Result {
 	}
 	switch ready := d.Status.ReadyReplicas; {
 	case want == 0:
-		return result("operator", Problem, "scaled to 0: no instance starts or ends", fmt.Sprintf("%s scale deployment/%s --replicas=2", kubectl, d.Name))
+		return result("operator", console.Problem, "scaled to 0: no instance starts or ends", fmt.Sprintf("%s scale deployment/%s --replicas=2", kubectl, d.Name))
 	case ready == 0:
-		return result("operator", Problem, "no replica is ready: no instance starts or ends", kubectl+" describe pods -l control-plane=controller-manager shows the reason.")
+		return result("operator", console.Problem, "no replica is ready: no instance starts or ends", kubectl+" describe pods -l control-plane=controller-manager shows the reason.")
 	case ready < want:
-		return append(result("operator", Warning, fmt.Sprintf("%d of %d replicas are ready", ready, want), kubectl+" describe pods -l control-plane=controller-manager shows the reason."), lease(s)...)
+		return append(result("operator", console.Warning, fmt.Sprintf("%d of %d replicas are ready", ready, want), kubectl+" describe pods -l control-plane=controller-manager shows the reason."), lease(s)...)
 	case d.Status.UpdatedReplicas < want:
-		return append(result("operator", Warning, "the new settings or the new version do not start; the old pods keep working", kubectl+" logs -l control-plane=controller-manager --tail=20 names an invalid setting."), lease(s)...)
+		return append(result("operator", console.Warning, "the new settings or the new version do not start; the old pods keep working", kubectl+" logs -l control-plane=controller-manager --tail=20 names an invalid setting."), lease(s)...)
 	default:
-		return append(result("operator", OK, fmt.Sprintf("%d of %d replicas are ready in %s", ready, want, d.Namespace), ""), lease(s)...)
+		return append(result("operator", console.OK, fmt.Sprintf("%d of %d replicas are ready in %s", ready, want, d.Namespace), ""), lease(s)...)
 	}
 }
 
@@ -46,12 +46,12 @@ func lease(s Survey) []Result {
 	silent := s.Now.Sub(s.Renewed)
 	switch {
 	case s.Leader == "":
-		return result("leader", Problem, "no replica is leader: no instance starts or ends", "Read the operator's log and docs/runbooks/BergOperatorNoLeader.md.")
+		return result("leader", console.Problem, "no replica is leader: no instance starts or ends", "Read the operator's log and docs/runbooks/BergOperatorNoLeader.md.")
 	case silent > s.LeaseTime+warnSkew:
-		return result("leader", Problem, fmt.Sprintf("the leader has not renewed its lease for %s", console.Duration(silent)), "Read the operator's log and docs/runbooks/BergOperatorNoLeader.md.")
+		return result("leader", console.Problem, fmt.Sprintf("the leader has not renewed its lease for %s", console.Duration(silent)), "Read the operator's log and docs/runbooks/BergOperatorNoLeader.md.")
 	default:
 		name, _, _ := strings.Cut(s.Leader, "_")
-		return result("leader", OK, name, "")
+		return result("leader", console.OK, name, "")
 	}
 }
 
@@ -69,10 +69,10 @@ func versions(s Survey) []Result {
 	own, errPlugin := semver.ParseTolerant(s.Plugin)
 	switch {
 	case errOperator != nil || errPlugin != nil:
-		return result("versions", Unknown, fmt.Sprintf("operator %s, this plugin %s", tag, s.Plugin), "")
+		return result("versions", console.Unknown, fmt.Sprintf("operator %s, this plugin %s", tag, s.Plugin), "")
 	case its.Major != own.Major || its.Major == 0 && its.Minor != own.Minor:
-		return result("versions", Warning, fmt.Sprintf("operator %s, this plugin %s", its, own), "Install the plugin of the same version as the operator.")
+		return result("versions", console.Warning, fmt.Sprintf("operator %s, this plugin %s", its, own), "Install the plugin of the same version as the operator.")
 	default:
-		return result("versions", OK, fmt.Sprintf("operator %s, this plugin %s", its, own), "")
+		return result("versions", console.OK, fmt.Sprintf("operator %s, this plugin %s", its, own), "")
 	}
 }

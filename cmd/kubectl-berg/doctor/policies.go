@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 )
 
@@ -75,14 +76,14 @@ func policiesInForce(s Survey) (results []Result) {
 		switch {
 		case !known:
 		case state.Hidden:
-			results = append(results, result(p.check, Unknown, "you may not see whether the admission policy "+p.name+" is in force", askAdministrator)...)
+			results = append(results, result(p.check, console.Unknown, "you may not see whether the admission policy "+p.name+" is in force", askAdministrator)...)
 		case state.Gap == "":
-			results = append(results, result(p.check, OK, "limited by the admission policy "+p.name, "")...)
+			results = append(results, result(p.check, console.OK, "limited by the admission policy "+p.name, "")...)
 		case len(state.Needs) > 0:
-			results = append(results, result(p.check, Problem, fmt.Sprintf("the admission policy %s is not in force: %s. %s start nothing new that relies on it, and %s",
+			results = append(results, result(p.check, console.Problem, fmt.Sprintf("the admission policy %s is not in force: %s. %s start nothing new that relies on it, and %s",
 				p.name, state.Gap, strings.Join(state.Needs, ", "), p.risk), admissionpolicy.Install)...)
 		default:
-			results = append(results, result(p.check, Warning, fmt.Sprintf("the admission policy %s is not in force: %s. So %s", p.name, state.Gap, p.risk), admissionpolicy.Install)...)
+			results = append(results, result(p.check, console.Warning, fmt.Sprintf("the admission policy %s is not in force: %s. So %s", p.name, state.Gap, p.risk), admissionpolicy.Install)...)
 		}
 	}
 	return results

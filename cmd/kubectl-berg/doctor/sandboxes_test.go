@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
 func TestSandboxes(t *testing.T) {
@@ -23,15 +24,15 @@ func TestSandboxes(t *testing.T) {
 		profile    string
 		nodes      []corev1.Node
 		hidden     bool
-		level      Level
+		level      console.Level
 		words      string
 	}{
-		"not readable":      {challenges: []bergv1.Challenge{jail}, hidden: true, nodes: []corev1.Node{node("a", true)}, level: OK, words: "1 nodes support user namespaces; CHALLENGE_NESTED_SECCOMP_PROFILE is not known"},
+		"not readable":      {challenges: []bergv1.Challenge{jail}, hidden: true, nodes: []corev1.Node{node("a", true)}, level: console.OK, words: "1 nodes support user namespaces; CHALLENGE_NESTED_SECCOMP_PROFILE is not known"},
 		"no jail":           {nodes: []corev1.Node{{}}},
-		"not set":           {challenges: []bergv1.Challenge{{}, jail}, level: Problem, words: "jail: sandbox: nested needs"},
-		"an old runtime":    {profile: "a.json", nodes: []corev1.Node{{}, node("b", false)}, level: Problem, words: "no node"},
-		"an old node":       {profile: "a.json", nodes: []corev1.Node{node("a", true), node("b", false)}, level: Warning, words: "1 of 2 nodes do not support user namespaces, such as b"},
-		"all are supported": {challenges: []bergv1.Challenge{jail}, profile: "a.json", nodes: []corev1.Node{node("a", true)}, level: OK, words: "1 nodes support"},
+		"not set":           {challenges: []bergv1.Challenge{{}, jail}, level: console.Problem, words: "jail: sandbox: nested needs"},
+		"an old runtime":    {profile: "a.json", nodes: []corev1.Node{{}, node("b", false)}, level: console.Problem, words: "no node"},
+		"an old node":       {profile: "a.json", nodes: []corev1.Node{node("a", true), node("b", false)}, level: console.Warning, words: "1 of 2 nodes do not support user namespaces, such as b"},
+		"all are supported": {challenges: []bergv1.Challenge{jail}, profile: "a.json", nodes: []corev1.Node{node("a", true)}, level: console.OK, words: "1 nodes support"},
 	} {
 		s := healthySurvey()
 		s.Challenges, s.Nodes = tc.challenges, tc.nodes

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
 // SettingNames are the settings of the operator that doctor, lint, plan and status use. make generate writes their
@@ -73,5 +75,5 @@ func settings(s Survey) []Result {
 	if len(texts) == 0 {
 		return nil
 	}
-	return result("settings", Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
+	return result("settings", console.Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
 }

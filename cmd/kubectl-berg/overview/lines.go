@@ -26,9 +26,9 @@ func (o Overview) Lines() []doctor.Result {
 	lines = append(lines, o.queueLine())
 	lines = append(lines, o.capacityLines()...)
 	if n := o.NodePorts; n != nil {
-		line := doctor.Result{Check: "node ports", Level: doctor.OK, Text: fmt.Sprintf("%d of %d left, if the range is the default", n.Range-n.Used, n.Range)}
-		if float64(n.Used) > warnShare*float64(n.Range) {
-			line.Level, line.Do = doctor.Warning, "Use routes, or extend --service-node-port-range of the API server."
+		line := doctor.Result{Check: "node ports", Level: console.OK, Text: fmt.Sprintf("%.0f of %.0f left, if the range is the default", n.Total-n.Used, n.Total)}
+		if n.Used > warnShare*n.Total {
+			line.Level, line.Do = console.Warning, "Use routes, or extend --service-node-port-range of the API server."
 		}
 		lines = append(lines, line)
 	}
@@ -50,10 +50,10 @@ func (o Overview) Lines() []doctor.Result {
 		if r.Latest != nil {
 			text += fmt.Sprintf(", the latest %s ago", console.Duration(o.At.Sub(r.Latest.Time)))
 		}
-		lines = append(lines, doctor.Result{Check: "records", Level: doctor.OK, Text: text})
+		lines = append(lines, doctor.Result{Check: "records", Level: console.OK, Text: text})
 	}
 	if len(o.Unreadable) > 0 {
-		lines = append(lines, doctor.Result{Check: "not shown", Level: doctor.Unknown, Text: strings.Join(o.Unreadable, "; ")})
+		lines = append(lines, doctor.Result{Check: "not shown", Level: console.Unknown, Text: strings.Join(o.Unreadable, "; ")})
 	}
 	for i := range lines {
 		lines[i].Text, lines[i].Do = console.OneLine(lines[i].Text), console.OneLine(lines[i].Do)
@@ -81,7 +81,7 @@ func join(all ...amount) string {
 func (o Overview) instanceLine() doctor.Result {
 	i := o.Instances
 	if i.Total == 0 {
-		return doctor.Result{Check: "instances", Level: doctor.OK, Text: "none"}
+		return doctor.Result{Check: "instances", Level: console.OK, Text: "none"}
 	}
 	var phases []string
 	for _, phase := range bergv1.Phases {
@@ -98,7 +98,7 @@ func (o Overview) instanceLine() doctor.Result {
 			text += fmt.Sprintf("; %d %s", extra.n, extra.label)
 		}
 	}
-	return doctor.Result{Check: "instances", Level: doctor.OK, Text: text}
+	return doctor.Result{Check: "instances", Level: console.OK, Text: text}
 }
 
 func (o Overview) problemLines() (lines []doctor.Result) {
@@ -109,7 +109,7 @@ func (o Overview) problemLines() (lines []doctor.Result) {
 				hidden += len(rest.Instances)
 			}
 			return append(lines, doctor.Result{
-				Check: "more", Level: doctor.Problem,
+				Check: "more", Level: console.Problem,
 				Text: fmt.Sprintf("%d instances with %d other problems", hidden, len(o.Problems)-n), Do: "List them: kubectl berg why --all -A",
 			})
 		}
@@ -124,18 +124,18 @@ func (o Overview) problemLines() (lines []doctor.Result) {
 		if check == "" {
 			check = "problem"
 		}
-		lines = append(lines, doctor.Result{Check: check, Level: doctor.Problem, Text: fmt.Sprintf("%d: %s %s", len(p.Instances), p.Sentence, names), Do: p.Do})
+		lines = append(lines, doctor.Result{Check: check, Level: console.Problem, Text: fmt.Sprintf("%d: %s %s", len(p.Instances), p.Sentence, names), Do: p.Do})
 	}
 	return lines
 }
 
 func (o Overview) queueLine() doctor.Result {
 	q := o.Queue
-	line := doctor.Result{Check: "queue", Level: doctor.OK, Text: "empty"}
+	line := doctor.Result{Check: "queue", Level: console.OK, Text: "empty"}
 	var parts []string
-	if q.Queued > 0 {
-		line.Level = doctor.Warning
-		text := fmt.Sprintf("%d wait", q.Queued)
+	if n := q.ByCause[bergv1.CauseQueued]; n > 0 {
+		line.Level = console.Warning
+		text := fmt.Sprintf("%d wait", n)
 		if q.FirstSeconds != nil {
 			text += fmt.Sprintf(", the first for %s", console.Duration(time.Duration(*q.FirstSeconds)*time.Second))
 		}
@@ -152,11 +152,11 @@ func (o Overview) queueLine() doctor.Result {
 		}
 		parts, line.Do = append(parts, text), "They start when others end. To start more now, raise the limit."
 	}
-	if q.OwnerBusy > 0 {
-		parts = append(parts, fmt.Sprintf("%d wait for the end of an earlier instance of their owner", q.OwnerBusy))
+	if n := q.ByCause[bergv1.CauseOwnerBusy]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d wait for the end of an earlier instance of their owner", n))
 	}
-	if q.Frozen > 0 {
-		parts = append(parts, fmt.Sprintf("%d wait for the end of a freeze", q.Frozen))
+	if n := q.ByCause[bergv1.CauseFrozen]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d wait for the end of a freeze", n))
 	}
 	if len(parts) > 0 {
 		line.Text = strings.Join(parts, "; ")
@@ -169,11 +169,11 @@ func (o Overview) capacityLines() []doctor.Result {
 	if c == nil {
 		return nil
 	}
-	text := fmt.Sprintf("%d of %d run instances; reserved: %.0f of %.0f pods, %.1f of %.1f CPUs, %.1f of %.1f GiB memory", c.Ready, c.Nodes,
+	text := fmt.Sprintf("%d of %d take instances; reserved: %.0f of %.0f pods, %.1f of %.1f CPUs, %.1f of %.1f GiB memory", c.Ready, c.Nodes,
 		c.Pods.Used, c.Pods.Total, c.CPU.Used, c.CPU.Total, c.Memory.Used/gib, c.Memory.Total/gib)
-	nodes := doctor.Result{Check: "nodes", Level: doctor.OK, Text: text}
+	nodes := doctor.Result{Check: "nodes", Level: console.OK, Text: text}
 	if c.Ready == 0 {
-		nodes.Level, nodes.Do = doctor.Problem, "For the reason: kubectl describe nodes"
+		nodes.Level, nodes.Do = console.Problem, "For the reason: kubectl describe nodes"
 	}
 	lines := []doctor.Result{nodes}
 	if len(c.Headroom) == 0 {
@@ -182,28 +182,28 @@ func (o Overview) capacityLines() []doctor.Result {
 	var parts []string
 	for _, r := range c.Headroom[:min(len(c.Headroom), headroomShown)] {
 		if r.By == "" {
-			parts = append(parts, fmt.Sprintf("%d or more of %s/%s", r.Instances, r.Namespace, r.Challenge))
+			parts = append(parts, fmt.Sprintf("%d or more of %s/%s", r.Most, r.Namespace, r.Challenge))
 			break // the others have more
 		}
-		parts = append(parts, fmt.Sprintf("%d of %s/%s (%s)", r.Instances, r.Namespace, r.Challenge, r.By))
+		parts = append(parts, fmt.Sprintf("%d of %s/%s (%s)", r.Most, r.Namespace, r.Challenge, r.By))
 	}
-	line := doctor.Result{Check: "headroom", Level: doctor.OK, Text: "for either " + strings.Join(parts, ", or ")}
+	line := doctor.Result{Check: "headroom", Level: console.OK, Text: "for either " + strings.Join(parts, ", or ")}
 	if len(parts) == 1 {
 		line.Text = "for " + parts[0]
 	}
-	if c.Headroom[0].Instances == 0 {
-		line.Level, line.Do = doctor.Warning, "Further instances wait. Raise the limit in brackets: for nodes, see kubectl berg plan."
+	if c.Headroom[0].Most == 0 {
+		line.Level, line.Do = console.Warning, "Further instances wait. Raise the limit in brackets: for nodes, see kubectl berg plan."
 	}
 	return append(lines, line)
 }
 
 // failing is a line about objects of which some may have failed.
 func failing(check, text string, failed []Named, verb, do string) doctor.Result {
-	line := doctor.Result{Check: check, Level: doctor.OK, Text: text}
+	line := doctor.Result{Check: check, Level: console.OK, Text: text}
 	if len(failed) == 0 {
 		return line
 	}
-	line.Level, line.Do = doctor.Problem, do
+	line.Level, line.Do = console.Problem, do
 	line.Text += fmt.Sprintf("; %d %s:", len(failed), verb)
 	for n, f := range failed {
 		if n == namesShown {

@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/overview"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // New takes from a survey the parts that a report may contain.
@@ -70,12 +71,12 @@ func (b *Bundle) addInstances(s doctor.Survey) map[string]bool {
 	broken := map[string]bool{}
 	for i := range s.Instances {
 		all = append(all, &s.Instances[i])
-		if !why.Healthy(&s.Instances[i]) {
+		if !view.IsHealthy(&s.Instances[i]) {
 			broken[why.InstanceNamespace(&s.Instances[i])] = true
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *bergv1.ChallengeInstance) int {
-		return cmp.Or(boolOrder(why.Healthy(a))-boolOrder(why.Healthy(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
+		return cmp.Or(boolOrder(view.IsHealthy(a))-boolOrder(view.IsHealthy(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	})
 	b.left("instances", len(all), MaxInstances)
 	for _, i := range all[:min(len(all), MaxInstances)] {
@@ -265,7 +266,7 @@ func convertConditions(all []metav1.Condition) (out []Condition) {
 
 func convertChallenge(c *bergv1.Challenge) Challenge {
 	out := Challenge{
-		Namespace: c.Namespace, Name: c.Name, Generation: c.Generation, Created: c.CreationTimestamp, Frozen: c.Annotations[bergv1.AnnotationFrozen] != "",
+		Namespace: c.Namespace, Name: c.Name, Generation: c.Generation, Created: c.CreationTimestamp, Frozen: view.IsFrozen(c),
 		MaxInstances: c.Spec.MaxInstances, Outbound: c.Spec.AllowOutboundTraffic, HideUntil: c.Spec.HideUntil, Prepull: c.Spec.Prepull,
 		Conditions: convertConditions(c.Status.Conditions),
 	}
@@ -309,7 +310,7 @@ func convertInstance(i *bergv1.ChallengeInstance) Instance {
 		Observed: i.Status.ObservedGeneration, Created: i.CreationTimestamp, Deleted: i.DeletionTimestamp, Finalizers: i.Finalizers, Timeout: i.Spec.Timeout,
 		TerminationReason: string(i.Spec.TerminationReason), Phase: string(i.Status.Phase), Cause: string(i.Status.Cause), InNamespace: i.Status.Namespace,
 		Started: i.Status.StartedAt, ReadyAt: i.Status.ReadyAt, Expires: i.Status.ExpiresAt, Addresses: len(i.Status.Services),
-		Frozen: i.Annotations[bergv1.AnnotationFrozen] != "", Start: why.FormatStages(why.Stages(i)), Conditions: convertConditions(i.Status.Conditions),
+		Frozen: view.IsFrozen(i), Start: view.FormatStages(view.Stages(i)), Conditions: convertConditions(i.Status.Conditions),
 	}
 }
 

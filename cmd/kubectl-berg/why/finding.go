@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Route is a route of an instance with the answer of its Gateway.
@@ -36,30 +38,19 @@ type View struct {
 	Unreadable []string
 }
 
-// Level is the severity of a finding.
-type Level string
-
-// The levels.
-const (
-	OK Level = "ok"
-	// Waiting: there is no problem, but the instance is not yet in the state that was asked for.
-	Waiting Level = "waiting"
-	Problem Level = "problem"
-)
-
 // Finding is the first problem of an instance.
 type Finding struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Phase     string `json:"phase"`
-	Level     Level  `json:"level"`
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Phase     string        `json:"phase"`
+	Level     console.Level `json:"level"`
 	// Condition and Reason are those of the status that show the problem, "" if none does.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	// Cause is the cause that players are shown, "" if the instance runs.
 	Cause bergv1.Cause `json:"cause,omitempty"`
 	// Start has the stages of the start that are over.
-	Start []Stage `json:"start,omitempty"`
+	Start []view.Stage `json:"start,omitempty"`
 	// Sentence describes the problem, Do the action, each in one or two sentences.
 	Sentence string `json:"sentence"`
 	Do       string `json:"do,omitempty"`
@@ -74,7 +65,7 @@ func condition(v View, name string) *metav1.Condition {
 }
 
 // set fills in a finding. It returns true, for the checks.
-func (f *Finding) set(level Level, sentence, do string) bool {
+func (f *Finding) set(level console.Level, sentence, do string) bool {
 	f.Level, f.Sentence, f.Do = level, sentence, do
 	return true
 }
@@ -93,8 +84,6 @@ func InstanceNamespace(i *bergv1.ChallengeInstance) string {
 	}
 	return "challenge-" + i.Spec.OwnerID
 }
-
-func isFrozen(i *bergv1.ChallengeInstance) bool { return i.Annotations[bergv1.AnnotationFrozen] != "" }
 
 // NamespaceTaken reports whether the namespace of that name is another user's: its pods are not the instance's,
 // also if their labels and annotations say otherwise.

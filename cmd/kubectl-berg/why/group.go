@@ -4,13 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
-
-// Healthy reports whether the status alone shows that there is no problem, as for most of thousands.
-func Healthy(i *bergv1.ChallengeInstance) bool {
-	return i.Status.Phase == bergv1.PhaseRunning && ProblemReason(i) == "" && i.DeletionTimestamp == nil
-}
 
 // Group is a number of instances with the same problem.
 type Group struct {
@@ -25,7 +20,7 @@ func Groups(findings []Finding) []*Group {
 	var groups []*Group
 	byText := map[string]*Group{}
 	for _, f := range findings {
-		if f.Level == OK {
+		if f.Level == console.OK {
 			continue
 		}
 		alike := strings.NewReplacer(f.Name, "NAME", f.Namespace, "NAMESPACE").Replace(f.Sentence)
@@ -36,9 +31,6 @@ func Groups(findings []Finding) []*Group {
 		g := byText[alike]
 		g.Names = append(g.Names, f.Namespace+"/"+f.Name)
 	}
-	slices.SortStableFunc(groups, func(a, b *Group) int { return Order(a.First.Level) - Order(b.First.Level) })
+	slices.SortStableFunc(groups, func(a, b *Group) int { return a.First.Level.Order() - b.First.Level.Order() })
 	return groups
 }
-
-// Order sorts levels: problems first.
-func Order(l Level) int { return slices.Index([]Level{Problem, Waiting, OK}, l) }

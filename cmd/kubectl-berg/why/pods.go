@@ -14,6 +14,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // pods explains why pods are not ready: the reason is that of the condition, the details come from
 // the pods.
-func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) bool {
+func (v View) pods(f *Finding, c *metav1.Condition, reason string, level console.Level) bool {
 	f.addCondition(c)
 	i := v.Instance
 	name := parseContainer(c.Message)
@@ -33,10 +34,10 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) 
 	if name != "" {
 		subject = "Container " + name
 	}
-	if CannotPull(reason) {
+	if view.CannotPull(reason) {
 		image := v.containerImage(name)
 		text, do := pullFailure(withoutImage(v.newestEvent(f, "Failed", "pull")+" "+c.Message, image), v.thanTheNode(name))
-		return f.set(Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, spaced(image), text), do)
+		return f.set(console.Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, spaced(image), text), do)
 	}
 	switch reason {
 	case bergv1.ReasonStartDeadline:
@@ -45,15 +46,15 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) 
 		return v.crashed(f, subject, name, reason, c.Message)
 	case "Unschedulable":
 		text, do := unschedulable(c.Message)
-		return f.set(Problem, fmt.Sprintf("%s does not start: %s.", subject, text), do)
+		return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, text), do)
 	case bergv1.ReasonRefused:
-		return f.set(Problem, fmt.Sprintf("%s does not start: the API server refuses its pod.", subject),
+		return f.set(console.Problem, fmt.Sprintf("%s does not start: the API server refuses its pod.", subject),
 			"Change what the message names: a RuntimeClass, a quota, a LimitRange or an admission policy. Kubernetes retries within a minute.")
 	case "FailedCreatePodSandBox":
-		return f.set(Problem, fmt.Sprintf("%s does not start: its node cannot create the pod sandbox.", subject),
+		return f.set(console.Problem, fmt.Sprintf("%s does not start: its node cannot create the pod sandbox.", subject),
 			"The message names the fault of the node's container runtime or network plugin. The node retries.")
 	case "Evicted":
-		return f.set(Problem, fmt.Sprintf("%s was evicted: its node ran out of memory or disk, or the container exceeded CHALLENGE_EPHEMERAL_STORAGE_LIMIT.", subject),
+		return f.set(console.Problem, fmt.Sprintf("%s was evicted: its node ran out of memory or disk, or the container exceeded CHALLENGE_EPHEMERAL_STORAGE_LIMIT.", subject),
 			"If this continues, raise resourceRequests.memory in the Challenge, or add nodes.")
 	case bergv1.ReasonWaiting:
 		return f.set(level, "The pods wait for an earlier step.", "Wait: the operator continues by itself.")
@@ -61,16 +62,9 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) 
 		return v.notReady(f, level)
 	}
 	if text, do := rejection(reason); text != "" {
-		return f.set(Problem, fmt.Sprintf("%s does not run: %s.", subject, text), do)
+		return f.set(console.Problem, fmt.Sprintf("%s does not run: %s.", subject, text), do)
 	}
-	return f.set(Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
-}
-
-// CannotPull reports whether a container that waits for a reason cannot get its image.
-func CannotPull(reason string) bool {
-	return slices.Contains([]string{
-		"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed",
-	}, reason)
+	return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
 }
 
 // startDeadline explains what kept the pods from becoming ready in time.
@@ -80,14 +74,14 @@ func (v View) startDeadline(f *Finding, c *metav1.Condition, name string) bool {
 	inner.Reason = reasonBehindDeadline(v, c.Message)
 	switch {
 	case inner.Reason == "" && len(currentPods(v)) == 0:
-		return f.set(Problem, sentence+".", logsCommand(v.Instance, name))
+		return f.set(console.Problem, sentence+".", logsCommand(v.Instance, name))
 	case inner.Reason == "":
 		inner.Reason = bergv1.ReasonPodsNotReady
 	}
 	g := Finding{}
-	v.pods(&g, &inner, inner.Reason, Problem)
+	v.pods(&g, &inner, inner.Reason, console.Problem)
 	f.Evidence = append(f.Evidence, g.Evidence[min(1, len(g.Evidence)):]...)
-	return f.set(Problem, sentence+". "+g.Sentence, g.Do)
+	return f.set(console.Problem, sentence+". "+g.Sentence, g.Do)
 }
 
 // containerPattern finds the container in a message of the operator.
@@ -169,7 +163,7 @@ func recentlyRestarted(v View, f *Finding) bool {
 				continue
 			}
 			f.Reason = last.Reason
-			return f.set(Problem, fmt.Sprintf("Container %s runs again, but it exited %s ago with exit code %d%s. Restarts: %d.",
+			return f.set(console.Problem, fmt.Sprintf("Container %s runs again, but it exited %s ago with exit code %d%s. Restarts: %d.",
 				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
 				v.actionAfterExit(p, s.Name, last))
 		}
@@ -325,12 +319,12 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		switch {
 		case last == nil:
 		case neverRan(last) && v.wrongArchitecture(s.Name, last):
-			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture%s, or is a script without a first line such as #!/bin/sh.",
+			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture%s, or is a script without a first line such as #!/bin/sh.",
 				s.Name, v.thanTheNode(s.Name)), buildForNodes)
 		case neverRan(last):
-			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name), startAdvice(last.Message))
+			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name), startAdvice(last.Message))
 		default:
-			return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
+			return f.set(console.Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
 				v.actionAfterExit(p, s.Name, last))
 		}
 	}
@@ -338,18 +332,18 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: InstanceNamespace(v.Instance), Labels: map[string]string{bergv1.LabelContainer: name}}}
 		container = cmp.Or(container, name)
 		if neverRan(t) {
-			return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", container), startAdvice(t.Message))
+			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node.", container), startAdvice(t.Message))
 		}
 		cause, do := v.causeOfExit(f, container, t), v.actionAfterExit(pod, container, t)
 		if strings.Contains(message, mayBeLiveness) {
 			cause, do = " ("+mayBeLiveness+")", v.livenessAdvice(container)
 		}
-		return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s.", container, t.ExitCode, cause), do)
+		return f.set(console.Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s.", container, t.ExitCode, cause), do)
 	}
 	if reason != "CrashLoopBackOff" {
-		return f.set(Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), startAdvice(v.newestEvent(f, "Failed", "")+" "+message))
+		return f.set(console.Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), startAdvice(v.newestEvent(f, "Failed", "")+" "+message))
 	}
-	return f.set(Problem, subject+" keeps exiting.", logsCommand(v.Instance, name)+" --previous")
+	return f.set(console.Problem, subject+" keeps exiting.", logsCommand(v.Instance, name)+" --previous")
 }
 
 var (
@@ -406,7 +400,7 @@ func notCreated(reason string) bool {
 }
 
 // notReady explains pods of which none has failed.
-func (v View) notReady(f *Finding, level Level) bool {
+func (v View) notReady(f *Finding, level console.Level) bool {
 	i := v.Instance
 	var since time.Duration
 	if started := i.Status.StartedAt; started != nil {
@@ -416,42 +410,42 @@ func (v View) notReady(f *Finding, level Level) bool {
 	for _, p := range currentPods(v) {
 		container := p.Labels[bergv1.LabelContainer]
 		if sentence, do := unplaced(p, container); sentence != "" && since > slowStart {
-			return f.set(Problem, sentence, do)
+			return f.set(console.Problem, sentence, do)
 		}
 		if nodeSilent(p) {
-			return f.set(Problem, fmt.Sprintf("Container %s runs on node %s, which does not answer.", container, p.Spec.NodeName),
+			return f.set(console.Problem, fmt.Sprintf("Container %s runs on node %s, which does not answer.", container, p.Spec.NodeName),
 				"Look at the node: kubectl get nodes. Kubernetes starts the container on another node after five minutes.")
 		}
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Running != nil && !s.Ready {
-				if v.newestEvent(f, "Unhealthy", "") == "" && since < slowStart && level == Waiting {
-					return f.set(Waiting, fmt.Sprintf("Container %s runs and is not ready yet.", container), started)
+				if v.newestEvent(f, "Unhealthy", "") == "" && since < slowStart && level == console.Waiting {
+					return f.set(console.Waiting, fmt.Sprintf("Container %s runs and is not ready yet.", container), started)
 				}
 				if port := startupPort(p, s.Name); port != "" {
-					return f.set(Problem, fmt.Sprintf("Container %s runs, but its port %s accepts no connection.", container, port),
+					return f.set(console.Problem, fmt.Sprintf("Container %s runs, but its port %s accepts no connection.", container, port),
 						fmt.Sprintf("Compare ports in the Challenge %s with the port on which the program listens, at 0.0.0.0 and not at 127.0.0.1. If it opens the port later, set connectAtStart: false on the port. %s",
 							i.Spec.ChallengeRef.Name, logsCommand(i, container)))
 				}
-				return f.set(Problem, fmt.Sprintf("Container %s runs, but its readiness probe fails.", container),
+				return f.set(console.Problem, fmt.Sprintf("Container %s runs, but its readiness probe fails.", container),
 					fmt.Sprintf("Compare readinessProbe in the Challenge %s with the port on which the container listens: kubectl berg logs %s -n %s -c %s",
 						i.Spec.ChallengeRef.Name, i.Name, i.Namespace, container))
 			}
 			if t := s.State.Terminated; t != nil {
-				return f.set(Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.causeOfExit(f, s.Name, t)), v.actionAfterExit(p, s.Name, t))
+				return f.set(console.Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.causeOfExit(f, s.Name, t)), v.actionAfterExit(p, s.Name, t))
 			}
 			if s.State.Waiting != nil && since > slowStart {
 				if v.newestEvent(f, "FailedMount", "") != "" {
-					return f.set(Problem, fmt.Sprintf("Container %s does not start: a volume cannot be mounted.", container), "The message is the node's. The node retries.")
+					return f.set(console.Problem, fmt.Sprintf("Container %s does not start: a volume cannot be mounted.", container), "The message is the node's. The node retries.")
 				}
-				return f.set(Problem, fmt.Sprintf("Container %s has been starting for %s.", container, console.Duration(since)),
+				return f.set(console.Problem, fmt.Sprintf("Container %s has been starting for %s.", container, console.Duration(since)),
 					"The node may still pull a large image: kubectl get events -n "+InstanceNamespace(i)+" --field-selector reason=Pulling")
 			}
 		}
 	}
-	if level == Waiting && since < slowStart {
-		return f.set(Waiting, "The pods are starting.", started+" The first pull of an image takes time.")
+	if level == console.Waiting && since < slowStart {
+		return f.set(console.Waiting, "The pods are starting.", started+" The first pull of an image takes time.")
 	}
-	return f.set(Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, parseContainer(strings.Join(f.Evidence, " "))))
+	return f.set(console.Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, parseContainer(strings.Join(f.Evidence, " "))))
 }
 
 // nodeSilent reports whether a pod counts as not ready although its node reported last that its containers are.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestPodsInTheNamespaceOfAnotherUserAreNotTheInstances(t *testing.T) {
-	v := view(withPod(func(*corev1.Pod) {}))
+	v := newView(withPod(func(*corev1.Pod) {}))
 	if len(currentPods(v)) != 1 || NamespaceTaken(v.Instance) {
 		t.Fatal("the pod of the instance is left out")
 	}

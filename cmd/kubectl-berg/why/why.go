@@ -11,6 +11,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // observeTimeout is how long the operator may take to react.
@@ -19,7 +20,7 @@ const observeTimeout = 15 * time.Second
 // Explain finds the first problem in a view.
 func Explain(v View) Finding {
 	i := v.Instance
-	f := Finding{Namespace: i.Namespace, Name: i.Name, Phase: string(i.Status.Phase), Unreadable: v.Unreadable, Cause: i.Status.Cause, Start: Stages(i)}
+	f := Finding{Namespace: i.Namespace, Name: i.Name, Phase: string(i.Status.Phase), Unreadable: v.Unreadable, Cause: i.Status.Cause, Start: view.Stages(i)}
 	for _, check := range []func(View, *Finding) bool{
 		terminating, notObserved, frozen, stepFailed, starting, unhealthy, routeNotAccepted, outdated,
 	} {
@@ -28,7 +29,7 @@ func Explain(v View) Finding {
 		}
 	}
 	if f.Sentence == "" {
-		f.set(OK, fmt.Sprintf("No problem found: %s is %s%s.", i.Name, i.Status.Phase, untilExpiry(v)), "")
+		f.set(console.OK, fmt.Sprintf("No problem found: %s is %s%s.", i.Name, i.Status.Phase, untilExpiry(v)), "")
 		if len(i.Status.Services) > 0 && i.Status.Phase == bergv1.PhaseRunning {
 			f.Do = fmt.Sprintf("Connect: kubectl berg connect %s -n %s", i.Name, i.Namespace)
 		}
@@ -59,10 +60,10 @@ func terminating(v View, f *Finding) bool {
 	if c != nil && c.Reason == bergv1.ReasonDeletionBlocked {
 		f.addCondition(c)
 		if i.DeletionTimestamp == nil {
-			return f.set(Problem, "The instance has expired, but the API server refuses to delete it.",
+			return f.set(console.Problem, "The instance has expired, but the API server refuses to delete it.",
 				"Remove what refuses the deletion: an admission policy or a webhook, such as one for a maintenance freeze. The operator retries at least once a minute.")
 		}
-		return f.set(Problem, fmt.Sprintf("The instance is being deleted, but something keeps its namespace %s.", i.Status.Namespace),
+		return f.set(console.Problem, fmt.Sprintf("The instance is being deleted, but something keeps its namespace %s.", i.Status.Namespace),
 			"Remove what the message names. Usually it is the finalizer of another controller on an object in that namespace "+
 				"(docs/runbooks/BergInstanceStuckTerminating.md).")
 	}
@@ -73,10 +74,10 @@ func terminating(v View, f *Finding) bool {
 		if c != nil {
 			f.addCondition(c)
 		}
-		return f.set(Problem, fmt.Sprintf("The instance has been terminating for %s. Usually that takes seconds.", console.Duration(since)),
+		return f.set(console.Problem, fmt.Sprintf("The instance has been terminating for %s. Usually that takes seconds.", console.Duration(since)),
 			fmt.Sprintf("Check what is left (kubectl get namespace %s -o yaml) and whether the operator works (kubectl berg doctor).", InstanceNamespace(i)))
 	}
-	return f.set(Waiting, "The instance is being deleted"+terminationReason(i)+". Its namespace is deleted first.", waitSeconds)
+	return f.set(console.Waiting, "The instance is being deleted"+terminationReason(i)+". Its namespace is deleted first.", waitSeconds)
 }
 
 func terminationReason(i *bergv1.ChallengeInstance) string {
@@ -92,14 +93,14 @@ func notObserved(v View, f *Finding) bool {
 	age := v.Now.Sub(i.CreationTimestamp.Time)
 	switch {
 	case len(i.Status.Conditions) == 0 && age > observeTimeout:
-		return f.set(Problem, fmt.Sprintf("The operator has not processed the instance for %s.", console.Duration(age)), runDoctor)
+		return f.set(console.Problem, fmt.Sprintf("The operator has not processed the instance for %s.", console.Duration(age)), runDoctor)
 	case len(i.Status.Conditions) == 0:
-		return f.set(Waiting, "The instance was just created. The operator has not processed it yet.", waitSeconds)
+		return f.set(console.Waiting, "The instance was just created. The operator has not processed it yet.", waitSeconds)
 	case i.Status.ObservedGeneration < i.Generation && i.Spec.TerminationReason != "":
-		return f.set(Waiting, "The instance was asked to end"+terminationReason(i)+". The operator has not started to delete it yet.", waitSeconds)
+		return f.set(console.Waiting, "The instance was asked to end"+terminationReason(i)+". The operator has not started to delete it yet.", waitSeconds)
 	}
-	if expiry := i.Status.ExpiresAt; expiry != nil && v.Now.Sub(expiry.Time) > observeTimeout && !isFrozen(i) {
-		return f.set(Problem, fmt.Sprintf("The instance expired %s ago, but nothing has deleted it.", console.Duration(v.Now.Sub(expiry.Time))), runDoctor)
+	if expiry := i.Status.ExpiresAt; expiry != nil && v.Now.Sub(expiry.Time) > observeTimeout && !view.IsFrozen(i) {
+		return f.set(console.Problem, fmt.Sprintf("The instance expired %s ago, but nothing has deleted it.", console.Duration(v.Now.Sub(expiry.Time))), runDoctor)
 	}
 	return false
 }
@@ -110,8 +111,8 @@ func frozen(v View, f *Finding) bool {
 		return false
 	}
 	f.addCondition(c)
-	return f.set(Problem, "The Challenge is frozen: no new instance of it starts.",
-		fmt.Sprintf("Wait, or end the freeze: kubectl berg unfreeze -n %s", v.Instance.Namespace))
+	_, sentence, do := explain(c)
+	return f.set(console.Problem, sentence, fillIn(do, v.Instance))
 }
 
 // stepFailed checks the steps that create the instance.
@@ -125,8 +126,8 @@ func stepFailed(v View, f *Finding) bool {
 			continue // the instance keeps running; outdated reports it
 		}
 		f.addCondition(c)
-		e := explain(c)
-		return f.set(e.level, e.sentence, fillIn(e.do, v.Instance))
+		level, sentence, do := explain(c)
+		return f.set(level, sentence, fillIn(do, v.Instance))
 	}
 	return false
 }
@@ -138,9 +139,9 @@ func starting(v View, f *Finding) bool {
 	case c == nil || c.Status == metav1.ConditionTrue:
 		return false
 	case c.Status == metav1.ConditionFalse:
-		return v.pods(f, c, c.Reason, Problem)
+		return v.pods(f, c, c.Reason, console.Problem)
 	default:
-		return v.pods(f, c, c.Reason, Waiting)
+		return v.pods(f, c, c.Reason, console.Waiting)
 	}
 }
 
@@ -150,7 +151,7 @@ func unhealthy(v View, f *Finding) bool {
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return recentlyRestarted(v, f)
 	}
-	return v.pods(f, c, c.Reason, Problem)
+	return v.pods(f, c, c.Reason, console.Problem)
 }
 
 // routeNotAccepted checks whether players get through the Gateway.
@@ -159,11 +160,11 @@ func routeNotAccepted(v View, f *Finding) bool {
 		switch {
 		case r.Rejected != "":
 			f.Evidence = append(f.Evidence, "route "+r.Name+": "+r.Rejected)
-			return f.set(Problem, fmt.Sprintf("The instance runs, but the Gateway does not accept its route %s. Players cannot reach it.", r.Name),
+			return f.set(console.Problem, fmt.Sprintf("The instance runs, but the Gateway does not accept its route %s. Players cannot reach it.", r.Name),
 				"Fix the listener of the Gateway. It must allow routes from the namespaces of instances and their host names, "+
 					"as in config/berg/samples/prerequisites/gateway.yaml. kubectl berg doctor compares it with the operator's settings.")
 		case r.Unclaimed && v.Instance.Status.ReadyAt != nil && v.Now.Sub(v.Instance.Status.ReadyAt.Time) > time.Minute:
-			return f.set(Problem, fmt.Sprintf("The instance runs, but no Gateway has answered for its route %s. Players may not reach it.", r.Name),
+			return f.set(console.Problem, fmt.Sprintf("The instance runs, but no Gateway has answered for its route %s. Players may not reach it.", r.Name),
 				"Check that the Gateway named by GATEWAY_NAME and GATEWAY_NAMESPACE exists and that its controller works: kubectl berg doctor")
 		}
 	}
@@ -173,8 +174,8 @@ func routeNotAccepted(v View, f *Finding) bool {
 // outdated reports what is no problem for players: a freeze, and a Challenge that has changed.
 func outdated(v View, f *Finding) bool {
 	i := v.Instance
-	if isFrozen(i) {
-		return f.set(OK, fmt.Sprintf("No problem found: %s is %s and frozen. It does not expire.", i.Name, i.Status.Phase),
+	if view.IsFrozen(i) {
+		return f.set(console.OK, fmt.Sprintf("No problem found: %s is %s and frozen. It does not expire.", i.Name, i.Status.Phase),
 			fmt.Sprintf("To end the freeze: kubectl berg unfreeze -n %s", i.Namespace))
 	}
 	c := condition(v, bergv1.ConditionUpToDate)
@@ -185,9 +186,9 @@ func outdated(v View, f *Finding) bool {
 	if requested := i.Annotations[bergv1.AnnotationRollout]; requested != "" && requested != i.Status.ObservedRollout {
 		switch c.Reason {
 		case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonValuesLost:
-			return f.set(Waiting, "A rollout was requested. The operator has not started it yet.", waitSeconds)
+			return f.set(console.Waiting, "A rollout was requested. The operator has not started it yet.", waitSeconds)
 		}
-		return f.set(Problem, "A rollout was requested, but the Challenge in its present form cannot run.",
+		return f.set(console.Problem, "A rollout was requested, but the Challenge in its present form cannot run.",
 			fmt.Sprintf("Fix what the message names: kubectl edit challenges.berg.norelect.ch %s", i.Spec.ChallengeRef.Name))
 	}
 	if c.Reason == bergv1.ReasonValuesLost {
@@ -195,12 +196,12 @@ func outdated(v View, f *Finding) bool {
 		if c.Status == metav1.ConditionFalse {
 			advice = fmt.Sprintf("To start its containers with the variables of the Challenge: kubectl berg rollout %s -n %s", i.Spec.ChallengeRef.Name, i.Namespace)
 		}
-		return f.set(OK, fmt.Sprintf("No problem for players: %s is %s. The operator cannot read what it was started with.", i.Name, i.Status.Phase), advice)
+		return f.set(console.OK, fmt.Sprintf("No problem for players: %s is %s. The operator cannot read what it was started with.", i.Name, i.Status.Phase), advice)
 	}
 	if c.Reason == bergv1.ReasonChallengeMissing {
-		return f.set(OK, fmt.Sprintf("No problem found: %s is %s. Its Challenge was deleted; the instance runs until it expires.", i.Name, i.Status.Phase), "")
+		return f.set(console.OK, fmt.Sprintf("No problem found: %s is %s. Its Challenge was deleted; the instance runs until it expires.", i.Name, i.Status.Phase), "")
 	}
-	return f.set(OK, fmt.Sprintf("No problem found: %s is %s. It runs an earlier version of its Challenge or of the operator's settings.", i.Name, i.Status.Phase),
+	return f.set(console.OK, fmt.Sprintf("No problem found: %s is %s. It runs an earlier version of its Challenge or of the operator's settings.", i.Name, i.Status.Phase),
 		fmt.Sprintf("To update it: kubectl berg rollout %s -n %s", i.Spec.ChallengeRef.Name, i.Namespace))
 }
 

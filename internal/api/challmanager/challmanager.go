@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/instances"
 	"github.com/bergctf/berg-operator/internal/api/tokens"
 	"github.com/bergctf/berg-operator/internal/api/web"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Endpoint serves the calls.
@@ -38,6 +39,7 @@ const (
 	codeInvalid      = 3
 	codeNotFound     = 5
 	codeExists       = 6
+	codeForbidden    = 7
 	codeExhausted    = 8
 	codeRefused      = 9
 	codeInternal     = 13
@@ -48,7 +50,7 @@ const (
 
 // Routes implements web.Door.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
-	for pattern, call := range map[string]func(http.ResponseWriter, *http.Request) error{
+	web.Handle(mux, d.Log, fail, map[string]web.Call{
 		"GET /healthcheck":                             d.health,
 		"POST /api/v1/challenge":                       d.createChallenge,
 		"GET /api/v1/challenge":                        d.listChallenges,
@@ -60,13 +62,7 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 		"GET /api/v1/instance/{challenge}/{source}":    d.getInstance,
 		"PATCH /api/v1/instance/{challenge}/{source}":  d.renewInstance,
 		"DELETE /api/v1/instance/{challenge}/{source}": d.deleteInstance,
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := call(w, r); err != nil {
-				d.fail(w, r, err)
-			}
-		})
-	}
+	})
 }
 
 // Owns implements web.Door.
@@ -82,14 +78,14 @@ func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.
 // codes are those of statuses. One status has two: what is wrong in a request, and what the state does not allow.
 var codes = map[int]int{
 	http.StatusBadRequest: codeInvalid, http.StatusNotFound: codeNotFound, http.StatusConflict: codeExists,
-	http.StatusTooManyRequests: codeExhausted, http.StatusUnauthorized: codeUnauthorised, http.StatusForbidden: 7,
+	http.StatusTooManyRequests: codeExhausted, http.StatusUnauthorized: codeUnauthorised, http.StatusForbidden: codeForbidden,
 	http.StatusMethodNotAllowed: codeUnknownCall, http.StatusNotImplemented: codeUnknownCall,
 	http.StatusServiceUnavailable: codeUnavailable,
 	http.StatusRequestTimeout:     codeInvalid, http.StatusRequestEntityTooLarge: codeInvalid,
 }
 
 // Fail implements web.Door. A call that does not exist has status 501.
-func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	if p.Status == http.StatusMethodNotAllowed {
 		p.Status = http.StatusNotImplemented
 	}
@@ -102,7 +98,7 @@ type failed struct {
 	Details []any  `json:"details"`
 }
 
-func write(w http.ResponseWriter, p web.Problem, code int) {
+func write(w http.ResponseWriter, p web.Failure, code int) {
 	if code == 0 {
 		var known bool
 		if code, known = codes[p.Status]; !known {
@@ -112,19 +108,14 @@ func write(w http.ResponseWriter, p web.Problem, code int) {
 	web.Write(w, p.Status, failed{code, p.Message, []any{}})
 }
 
-func (d *Endpoint) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p, internal := web.NewProblem(err)
-	if internal {
-		d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
-	}
+// fail answers with an error. The status of a request that the state does not allow has two codes.
+func fail(w http.ResponseWriter, f web.Failure, err error) {
 	code := 0
 	if instances.Is(err, instances.Refused) {
 		code = codeRefused
 	}
-	write(w, p, code)
+	write(w, f, code)
 }
-
-func requestNamespace(r *http.Request) string { return web.GrantFrom(r.Context()).Namespace }
 
 func (d *Endpoint) health(w http.ResponseWriter, _ *http.Request) error {
 	web.Write(w, http.StatusOK, struct{}{})
@@ -188,7 +179,7 @@ func shownInstance(i instances.Instance, forced bool) instance {
 		line.Flags = []string{}
 	}
 	switch {
-	case i.State == instances.Running:
+	case i.State == view.Running:
 		line.Since = formatTime(i.Since)
 		line.ConnectionInfo = ConnectionInfo(i.Endpoints)
 	case forced:
@@ -203,10 +194,7 @@ func shownInstance(i instances.Instance, forced bool) instance {
 func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
 	lines := make([]string, 0, len(endpoints))
 	for _, e := range endpoints {
-		line := e.URL
-		if line == "" {
-			line = e.Hostname + ":" + strconv.Itoa(int(e.Port))
-		}
+		line := view.Address(e)
 		if len(endpoints) > 1 {
 			line = e.Name + ": " + line
 		}
@@ -231,7 +219,7 @@ func shownRegistration(registration instances.Registration, all []instances.Inst
 	}
 	for _, i := range all {
 		row := shownInstance(i, true) // the page of admins splits since and lastRenew, so that both must be there
-		if i.State != instances.Running {
+		if i.State != view.Running {
 			row.ConnectionInfo = html.EscapeString(i.Reason)
 		}
 		c.Instances = append(c.Instances, row)
@@ -342,7 +330,7 @@ func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error
 	if err := checkID("id", q.ID); err != nil {
 		return err
 	}
-	registration := instances.Registration{Namespace: requestNamespace(r), Endpoint: tokens.EndpointChallManager, ID: q.ID}
+	registration := instances.Registration{Namespace: web.Namespace(r), Endpoint: tokens.EndpointChallManager, ID: q.ID}
 	if err := q.apply(&registration, fields, d.IgnoreAdditional); err != nil {
 		return err
 	}
@@ -355,7 +343,7 @@ func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error
 }
 
 func (d *Endpoint) registration(r *http.Request, id string) (instances.Registration, error) {
-	return d.Store.Registration(r.Context(), requestNamespace(r), tokens.EndpointChallManager, id)
+	return d.Store.Registration(r.Context(), web.Namespace(r), tokens.EndpointChallManager, id)
 }
 
 func (d *Endpoint) getChallenge(w http.ResponseWriter, r *http.Request) error {
@@ -388,7 +376,7 @@ func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	var wrong error
-	registration, err := d.Store.Update(r.Context(), requestNamespace(r), tokens.EndpointChallManager, r.PathValue("id"), func(to *instances.Registration) {
+	registration, err := d.Store.Update(r.Context(), web.Namespace(r), tokens.EndpointChallManager, r.PathValue("id"), func(to *instances.Registration) {
 		wrong = q.apply(to, names, d.IgnoreAdditional)
 	})
 	if wrong != nil {
@@ -434,7 +422,7 @@ func (q request) changed(raw map[string]json.RawMessage) ([]string, error) {
 }
 
 func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Store.Unregister(r.Context(), requestNamespace(r), tokens.EndpointChallManager, r.PathValue("id")); err != nil {
+	if err := d.Store.Unregister(r.Context(), web.Namespace(r), tokens.EndpointChallManager, r.PathValue("id")); err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, struct{}{})
@@ -442,11 +430,11 @@ func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error
 }
 
 func (d *Endpoint) listChallenges(w http.ResponseWriter, r *http.Request) error {
-	registrations, err := d.Store.Registrations(r.Context(), requestNamespace(r), tokens.EndpointChallManager)
+	registrations, err := d.Store.Registrations(r.Context(), web.Namespace(r), tokens.EndpointChallManager)
 	if err != nil {
 		return err
 	}
-	all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointChallManager, "")
+	all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointChallManager, "")
 	if err != nil {
 		return err
 	}
@@ -502,7 +490,7 @@ func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if !started && i.State == instances.Running {
+	if !started && i.State == view.Running {
 		return instances.Fail(instances.Exists, "instance already exists: source %s runs challenge %s", q.SourceID, q.ChallengeID)
 	}
 	if i, err = d.Store.WaitRunning(r.Context(), registration, i, d.BootWait); err != nil {
@@ -521,7 +509,7 @@ func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if i.State == instances.Starting {
+	if i.Starts() {
 		waited, err := d.Store.WaitRunning(r.Context(), registration, i, d.ReadWait)
 		switch {
 		case err == nil:
@@ -573,7 +561,7 @@ func (d *Endpoint) listInstances(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointChallManager, source)
+	all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointChallManager, source)
 	if err != nil {
 		return err
 	}

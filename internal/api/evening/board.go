@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,7 +24,9 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/api/changes"
+	"github.com/bergctf/berg-operator/internal/api/instances"
 	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // maxGone is how many deletions a reader may miss before it reads everything again.
@@ -48,7 +49,9 @@ type Options struct {
 // Board has all instances of the platforms' namespaces as they are now.
 type Board struct {
 	options Options
-	cache   cache.Cache
+	// store has the instances and the Challenges, and cache the checks and the nodes.
+	store *instances.Store
+	cache cache.Cache
 	// records watches the metadata of records, and reader reads one of them. Both are nil without records.
 	records cache.Cache
 	reader  client.Reader
@@ -68,9 +71,9 @@ type Board struct {
 	changes changes.Changes
 	history map[string]*history
 	// challenges and checks are what is known of each Challenge.
-	challenges map[types.NamespacedName]challengeState
+	challenges map[string]view.Challenge
 	checks     map[types.NamespacedName]map[string]checkState
-	nodes      map[string]nodeState
+	nodes      map[string]corev1.Node
 	ended      map[types.UID]Ended
 	// ready: what the cache tells from now on are changes.
 	ready bool
@@ -83,9 +86,11 @@ type goneRow struct {
 	version uint64
 }
 
-// NewBoard returns a Board of a cluster. Start fills it.
-func NewBoard(rc *rest.Config, scheme *runtime.Scheme, options Options, now clock.WithTicker) (*Board, error) {
+// NewBoard returns a Board of a cluster, with the instances and Challenges of a store. Start fills it.
+func NewBoard(rc *rest.Config, store *instances.Store, options Options, now clock.WithTicker) (*Board, error) {
 	b := newBoard(options, now)
+	b.store = store
+	scheme := instances.Scheme()
 	configs := map[string]cache.Config{}
 	for _, name := range options.Namespaces {
 		configs[name] = cache.Config{}
@@ -115,25 +120,18 @@ func NewBoard(rc *rest.Config, scheme *runtime.Scheme, options Options, now cloc
 func newBoard(options Options, now clock.WithTicker) *Board {
 	b := &Board{
 		options: options, clock: now, id: uuid.NewString(), rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
-		challenges: map[types.NamespacedName]challengeState{}, checks: map[types.NamespacedName]map[string]checkState{},
-		nodes: map[string]nodeState{}, ended: map[types.UID]Ended{},
+		challenges: map[string]view.Challenge{}, checks: map[types.NamespacedName]map[string]checkState{},
+		nodes: map[string]corev1.Node{}, ended: map[types.UID]Ended{},
 	}
 	b.events = newEventRing(func(instance types.UID) { b.changes.Happened(string(instance)) })
 	return b
 }
 
-// trim keeps what a row is made of, so that no flag is in the memory of the page.
+// trim keeps of a check and of a node what the page shows.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return trimNode(o), nil
-	case *bergv1.Challenge:
-		kept := &bergv1.Challenge{TypeMeta: o.TypeMeta, Status: o.Status, Spec: trimShape(&o.Spec)}
-		kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion, kept.Generation = o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Generation
-		if frozen, ok := o.Annotations[bergv1.AnnotationFrozen]; ok {
-			kept.Annotations = map[string]string{bergv1.AnnotationFrozen: frozen}
-		}
-		return kept, nil
 	case *bergv1.ChallengeCheck:
 		kept := &bergv1.ChallengeCheck{TypeMeta: o.TypeMeta}
 		kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = o.Namespace, o.Name, o.UID, o.ResourceVersion
@@ -144,33 +142,14 @@ func trim(object any) (any, error) {
 			}
 		}
 		return kept, nil
-	}
-	i, ok := object.(*bergv1.ChallengeInstance)
-	if !ok {
+	default:
 		return object, nil
 	}
-	kept := &bergv1.ChallengeInstance{TypeMeta: i.TypeMeta}
-	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = i.Namespace, i.Name, i.UID, i.ResourceVersion
-	kept.CreationTimestamp, kept.DeletionTimestamp = i.CreationTimestamp, i.DeletionTimestamp
-	if source := i.Labels[bergv1.LabelSource]; source != "" {
-		kept.Labels = map[string]string{bergv1.LabelSource: source}
-	}
-	kept.Spec.ChallengeRef, kept.Spec.OwnerID, kept.Spec.TerminationReason = i.Spec.ChallengeRef, i.Spec.OwnerID, i.Spec.TerminationReason
-	s := i.Status
-	kept.Status = bergv1.ChallengeInstanceStatus{
-		Phase: s.Phase, Cause: s.Cause, Start: s.Start, Services: s.Services, StartedAt: s.StartedAt, ReadyAt: s.ReadyAt,
-		ExpiresAt: s.ExpiresAt, Conditions: s.Conditions,
-	}
-	return kept, nil
 }
 
 // Start fills the Board, and keeps it current until ctx is done.
 func (b *Board) Start(ctx context.Context) error {
-	informer, err := b.cache.GetInformer(ctx, &bergv1.ChallengeInstance{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watch instances: %w", err)
-	}
-	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+	synced, err := b.store.Watch(ctx, &bergv1.ChallengeInstance{}, toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(object any, initial bool) { b.see(object, initial) },
 		UpdateFunc: func(_, object any) { b.see(object, false) },
 		DeleteFunc: b.forget,
@@ -178,22 +157,21 @@ func (b *Board) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Without these the page shows instances alone.
-	for _, source := range []struct {
-		kind        client.Object
-		see, forget func(any)
-	}{
-		{&bergv1.Challenge{}, b.seeOther, b.forgetOther},
-		{&bergv1.ChallengeCheck{}, b.seeOther, b.forgetOther},
-		{&corev1.Node{}, b.seeNode, b.forgetNode},
+	handler := func(see, forget func(any)) toolscache.ResourceEventHandler {
+		return toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }, DeleteFunc: forget}
+	}
+	if _, err := b.store.Watch(ctx, &bergv1.Challenge{}, handler(b.seeOther, b.forgetOther)); err != nil {
+		return err
+	}
+	// Without these the page shows instances and Challenges alone.
+	for kind, follow := range map[client.Object]toolscache.ResourceEventHandler{
+		&bergv1.ChallengeCheck{}: handler(b.seeOther, b.forgetOther), &corev1.Node{}: handler(b.seeNode, b.forgetNode),
 	} {
-		informer, err := b.cache.GetInformer(ctx, source.kind, cache.BlockUntilSynced(false))
+		informer, err := b.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", source.kind, err)
+			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: source.see, UpdateFunc: func(_, object any) { source.see(object) }, DeleteFunc: source.forget,
-		}); err != nil {
+		if _, err := informer.AddEventHandler(follow); err != nil {
 			return err
 		}
 	}
@@ -211,7 +189,7 @@ func (b *Board) Start(ctx context.Context) error {
 		})
 	}
 	readers.Go(func() {
-		if toolscache.WaitForCacheSync(running.Done(), registered.HasSynced) {
+		if toolscache.WaitForCacheSync(running.Done(), synced) {
 			b.mu.Lock()
 			b.ready = true
 			b.mu.Unlock()
@@ -234,7 +212,7 @@ func (b *Board) see(object any, initial bool) {
 	if !ok {
 		return
 	}
-	r := newRow(i)
+	r := Row{Row: view.NewRow(i)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.rows[r.ID()]
@@ -340,13 +318,12 @@ func (b *Board) Read(namespace string, after uint64) View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{Version: b.version, All: after == 0 || after < b.dropped}
-	var rows []*Row
+	var rows []*view.Row
 	for _, r := range b.rows {
-		if r.Namespace == namespace {
-			rows = append(rows, r)
+		if r.Namespace != namespace {
+			continue
 		}
-	}
-	for _, r := range rows {
+		rows = append(rows, &r.Row)
 		if v.All || r.version > after {
 			v.Rows = append(v.Rows, r)
 		}
@@ -359,7 +336,7 @@ func (b *Board) Read(namespace string, after uint64) View {
 	}
 	known, ok := b.summaries[namespace]
 	if !ok {
-		known = summarise(rows, b.namespaceChallenges(namespace), b.namespaceChecks(namespace), b.capacityNow(namespace))
+		known = summarise(rows, b.namespaceChallenges(namespace), b.namespaceChecks(namespace), b.capacityNow(namespace), view.NewOverview(rows, b.clock.Now()))
 		b.summaries[namespace] = known
 	}
 	v.Summary = known
@@ -370,7 +347,7 @@ func (b *Board) Read(namespace string, after uint64) View {
 func (b *Board) Row(namespace, name string) *Row {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rows[rowID(namespace, name)]
+	return b.rows[view.JoinID(namespace, name)]
 }
 
 // Events returns those of an instance, the oldest first.
@@ -379,10 +356,6 @@ func (b *Board) Events(instance types.UID) []Event { return b.events.List(instan
 // RowChanges is Changes for one instance, with its events.
 func (b *Board) RowChanges(r *Row) (changed <-chan struct{}, stop func()) {
 	return b.changes.Wait(r.ID(), string(r.UID))
-}
-
-func rowID(namespace, name string) string {
-	return types.NamespacedName{Namespace: namespace, Name: name}.String()
 }
 
 // Ready reports whether the Board is complete.
@@ -395,8 +368,8 @@ func (b *Board) Ready() bool {
 // sortRows orders rows as the page does: those with a problem first, then what changed last.
 func sortRows(rows []*Row) {
 	slices.SortFunc(rows, func(a, b *Row) int {
-		if a.Problem != b.Problem {
-			if a.Problem {
+		if a.NeedsPerson != b.NeedsPerson {
+			if a.NeedsPerson {
 				return -1
 			}
 			return 1
@@ -422,10 +395,10 @@ func (b *Board) keepHistory(ctx context.Context) {
 func (b *Board) sample(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	counts := map[string]map[State]int{}
+	counts := map[string]map[view.State]int{}
 	for _, r := range b.rows {
 		if counts[r.Namespace] == nil {
-			counts[r.Namespace] = map[State]int{}
+			counts[r.Namespace] = map[view.State]int{}
 		}
 		counts[r.Namespace][r.State]++
 		b.ensureHistory(r.Namespace)

@@ -1,34 +1,21 @@
 package evening
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// nodeState is what the page knows of a node.
-type nodeState struct {
-	size plan.Node
-	// open: pods of instances may start on it.
-	open bool
-}
-
-func (n nodeState) same(o nodeState) bool {
-	return n.open == o.open && n.size.Pods == o.size.Pods && n.size.CPU.Cmp(o.size.CPU) == 0 && n.size.Memory.Cmp(o.size.Memory) == 0 &&
-		n.size.Disk.Cmp(o.size.Disk) == 0
-}
-
-// trimNode keeps of a node what it has room for, and whether it is open to instances.
+// trimNode keeps of a node its size, and what says whether it takes instances.
 func trimNode(n *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: n.TypeMeta}
 	kept.Name, kept.UID, kept.ResourceVersion, kept.DeletionTimestamp = n.Name, n.UID, n.ResourceVersion, n.DeletionTimestamp
@@ -47,36 +34,19 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return kept
 }
 
-func newNodeState(n *corev1.Node) nodeState {
-	allocatable := n.Status.Allocatable
-	s := nodeState{size: plan.Node{CPU: *allocatable.Cpu(), Memory: *allocatable.Memory(), Disk: *allocatable.StorageEphemeral(), Pods: int(allocatable.Pods().Value())}}
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Status == corev1.ConditionTrue })
-	closed := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
-	s.open = ready && !closed && !n.Spec.Unschedulable && n.DeletionTimestamp == nil
-	return s
-}
-
-// less returns the size without a part, in percent, that is for other pods.
-func (n nodeState) less(percent int) plan.Node {
-	part := func(share resource.Quantity) resource.Quantity {
-		all := share.MilliValue()
-		return *resource.NewMilliQuantity(all-all/100*int64(percent), share.Format)
-	}
-	return plan.Node{CPU: part(n.size.CPU), Memory: part(n.size.Memory), Disk: part(n.size.Disk), Pods: n.size.Pods * (100 - percent) / 100}
-}
-
 func (b *Board) seeNode(object any) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
 		return
 	}
-	state := newNodeState(n)
+	kept := trimNode(n)
+	kept.ResourceVersion = ""
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, ok := b.nodes[n.Name]; ok && known.same(state) {
+	if known, ok := b.nodes[n.Name]; ok && equality.Semantic.DeepEqual(known, *kept) {
 		return
 	}
-	b.nodes[n.Name] = state
+	b.nodes[n.Name] = *kept
 	b.changed(b.options.Namespaces...)
 }
 
@@ -94,20 +64,18 @@ func (b *Board) forgetNode(object any) {
 	b.changed(b.options.Namespaces...)
 }
 
-// Capacity is what the cluster has for instances, and what they take, of all namespaces of the page.
+// Capacity is what the cluster has for instances, and what they use, of all namespaces of the page.
 type Capacity struct {
-	// Nodes is how many take instances; 0: none does, or they cannot be read. Reserve of each, in percent, is for other pods.
-	Nodes, Reserve int
-	Measures       []Measure
+	view.Capacity
+	// Reserve of each node, in percent, is for other pods.
+	Reserve  int
+	Measures []Measure
 	// Growth is by how many instances a minute they became more lately.
 	Growth float64
 	// Limits are those that more instances would reach, the first one first.
 	Limits []Limit
 	// Command is the line with which to calculate for other numbers.
 	Command string
-	// stock and taken are what room is calculated from.
-	stock plan.Stock
-	taken plan.Use
 }
 
 // Measure is how much is taken of something.
@@ -141,54 +109,60 @@ const (
 
 // capacityNow calculates the Capacity for the readers of a namespace. It is called with the lock held.
 func (b *Board) capacityNow(namespace string) Capacity {
-	c := Capacity{stock: plan.Stock{NodePorts: b.options.NodePorts, Instances: b.options.MaxInstances}}
-	for _, n := range b.nodes {
-		if n.open {
-			c.stock.Nodes = append(c.stock.Nodes, n.less(b.options.NodeReserve))
-		}
+	cluster := view.Cluster{Reserve: b.options.NodeReserve, NodePorts: b.options.NodePorts, MaxInstances: b.options.MaxInstances}
+	for _, name := range slices.Sorted(maps.Keys(b.nodes)) {
+		cluster.Nodes = append(cluster.Nodes, b.nodes[name])
 	}
-	c.Nodes, c.Reserve = len(c.stock.Nodes), b.options.NodeReserve
-	mix := map[types.NamespacedName]int{}
+	mix := map[string]int{}
+	rows := make([]*view.Row, 0, len(b.rows))
 	for _, r := range b.rows {
-		key := types.NamespacedName{Namespace: r.Namespace, Name: r.Challenge}
-		mix[key]++
-		if shape := b.challenges[key].shape; shape != nil && r.Holds {
-			c.taken.Add(*shape, 1)
-		} else if r.Holds {
-			c.taken.Instances++
+		rows = append(rows, &r.Row)
+		mix[r.ChallengeID("")]++
+	}
+	var challenges []view.Challenge
+	var shapes []plan.Shape
+	weights := map[string]int{}
+	for _, id := range slices.Sorted(maps.Keys(b.challenges)) {
+		challenge := b.challenges[id]
+		challenges = append(challenges, challenge)
+		if challenge.Shape != nil && mix[id] > 0 {
+			shape := *challenge.Shape
+			shape.Weight = float64(mix[id])
+			shapes = append(shapes, shape)
+		}
+		if challenge.Namespace == namespace && mix[id] > 0 {
+			weights[challenge.Name] = mix[id]
 		}
 	}
+	c := Capacity{Capacity: view.NewCapacity(cluster, rows, challenges), Reserve: b.options.NodeReserve, Command: planCommand(namespace, weights)}
 	for _, h := range b.history {
 		c.Growth += h.growth()
 	}
-	c.Measures = measures(c.stock, c.taken)
-	c.Limits = forecast(b.shapes(mix), len(b.rows), c.stock, c.Growth)
-	c.Command = planCommand(namespace, mix)
+	c.Measures = measures(c.Capacity)
+	c.Limits = forecast(shapes, len(b.rows), c.Stock, c.Growth)
 	return c
 }
 
-// shapes returns those of all Challenges, with the number of their instances as weights. It is called with the lock held.
-func (b *Board) shapes(mix map[types.NamespacedName]int) (all []plan.Shape) {
-	for key, c := range b.challenges {
-		if c.shape != nil && mix[key] > 0 {
-			shape := *c.shape
-			shape.Weight = float64(mix[key])
-			all = append(all, shape)
+// freeCapacity says for how many more instances of a Challenge there is capacity, "" if nothing is known that limits them.
+func (c Capacity) freeCapacity(challenge view.Challenge) string {
+	if challenge.Frozen {
+		return "none: frozen"
+	}
+	for _, h := range c.Headroom {
+		if h.Namespace == challenge.Namespace && h.Challenge == challenge.Name {
+			return h.FreeCapacity.String()
 		}
 	}
-	slices.SortFunc(all, func(a, b plan.Shape) int { return cmp.Compare(a.Challenge, b.Challenge) })
-	return all
+	return ""
 }
 
 // planCommand is the line that calculates for other numbers, with the mix of Challenges as it is now.
-func planCommand(namespace string, mix map[types.NamespacedName]int) string {
+func planCommand(namespace string, mix map[string]int) string {
 	var weights []string
 	players := 0
-	for key, n := range mix {
-		if key.Namespace == namespace {
-			weights = append(weights, quoted(key.Name+"="+fmt.Sprint(n)))
-			players += n
-		}
+	for name, n := range mix {
+		weights = append(weights, view.Quote(name+"="+fmt.Sprint(n)))
+		players += n
 	}
 	slices.Sort(weights)
 	const most = 20 // a longer line is for no person
@@ -198,24 +172,23 @@ func planCommand(namespace string, mix map[types.NamespacedName]int) string {
 	for n, w := range weights {
 		weights[n] = " --weight " + w
 	}
-	return fmt.Sprintf("kubectl berg plan --players %d -n %s%s", max(100, 2*players), quoted(namespace), strings.Join(weights, ""))
+	return fmt.Sprintf("kubectl berg plan --players %d -n %s%s", max(100, 2*players), view.Quote(namespace), strings.Join(weights, ""))
 }
 
-// measures compares what instances take with what there is.
-func measures(stock plan.Stock, taken plan.Use) (all []Measure) {
-	total := stock.Total()
-	add := func(label string, capacity, used float64, text func(float64) string) {
-		if capacity <= 0 {
-			return
+// measures compares what instances use with what there is.
+func measures(c view.Capacity) (all []Measure) {
+	add := func(label string, amount view.Amount, text func(float64) string) {
+		if amount.Total > 0 {
+			left := max(0, amount.Total-amount.Used)
+			all = append(all, Measure{label, text(amount.Used), text(left), text(amount.Total), min(1, amount.Used/amount.Total)})
 		}
-		all = append(all, Measure{label, text(used), text(max(0, capacity-used)), text(capacity), min(1, used/capacity)})
 	}
 	whole := func(v float64) string { return fmt.Sprintf("%.0f", v) }
-	add("CPU", total.CPU, taken.CPU, func(v float64) string { return fmt.Sprintf("%.1f", v) })
-	add("memory", total.Memory, taken.Memory, func(v float64) string { return fmt.Sprintf("%.1f GiB", v/(1<<30)) })
-	add("pods", float64(total.Pods), float64(taken.Pods), whole)
-	add("node ports", float64(total.NodePorts), float64(taken.NodePorts), whole)
-	add("instances", float64(total.Instances), float64(taken.Instances), whole)
+	add("CPU", c.CPU, func(v float64) string { return fmt.Sprintf("%.1f", v) })
+	add("memory", c.Memory, func(v float64) string { return fmt.Sprintf("%.1f GiB", v/(1<<30)) })
+	add("pods", c.Pods, whole)
+	add("node ports", c.NodePorts, whole)
+	add("instances", c.Instances, whole)
 	return all
 }
 
@@ -266,25 +239,3 @@ func (h *history) growth() float64 {
 }
 
 func (s Sample) all() int { return s.Running + s.Waiting + s.Failed }
-
-// trimShape keeps of the spec of a Challenge what its instances need of a cluster: no flag, no variable, no command.
-func trimShape(spec *bergv1.ChallengeSpec) (kept bergv1.ChallengeSpec) {
-	kept.MaxInstances = spec.MaxInstances
-	for _, c := range spec.Containers {
-		container := bergv1.Container{Hostname: c.Hostname, ResourceRequests: c.ResourceRequests, ResourceLimits: c.ResourceLimits}
-		for _, p := range c.Ports {
-			container.Ports = append(container.Ports, bergv1.Port{Port: p.Port, Type: p.Type, Protocol: p.Protocol})
-		}
-		if f := c.DynamicFlag; f != nil { // the files that hold it are objects
-			container.DynamicFlag = &bergv1.DynamicFlag{}
-			if f.Content != nil {
-				container.DynamicFlag.Content = &bergv1.FlagFile{}
-			}
-			if f.Executable != nil {
-				container.DynamicFlag.Executable = &bergv1.FlagFile{}
-			}
-		}
-		kept.Containers = append(kept.Containers, container)
-	}
-	return kept
-}

@@ -27,7 +27,7 @@ func aNode(name, cpu string, change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-func store(t *testing.T, in func(any), object any) {
+func storeTrimmed(t *testing.T, in func(any), object any) {
 	t.Helper()
 	kept, err := trim(object)
 	if err != nil {
@@ -40,14 +40,14 @@ func TestCapacityAndForecast(t *testing.T) {
 	b, server := served(t, clocktesting.NewFakeClock(begin))
 	web := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "web", Generation: 1}}
 	web.Spec.Containers = []bergv1.Container{{Hostname: "web", Ports: []bergv1.Port{{Port: 80, Type: bergv1.PublicPort}}}}
-	store(t, b.seeOther, web)
+	storeTrimmed(t, b.seeOther, web)
 	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "no node is known that takes instances") {
 		t.Error("without nodes the page does not say so")
 	}
-	store(t, b.seeNode, aNode("a", "2", nil))
-	store(t, b.seeNode, aNode("b", "2", func(n *corev1.Node) { n.Spec.Unschedulable = true }))
-	store(t, b.seeNode, aNode("c", "2", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}} }))
-	store(t, b.seeNode, aNode("d", "2", func(n *corev1.Node) { n.Status.Conditions = nil }))
+	storeTrimmed(t, b.seeNode, aNode("a", "2", nil))
+	storeTrimmed(t, b.seeNode, aNode("b", "2", func(n *corev1.Node) { n.Spec.Unschedulable = true }))
+	storeTrimmed(t, b.seeNode, aNode("c", "2", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}} }))
+	storeTrimmed(t, b.seeNode, aNode("d", "2", func(n *corev1.Node) { n.Status.Conditions = nil }))
 	for n := range 10 {
 		i := anInstance(fmt.Sprint("i", n), bergv1.PhaseRunning, "")
 		i.Status.StartedAt = &metav1.Time{Time: begin}
@@ -59,8 +59,8 @@ func TestCapacityAndForecast(t *testing.T) {
 	b.mu.Lock()
 	c := b.capacityNow("berg")
 	b.mu.Unlock()
-	if c.Nodes != 1 {
-		t.Errorf("%d nodes take instances", c.Nodes)
+	if c.Ready != 1 || c.Nodes != 4 {
+		t.Errorf("%d of %d nodes take instances", c.Ready, c.Nodes)
 	}
 	got := fmt.Sprint(c.Measures)
 	for _, want := range []string{"{CPU 1.0 1.0 2.0 0.4", "{memory 1.2 GiB 6.8 GiB 8.0 GiB 0.15625}", "{pods 10 100 110 ", "{node ports 10 2758 2768 "} {
@@ -94,7 +94,7 @@ func TestCapacityAndForecast(t *testing.T) {
 	}
 	b.forgetNode(aNode("a", "2", nil))
 	web.Annotations = map[string]string{bergv1.AnnotationFrozen: "now"}
-	store(t, b.seeOther, web)
+	storeTrimmed(t, b.seeOther, web)
 	if _, _, page := get(t, server.URL+"/evening/"); !strings.Contains(page, "none: frozen") || strings.Contains(page, "on 1 node") {
 		t.Error("a node that is gone, or a Challenge that is frozen, is not seen")
 	}
@@ -107,13 +107,13 @@ func TestRoomIsARange(t *testing.T) {
 	web := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "web", Generation: 1}}
 	request := bergv1.Resources{CPU: ptr.To(bergv1.Amount("800m"))}
 	web.Spec.Containers = []bergv1.Container{{Hostname: "web", ResourceRequests: &request}}
-	store(t, b.seeOther, web)
+	storeTrimmed(t, b.seeOther, web)
 	for _, name := range []string{"a", "b", "c"} {
-		store(t, b.seeNode, aNode(name, "2", nil))
+		storeTrimmed(t, b.seeNode, aNode(name, "2", nil))
 	}
 	small := web.DeepCopy()
 	small.Name, small.Spec.Containers[0].ResourceRequests = "small", nil
-	store(t, b.seeOther, small)
+	storeTrimmed(t, b.seeOther, small)
 	for n := range 12 {
 		i := anInstance(fmt.Sprint("i", n), bergv1.PhaseRunning, "")
 		i.Spec.ChallengeRef.Name = "small"
@@ -146,13 +146,13 @@ func TestWhenALimitIsReached(t *testing.T) {
 // Only a change of what the page shows of a node is one.
 func TestANodeThatReportsTheSameIsNoChange(t *testing.T) {
 	b := newBoard(options, clocktesting.NewFakeClock(begin))
-	store(t, b.seeNode, aNode("a", "2", nil))
+	storeTrimmed(t, b.seeNode, aNode("a", "2", nil))
 	before := b.Read("berg", 0).Version
-	store(t, b.seeNode, aNode("a", "2", func(n *corev1.Node) { n.ResourceVersion, n.Annotations = "2", map[string]string{"a": "b"} }))
+	storeTrimmed(t, b.seeNode, aNode("a", "2", func(n *corev1.Node) { n.ResourceVersion, n.Annotations = "2", map[string]string{"a": "b"} }))
 	if after := b.Read("berg", 0).Version; after != before {
 		t.Error("a report of a node changes the page")
 	}
-	store(t, b.seeNode, aNode("a", "4", nil))
+	storeTrimmed(t, b.seeNode, aNode("a", "4", nil))
 	if after := b.Read("berg", 0).Version; after == before {
 		t.Error("a larger node does not change the page")
 	}

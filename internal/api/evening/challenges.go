@@ -4,32 +4,13 @@ import (
 	"cmp"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
-
-// challengeState is what the page says of a Challenge itself.
-type challengeState struct {
-	// Problem is why no instance of it can run, "" if they can.
-	Problem string
-	// Images says whether its images are on the nodes; "" if nothing pulls them ahead.
-	Images string
-	// Frozen: no new instance of it starts.
-	Frozen bool
-	// shape is what an instance of it needs, nil if that cannot be calculated; it follows from the generation.
-	shape      *plan.Shape
-	generation int64
-}
-
-func (s challengeState) same(o challengeState) bool {
-	return s.Problem == o.Problem && s.Images == o.Images && s.Frozen == o.Frozen && s.generation == o.generation
-}
 
 // checkState is the last result of a ChallengeCheck. What its solver wrote is not shown.
 type checkState struct {
@@ -50,23 +31,12 @@ var images = map[string]string{
 	bergv1.ImagesTimeIsOver: "no: the time for it is over",
 }
 
-func newChallengeState(c *bergv1.Challenge, settings plan.Settings) challengeState {
-	s := challengeState{Frozen: c.Annotations[bergv1.AnnotationFrozen] != "", generation: c.Generation}
-	if accepted := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted); accepted != nil && accepted.Status == metav1.ConditionFalse {
-		s.Problem = accepted.Message
+// imagesText says for organisers whether the images of a Challenge are on the nodes, "" if nothing pulls them in advance.
+func imagesText(c view.Challenge) string {
+	if c.Images == "" {
+		return ""
 	}
-	if pulled := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady); pulled != nil {
-		s.Images = cmp.Or(images[pulled.Reason], "no")
-		if pulled.Status == metav1.ConditionTrue {
-			s.Images = "yes"
-		}
-	}
-	if len(c.Spec.Containers) > 0 {
-		if shape, err := plan.NewShape(c, settings, 1); err == nil { // else the Challenge is not accepted, which says why
-			s.shape = &shape
-		}
-	}
-	return s
+	return cmp.Or(images[c.Images], "no")
 }
 
 // seeOther stores a Challenge or a ChallengeCheck as the cache has it.
@@ -75,11 +45,11 @@ func (b *Board) seeOther(object any) {
 	defer b.mu.Unlock()
 	switch o := object.(type) {
 	case *bergv1.Challenge:
-		key, state := client.ObjectKeyFromObject(o), newChallengeState(o, b.options.Plan)
-		if known, ok := b.challenges[key]; ok && known.same(state) {
+		challenge := view.NewChallenge(o, &b.options.Plan)
+		if known, ok := b.challenges[challenge.ID()]; ok && known.Equal(challenge) {
 			return
 		}
-		b.challenges[key] = state
+		b.challenges[challenge.ID()] = challenge
 	case *bergv1.ChallengeCheck:
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ChallengeRef.Name}
 		var state checkState
@@ -110,7 +80,7 @@ func (b *Board) forgetOther(object any) {
 	defer b.mu.Unlock()
 	switch o := object.(type) {
 	case *bergv1.Challenge:
-		delete(b.challenges, client.ObjectKeyFromObject(o))
+		delete(b.challenges, view.JoinID(o.Namespace, o.Name))
 	case *bergv1.ChallengeCheck:
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ChallengeRef.Name}
 		delete(b.checks[key], o.Name)
@@ -124,11 +94,11 @@ func (b *Board) forgetOther(object any) {
 }
 
 // namespaceChallenges returns the Challenges of a namespace by their names. It is called with the lock held.
-func (b *Board) namespaceChallenges(namespace string) map[string]challengeState {
-	states := map[string]challengeState{}
-	for key, state := range b.challenges {
-		if key.Namespace == namespace {
-			states[key.Name] = state
+func (b *Board) namespaceChallenges(namespace string) map[string]view.Challenge {
+	states := map[string]view.Challenge{}
+	for _, challenge := range b.challenges {
+		if challenge.Namespace == namespace {
+			states[challenge.Name] = challenge
 		}
 	}
 	return states

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/api/tokens"
 	"github.com/bergctf/berg-operator/internal/api/web"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 const (
@@ -50,12 +51,13 @@ func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.
 	d := &Endpoint{Board: board, Clock: now, Heartbeat: heartbeat, Log: log}
 	var err error
 	d.pages, err = template.New("").Funcs(template.FuncMap{
-		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"clock": formatClock,
-		"age":   func(t time.Time) string { return span(now.Since(t)) },
-		"left":  func(t time.Time) string { return span(t.Sub(now.Now())) },
-		"took":  took,
-		"per":   func(v float64) string { return fmt.Sprintf("%.1f", v) },
+		"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"clock":  formatClock,
+		"age":    func(t time.Time) string { return span(now.Since(t)) },
+		"left":   func(t time.Time) string { return span(t.Sub(now.Now())) },
+		"took":   took,
+		"images": imagesText,
+		"per":    func(v float64) string { return fmt.Sprintf("%.1f", v) },
 	}).ParseFS(static, "static/page.html")
 	return d, err
 }
@@ -93,7 +95,7 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 		mux.HandleFunc("GET "+root+name, func(w http.ResponseWriter, _ *http.Request) {
 			data, err := static.ReadFile("static/" + name)
 			if err != nil {
-				d.Fail(w, web.Problem{Status: http.StatusInternalServerError, Message: err.Error()})
+				d.Fail(w, web.Failure{Status: http.StatusInternalServerError, Message: err.Error()})
 				return
 			}
 			headers(w, kind)
@@ -114,7 +116,7 @@ func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.
 }
 
 // Fail implements web.Door.
-func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	headers(w, "text/plain; charset=utf-8")
 	w.WriteHeader(p.Status)
 	_, _ = fmt.Fprintln(w, p.Message) // the client is gone
@@ -155,7 +157,7 @@ func parseFilter(r *http.Request) (Filter, string) {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "")
 	}
-	return Filter{Text: strings.ToLower(strings.TrimSpace(text)), Challenge: values.Get("challenge"), State: State(values.Get("state"))}, text
+	return Filter{Text: strings.ToLower(strings.TrimSpace(text)), Challenge: values.Get("challenge"), State: view.State(values.Get("state"))}, text
 }
 
 // newContent returns what a page shows of a view.
@@ -171,7 +173,7 @@ func (d *Endpoint) newContent(namespace string, v View, f Filter, query string) 
 		if c.Found++; c.Found > maxRows {
 			continue
 		}
-		if row.Problem {
+		if row.NeedsPerson {
 			c.Problems = append(c.Problems, row)
 		} else {
 			c.Others = append(c.Others, row)
@@ -195,7 +197,7 @@ func (d *Endpoint) isReady(w http.ResponseWriter) bool {
 	}
 	w.Header().Set("Retry-After", "1")
 	w.Header().Set("Refresh", "1") // a browser loads the page again
-	d.Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: "the page reads the instances, and loads again in a second"})
+	d.Fail(w, web.Failure{Status: http.StatusServiceUnavailable, Message: "the page reads the instances, and loads again in a second"})
 	return false
 }
 
@@ -212,12 +214,12 @@ func (d *Endpoint) page(w http.ResponseWriter, r *http.Request) {
 type instanceContent struct {
 	Row      *Row
 	Timeline []Moment
-	Remedies []Remedy
+	Remedies []view.Remedy
 	Now      time.Time
 }
 
 func (d *Endpoint) contentOfInstance(row *Row) instanceContent {
-	return instanceContent{Row: row, Timeline: timeline(row, d.Board.Events(row.UID)), Remedies: Remedies(row), Now: d.Clock.Now()}
+	return instanceContent{Row: row, Timeline: timeline(&row.Row, d.Board.Events(row.UID)), Remedies: row.Remedies(), Now: d.Clock.Now()}
 }
 
 func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +239,7 @@ func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
 	if d.Board.Awaited(namespace, name) {
 		w.Header().Set("Refresh", "5") // then its record may be there
 	}
-	d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
+	d.Fail(w, web.Failure{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
 }
 
 func (d *Endpoint) record(w http.ResponseWriter, r *http.Request) {
@@ -248,9 +250,9 @@ func (d *Endpoint) record(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		d.Log.Error("a record could not be read", "uid", r.PathValue("uid"), "error", err)
-		d.Fail(w, web.Problem{Status: http.StatusBadGateway, Message: "the record could not be read: the log of berg-api says why"})
+		d.Fail(w, web.Failure{Status: http.StatusBadGateway, Message: "the record could not be read: the log of berg-api says why"})
 	case !ok:
-		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "there is no record of this instance, or no longer"})
+		d.Fail(w, web.Failure{Status: http.StatusNotFound, Message: "there is no record of this instance, or no longer"})
 	default:
 		d.write(w, "record", record)
 	}
@@ -264,7 +266,7 @@ func (d *Endpoint) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	namespace, name := web.GrantFrom(r.Context()).Namespace, r.PathValue("name")
 	row := d.Board.Row(namespace, name)
 	if row == nil {
-		d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer"})
+		d.Fail(w, web.Failure{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer"})
 		return
 	}
 	changed, stop := d.Board.RowChanges(row)
@@ -284,7 +286,7 @@ func (d *Endpoint) write(w http.ResponseWriter, name string, value any) {
 	var page bytes.Buffer
 	if err := d.pages.ExecuteTemplate(&page, name, value); err != nil {
 		d.Log.Error("a page could not be written", "page", name, "error", err)
-		d.Fail(w, web.Problem{Status: http.StatusInternalServerError, Message: "the page could not be written: the log of berg-api says why"})
+		d.Fail(w, web.Failure{Status: http.StatusInternalServerError, Message: "the page could not be written: the log of berg-api says why"})
 		return
 	}
 	headers(w, "text/html; charset=utf-8")
@@ -372,7 +374,7 @@ func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan
 func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v View) bool {
 	rows := make([]changedRow, 0, len(v.Rows)+len(v.Gone))
 	for _, row := range v.Rows {
-		changed := changedRow{ID: row.ID(), Problem: row.Problem}
+		changed := changedRow{ID: row.ID(), Problem: row.NeedsPerson}
 		if f.matches(row) {
 			var html bytes.Buffer
 			if err := d.pages.ExecuteTemplate(&html, "row", row); err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 const (
@@ -38,7 +40,7 @@ func (h *history) count(before, after *Row) {
 	if before == nil {
 		h.starts++
 	}
-	if after.State == Failed && (before == nil || before.State != Failed) {
+	if after.State == view.Failed && (before == nil || before.State != view.Failed) {
 		h.failures++
 	}
 	if !after.Ready.IsZero() && (before == nil || before.Ready.IsZero()) {
@@ -46,11 +48,11 @@ func (h *history) count(before, after *Row) {
 	}
 }
 
-func (h *history) sample(now time.Time, counts map[State]int) {
+func (h *history) sample(now time.Time, counts map[view.State]int) {
 	slices.Sort(h.times)
 	h.samples = append(h.samples, Sample{
-		At: now, Running: counts[Running], Waiting: counts[Waiting] + counts[Starting], Failed: counts[Failed],
-		Starts: h.starts, Ends: h.ends, Failures: h.failures, ToRunning: quantile(h.times, 50),
+		At: now, Running: counts[view.Running], Waiting: counts[view.Waiting] + counts[view.Starting], Failed: counts[view.Failed],
+		Starts: h.starts, Ends: h.ends, Failures: h.failures, ToRunning: view.Quantile(h.times, 50),
 	})
 	if len(h.samples) > maxSamples {
 		h.samples = slices.Delete(h.samples, 0, len(h.samples)-maxSamples)

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func anEvent(uid, instance types.UID, message string, count int32) *corev1.Event {
@@ -66,50 +67,18 @@ func TestEventsAreBounded(t *testing.T) {
 func TestTimelineIsInOrderOfTime(t *testing.T) {
 	i := failing(anInstance("a", bergv1.PhaseRunning, ""), "container web ended")
 	i.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: begin.Add(10 * time.Second)}
-	kept, err := trim(i)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRow(kept.(*bergv1.ChallengeInstance))
+	r := view.NewRow(i)
 	var lines []string
 	for _, m := range timeline(&r, []Event{{Reason: "Late", Message: "m", Last: begin.Add(time.Minute), First: begin, Count: 3, Warning: true}, {Reason: "Early", Last: begin}}) {
 		lines = append(lines, fmt.Sprintf("%s|%s|%s|%t", m.At.Sub(begin), m.What, m.Detail, m.Bad))
 	}
 	want := []string{
-		"0s|Created||false", "0s|Event Early||false", "1s|Stage namespace|over, it took 1.0 s|false", "3s|Stage ready|over, it took 2.0 s|false",
+		"0s|Created||false", "0s|Event Early||false", "1s|Stage namespace|it took 1.0 s|false", "3s|Stage ready|it took 2.0 s|false",
 		"3s|Running|all pods were ready for the first time|false", "10s|PodsReady is False|Crashing: container web ended|true",
 		"1m0s|Event Late|m (3 times since 19:00:00 UTC)|true",
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("%s", strings.Join(lines, "\n"))
-	}
-}
-
-func TestEveryCauseHasASentenceAndLinesThatHelp(t *testing.T) {
-	for _, cause := range bergv1.Causes {
-		if causes[cause].sentence == "" {
-			t.Errorf("%s has no sentence", cause)
-		}
-		r := &Row{Namespace: "berg", Name: "one", Challenge: "web", Cause: string(cause)}
-		all := Remedies(r)
-		commands := map[string]bool{}
-		for _, one := range all {
-			if commands[one.Command] || one.Says == "" || strings.ContainsAny(one.Command, "<>") || !strings.HasPrefix(one.Command, "kubectl berg ") {
-				t.Errorf("%s: %q, %q", cause, one.Says, one.Command)
-			}
-			commands[one.Command] = true
-		}
-		if cause != bergv1.CauseNotReadyYet && len(causeRemedies[cause]) == 0 {
-			t.Errorf("%s has no line of its own", cause)
-		}
-		if !commands["kubectl berg why one -n berg"] || !commands["kubectl berg end one -n berg"] {
-			t.Errorf("%s lacks a line that helps with every instance", cause)
-		}
-	}
-	for word, want := range map[string]string{"web-1.x": "web-1.x", "": "", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "-n": "-n"} {
-		if got := quoted(word); got != want {
-			t.Errorf("%q becomes %q", word, got)
-		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 const (
@@ -116,7 +117,7 @@ func (b *Board) seeRecord(object any) {
 		return
 	}
 	b.ended[ended.UID] = ended
-	b.changed(namespace, rowID(namespace, name))
+	b.changed(namespace, view.JoinID(namespace, name))
 }
 
 func (b *Board) forgetRecord(object any) {
@@ -171,7 +172,7 @@ func (b *Board) LastEnded(namespace, name string) (last Ended, ok bool) {
 func (b *Board) Awaited(namespace, name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := rowID(namespace, name)
+	id := view.JoinID(namespace, name)
 	return b.options.RecordNamespace != "" && slices.ContainsFunc(b.gone, func(g goneRow) bool { return g.id == id })
 }
 

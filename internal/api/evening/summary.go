@@ -3,137 +3,67 @@ package evening
 import (
 	"cmp"
 	"slices"
-	"time"
 
-	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Summary is what the head of the page says of one namespace.
 type Summary struct {
+	view.Overview
 	Counts     []Count
-	Problems   int
-	Challenges []ChallengeSummary
-	// Queue are those that wait, in the order of their creation; Waiting is how many there are.
-	Queue   []*Row
-	Waiting int
-	// Capacity is what there is room for.
+	Challenges []ChallengeLine
+	// First are the first instances of the queue.
+	First []*view.Row
+	// Capacity is what the cluster has for more instances.
 	Capacity Capacity
 }
 
 // Count is how many instances are in a state.
 type Count struct {
-	State State
+	State view.State
 	N     int
 }
 
-// ChallengeSummary is one line of the table of challenges.
-type ChallengeSummary struct {
-	Name                     string
+// ChallengeLine is one line of the table of Challenges.
+type ChallengeLine struct {
+	view.Challenge
+	*view.Starts
 	Running, Waiting, Failed int
-	P50, P99                 time.Duration
-	// Stages are the parts of a start with the median of each, Slowest is the one that takes most.
-	Stages  []Stage
-	Slowest string
-	Problem bool
-	// FreeCapacity is for how many more instances there is room, from what is certain to what is possible, and what ends it.
+	// NeedsPerson: the Challenge, or one of its instances, has a problem that stays until a person acts.
+	NeedsPerson bool
+	// Check is the last result of a solver.
+	Check checkState
+	// FreeCapacity is the range of further instances that fit, from the certain to the possible number, and the limit.
 	FreeCapacity string
-	// State is that of the Challenge itself, and Check the last result of a solver.
-	State  challengeState
-	Check  checkState
-	times  []time.Duration
-	stages map[string][]time.Duration
-	own    int
 }
 
-// maxQueue is how many of the queue the page lists.
+// maxQueue is how many instances of the queue the page lists.
 const maxQueue = 20
 
 // summarise counts rows. Every Challenge has a line, also without an instance.
-func summarise(rows []*Row, known map[string]challengeState, checks map[string]checkState, capacity Capacity) Summary {
-	s := Summary{Capacity: capacity}
-	counts, challenges := map[State]int{}, map[string]*ChallengeSummary{}
-	for name, state := range known {
-		challenges[name] = &ChallengeSummary{Name: name, stages: map[string][]time.Duration{}, State: state, Check: checks[name], Problem: state.Problem != ""}
+func summarise(rows []*view.Row, known map[string]view.Challenge, checks map[string]checkState, capacity Capacity, overview view.Overview) Summary {
+	s := Summary{Overview: overview, Capacity: capacity}
+	for _, state := range view.States {
+		s.Counts = append(s.Counts, Count{state, overview.Instances.ByState[state]})
 	}
 	for _, r := range rows {
-		counts[r.State]++
-		c := challenges[r.Challenge]
-		if c == nil {
-			c = &ChallengeSummary{Name: r.Challenge, stages: map[string][]time.Duration{}}
-			challenges[r.Challenge] = c
-		}
-		c.own++
-		switch r.State {
-		case Running:
-			c.Running++
-		case Failed:
-			c.Failed++
-		case Waiting, Starting:
-			c.Waiting++
-		case Ending:
-		}
-		if r.Problem {
-			s.Problems++
-			c.Problem = true
-		}
-		if r.State == Waiting {
-			s.Queue = append(s.Queue, r)
-		}
-		if !r.Ready.IsZero() {
-			c.times = append(c.times, r.Ready.Sub(r.Created))
-			for _, stage := range r.Stages {
-				c.stages[stage.Name] = append(c.stages[stage.Name], stage.Took)
-			}
+		if _, exists := known[r.Challenge]; !exists {
+			known[r.Challenge] = view.Challenge{Namespace: r.Namespace, Name: r.Challenge}
 		}
 	}
-	for _, state := range states {
-		s.Counts = append(s.Counts, Count{state, counts[state]})
-	}
-	for _, c := range challenges {
-		slices.Sort(c.times)
-		c.P50, c.P99 = quantile(c.times, 50), quantile(c.times, 99)
-		slowest := time.Duration(0)
-		for _, name := range stageNames {
-			slices.Sort(c.stages[name])
-			median := quantile(c.stages[name], 50)
-			if median > slowest {
-				c.Slowest, slowest = name, median
-			}
-			if len(c.stages[name]) > 0 {
-				c.Stages = append(c.Stages, Stage{Name: name, Took: median})
-			}
+	for name, challenge := range known {
+		line := ChallengeLine{Challenge: challenge, Starts: overview.Starts[name], Check: checks[name], FreeCapacity: capacity.freeCapacity(challenge)}
+		if line.Starts == nil {
+			line.Starts = &view.Starts{}
 		}
-		c.FreeCapacity = formatFreeCapacity(c, capacity)
-		s.Challenges = append(s.Challenges, *c)
+		line.Running, line.Failed = line.ByState[view.Running], line.ByState[view.Failed]
+		line.Waiting = line.ByState[view.Waiting] + line.ByState[view.Starting]
+		line.NeedsPerson = challenge.Problem != "" || line.NeedPerson > 0
+		s.Challenges = append(s.Challenges, line)
 	}
-	slices.SortFunc(s.Challenges, func(a, b ChallengeSummary) int {
+	slices.SortFunc(s.Challenges, func(a, b ChallengeLine) int {
 		return cmp.Or(-cmp.Compare(a.Failed, b.Failed), -cmp.Compare(a.Waiting, b.Waiting), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(s.Queue, func(a, b *Row) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) })
-	s.Waiting = len(s.Queue)
-	s.Queue = s.Queue[:min(len(s.Queue), maxQueue)]
+	s.First = s.Queue.Rows[:min(len(s.Queue.Rows), maxQueue)]
 	return s
-}
-
-// quantile returns the given percentile of sorted times, 0 for none.
-func quantile(sorted []time.Duration, percent int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
-}
-
-// formatFreeCapacity says for how many more instances of a Challenge there is room.
-func formatFreeCapacity(c *ChallengeSummary, capacity Capacity) string {
-	switch {
-	case c.State.Frozen:
-		return "none: frozen"
-	case c.State.shape == nil:
-		return ""
-	}
-	free, limited := plan.CalculateFreeCapacity(*c.State.shape, c.own, capacity.stock, capacity.taken)
-	if !limited {
-		return ""
-	}
-	return free.String()
 }

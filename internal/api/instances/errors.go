@@ -1,6 +1,11 @@
 package instances
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
 
 // Kind is what a caller can do about an Error.
 type Kind int
@@ -30,4 +35,29 @@ func (e *Error) Error() string { return e.Message }
 // Fail returns an Error.
 func Fail(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// Is reports whether an error is one for the platform, of a kind.
+func Is(err error, kind Kind) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind == kind
+}
+
+// explain turns an error of the API server that a platform can do something about into one for it. The texts of
+// others may name what is in a spec, and are for the log.
+func explain(err error) error {
+	switch {
+	case apierrors.IsInvalid(err):
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && status.Status().Details != nil {
+			for _, cause := range status.Status().Details.Causes {
+				return Fail(Invalid, "the instance is refused: %s", cause.Message)
+			}
+		}
+		return Fail(Invalid, "the instance is refused by the API server")
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("the API server refuses: %w", err)
+	default:
+		return err
+	}
 }

@@ -10,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func TestReachable(t *testing.T) {
@@ -18,18 +19,18 @@ func TestReachable(t *testing.T) {
 	tcp := bergv1.ServiceEndpoint{Hostname: "a", Port: 1}
 	udp := bergv1.ServiceEndpoint{Hostname: "b", Port: 2, Protocol: "UDP"}
 	for name, tc := range map[string]struct {
-		state     State
+		state     view.State
 		after     time.Duration
 		endpoints []bergv1.ServiceEndpoint
 		err       error
 		want      bool
 	}{
-		"accepts":                   {Running, time.Second, []bergv1.ServiceEndpoint{tcp, udp}, nil, true},
-		"refuses yet":               {Running, time.Second, []bergv1.ServiceEndpoint{udp, tcp}, refused, false},
-		"refuses for long":          {Running, time.Minute, []bergv1.ServiceEndpoint{tcp}, refused, true},
-		"has a name of players":     {Running, time.Second, []bergv1.ServiceEndpoint{tcp}, &net.DNSError{IsNotFound: true}, true},
-		"has datagrams only":        {Running, time.Second, []bergv1.ServiceEndpoint{udp}, refused, true},
-		"does not run, as it shows": {Starting, time.Second, []bergv1.ServiceEndpoint{tcp}, refused, true},
+		"accepts":                   {view.Running, time.Second, []bergv1.ServiceEndpoint{tcp, udp}, nil, true},
+		"refuses yet":               {view.Running, time.Second, []bergv1.ServiceEndpoint{udp, tcp}, refused, false},
+		"refuses for long":          {view.Running, time.Minute, []bergv1.ServiceEndpoint{tcp}, refused, true},
+		"has a name of players":     {view.Running, time.Second, []bergv1.ServiceEndpoint{tcp}, &net.DNSError{IsNotFound: true}, true},
+		"has datagrams only":        {view.Running, time.Second, []bergv1.ServiceEndpoint{udp}, refused, true},
+		"does not run, as it shows": {view.Starting, time.Second, []bergv1.ServiceEndpoint{tcp}, refused, true},
 	} {
 		s := &Store{options: Options{
 			ConnectWait: 5 * time.Second, Clock: clocktesting.NewFakeClock(began.Add(tc.after)),

@@ -1,6 +1,8 @@
 package instances
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"strconv"
@@ -146,4 +148,11 @@ func read(object *corev1.ConfigMap) (Registration, error) {
 		}
 	}
 	return r, err
+}
+
+// RolloutValue is the value of the annotation that lets instances adopt their Challenge after a scenario has another
+// tag.
+func RolloutValue(scenario string) string {
+	sum := sha256.Sum256([]byte(scenario))
+	return "scenario-" + hex.EncodeToString(sum[:])[:nameDigits]
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -133,7 +134,7 @@ func TestOfTwoThatLiveTheOlderOneCounts(t *testing.T) {
 func TestEveryCauseIsASentence(t *testing.T) {
 	for _, cause := range bergv1.Causes {
 		i := instance(func(i *bergv1.ChallengeInstance) { i.Status.Cause = cause })
-		if v := view(i, "1", nil); sentences[cause] == "" || v.Reason != sentences[cause] || v.State == Running {
+		if v := newInstance(i, "1", nil); v.Reason != view.Explain(cause).Players || v.State == view.Running {
 			t.Errorf("%s: %+v", cause, v)
 		}
 	}
@@ -153,7 +154,7 @@ func TestFlagsOfAnInstance(t *testing.T) {
 		"that of its Challenge": {instance(), static, "flag{static}"},
 		"none yet":              {instance(), dynamic, ""}, "without its Challenge": {instance(), nil, ""},
 	} {
-		if got := strings.Join(view(tc.i, "1", tc.c).Flags, ","); got != tc.want {
+		if got := strings.Join(newInstance(tc.i, "1", tc.c).Flags, ","); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // MaxID is the maximum length of an id of a platform, in bytes.
@@ -168,7 +169,7 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 	}
 	for n := range list.Items {
 		i := &list.Items[n]
-		if Ended(i) {
+		if view.IsEnding(i) {
 			continue
 		}
 		changed := i.DeepCopy()

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -99,9 +100,7 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	cached, err := cache.New(config, cache.Options{
 		Scheme: scheme, DefaultNamespaces: namespaces, DefaultTransform: trim, DefaultUnsafeDisableDeepCopy: shared,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.ConfigMap{}:         {Label: labels.NewSelector().Add(*registered)},
-			&bergv1.ChallengeInstance{}: {Label: labels.NewSelector().Add(*registered)},
-			&bergv1.Challenge{}:         {},
+			&corev1.ConfigMap{}: {Label: labels.NewSelector().Add(*registered)},
 		},
 	})
 	if err != nil {
@@ -114,18 +113,22 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	return &Store{options: options, cache: cached, live: direct}, nil
 }
 
-// trim drops what the API does not read.
+// trim keeps what the API and the live page read. Flags stay in memory only where a platform may ask for them.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
-		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Start = nil, nil, nil
+		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Seed, o.Status.NamespaceTokenDigest = nil, nil, "", ""
 		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
-	case *bergv1.Challenge:
-		kept := bergv1.ChallengeSpec{Flag: o.Spec.Flag, FlagFormat: o.Spec.FlagFormat, DynamicFlagMode: o.Spec.DynamicFlagMode, DisplayName: o.Spec.DisplayName}
-		for _, c := range o.Spec.Containers {
-			kept.Containers = append(kept.Containers, bergv1.Container{Hostname: c.Hostname, DynamicFlag: c.DynamicFlag})
+		if registrationUID(o) == "" {
+			o.Spec.Flag = ""
 		}
-		o.Spec, o.ManagedFields, o.Annotations = kept, nil, nil
+	case *bergv1.Challenge:
+		o.Spec, o.ManagedFields = trimSpec(&o.Spec), nil
+		if frozen, ok := o.Annotations[bergv1.AnnotationFrozen]; ok {
+			o.Annotations = map[string]string{bergv1.AnnotationFrozen: frozen}
+		} else {
+			o.Annotations = nil
+		}
 	case *corev1.ConfigMap:
 		o.ManagedFields, o.BinaryData = nil, nil
 		for key := range o.Data {
@@ -135,6 +138,36 @@ func trim(object any) (any, error) {
 		}
 	}
 	return object, nil
+}
+
+// trimSpec keeps of the spec of a Challenge how flags are made, and what its instances need of a cluster: no variable, no command.
+func trimSpec(spec *bergv1.ChallengeSpec) bergv1.ChallengeSpec {
+	kept := bergv1.ChallengeSpec{
+		Flag: spec.Flag, FlagFormat: spec.FlagFormat, DynamicFlagMode: spec.DynamicFlagMode, DisplayName: spec.DisplayName, MaxInstances: spec.MaxInstances,
+	}
+	for _, c := range spec.Containers {
+		container := bergv1.Container{
+			Hostname: c.Hostname, DynamicFlag: c.DynamicFlag, ResourceRequests: c.ResourceRequests, ResourceLimits: c.ResourceLimits,
+		}
+		for _, p := range c.Ports {
+			container.Ports = append(container.Ports, bergv1.Port{Port: p.Port, Type: p.Type, Protocol: p.Protocol})
+		}
+		kept.Containers = append(kept.Containers, container)
+	}
+	return kept
+}
+
+// Watch lets a handler follow the objects of a kind that the cache holds. synced reports whether the handler has all that exist.
+func (s *Store) Watch(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) (synced toolscache.InformerSynced, err error) {
+	informer, err := s.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return nil, err
+	}
+	return registration.HasSynced, nil
 }
 
 // Start fills the cache and keeps it current until ctx is done.
@@ -155,15 +188,10 @@ func (s *Store) Start(ctx context.Context) error {
 			return fmt.Errorf("index %s: %w", name, err)
 		}
 	}
-	for _, kind := range []client.Object{&corev1.ConfigMap{}, &bergv1.Challenge{}, &bergv1.ChallengeInstance{}} {
-		informer, err := s.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
-		if _, isChallenge := kind.(*bergv1.Challenge); isChallenge {
-			continue
-		}
-		if _, err := informer.AddEventHandler(s.handler()); err != nil {
+	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
+		&corev1.ConfigMap{}: s.handler(), &bergv1.ChallengeInstance{}: s.handler(), &bergv1.Challenge{}: toolscache.ResourceEventHandlerFuncs{},
+	} {
+		if _, err := s.Watch(ctx, kind, handler); err != nil {
 			return err
 		}
 	}
@@ -211,6 +239,11 @@ func (s *Store) confirmed(ctx context.Context, r Registration, source, token str
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(i bergv1.ChallengeInstance) bool { return registrationUID(&i) != r.UID }), nil
+}
+
+// exactly are options for the state at a resource version.
+func exactly(version string) *metav1.ListOptions {
+	return &metav1.ListOptions{ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
 }
 
 // challenge returns a Challenge, from the cache if it is there.
@@ -280,7 +313,11 @@ func (s *Store) handler() toolscache.ResourceEventHandler {
 			return
 		}
 		keys := []string{waitKey(o)}
-		if _, isInstance := o.(*bergv1.ChallengeInstance); isInstance || all {
+		i, isInstance := o.(*bergv1.ChallengeInstance)
+		if isInstance && registrationUID(i) == "" {
+			return
+		}
+		if isInstance || all {
 			keys = append(keys, namespaceWaitKey(o.GetNamespace()))
 		}
 		s.changes.Happened(keys...)

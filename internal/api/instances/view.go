@@ -11,17 +11,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/api/flags"
-)
-
-// State is how far an instance is, for a platform.
-type State string
-
-// The states of an instance.
-const (
-	Starting State = "starting"
-	Running  State = "running"
-	Stopping State = "stopping"
-	Errored  State = "errored"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Instance is one as a platform sees it.
@@ -31,9 +21,9 @@ type Instance struct {
 	// Name of the ChallengeInstance.
 	Name string `json:"name"`
 	// Challenge is the ID of the registration, Source the user or team.
-	Challenge string `json:"challenge"`
-	Source    string `json:"source"`
-	State     State  `json:"state"`
+	Challenge string     `json:"challenge"`
+	Source    string     `json:"source"`
+	State     view.State `json:"state"`
 	// Reason is a sentence about an instance that does not run, for players. "": it runs.
 	Reason string `json:"reason,omitempty"`
 	// Created, Since (when it ran for the first time), Renewed and Until. Zero: not known yet, or never.
@@ -49,12 +39,13 @@ type Instance struct {
 	Flags []string `json:"-"`
 }
 
-// view returns what a platform sees of an object. challenge is the ID of the registration; owner, if it is there, is
+// newInstance returns what a platform sees of an object. challenge is the ID of the registration; owner, if it is there, is
 // the Challenge, for its static flag.
-func view(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge) Instance {
+func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge) Instance {
+	row := view.NewRow(i)
 	v := Instance{
-		UID: i.UID, Name: i.Name, Challenge: challenge, Source: i.Labels[bergv1.LabelSource],
-		State: instanceState(i), Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
+		UID: row.UID, Name: row.Name, Challenge: challenge, Source: row.Source,
+		State: row.State, Until: row.Expires, Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
 		Limited: sourceLimited(i),
 	}
 	switch {
@@ -63,38 +54,22 @@ func view(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge
 	case owner != nil && !flags.Needed(owner) && owner.Spec.Flag != "":
 		v.Flags = []string{owner.Spec.Flag}
 	}
-	if i.Status.ExpiresAt != nil {
-		v.Until = i.Status.ExpiresAt.Time
-	}
-	if v.State == Running {
-		v.Since = i.CreationTimestamp.Time
-		if i.Status.ReadyAt != nil {
-			v.Since = i.Status.ReadyAt.Time
+	switch row.State {
+	case view.Running:
+		if v.Since = row.Ready; v.Since.IsZero() {
+			v.Since = row.Created
 		}
-		v.Endpoints = slices.Clone(i.Status.Services)
-		return v
+		v.Endpoints = slices.Clone(row.Services)
+	case view.Ending:
+		v.Reason = "The instance is stopping."
+	case view.Starting, view.Waiting, view.Failed:
+		v.Reason = view.Explain(row.Cause).Players
 	}
-	v.Reason = sentence(i)
 	return v
 }
 
-// Ended reports whether an instance is being deleted, or is about to be.
-func Ended(i *bergv1.ChallengeInstance) bool {
-	return i.DeletionTimestamp != nil || i.Spec.TerminationReason != ""
-}
-
-func instanceState(i *bergv1.ChallengeInstance) State {
-	switch {
-	case Ended(i):
-		return Stopping
-	case i.Status.Phase == bergv1.PhaseRunning:
-		return Running
-	case i.Status.Phase == bergv1.PhaseFailed:
-		return Errored
-	default:
-		return Starting
-	}
-}
+// Starts reports whether it does not run yet, and may.
+func (i Instance) Starts() bool { return i.State == view.Starting || i.State == view.Waiting }
 
 func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	if t, err := time.Parse(time.RFC3339, i.Annotations[AnnotationRenewedAt]); err == nil {
@@ -106,40 +81,13 @@ func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	return i.CreationTimestamp.Time
 }
 
-// sentences are what players read of each cause. They name nothing of the cluster.
-var sentences = map[bergv1.Cause]string{
-	bergv1.CauseNotReadyYet:      "The instance is starting.",
-	bergv1.CauseQueued:           "The instance waits in the queue: all places are taken. It starts automatically.",
-	bergv1.CauseOwnerBusy:        "The instance waits until the previous one is gone. It starts automatically.",
-	bergv1.CauseFrozen:           "The organisers have paused this challenge. The instance starts when they resume it.",
-	bergv1.CauseNoCapacity:       "The servers are full. The instance starts automatically when one has room.",
-	bergv1.CauseImageUnavailable: "The instance cannot start because its image is not available. Tell the organisers.",
-	bergv1.CauseCrashing:         "The instance cannot start because a program in it fails. Tell the organisers.",
-	bergv1.CauseRefused:          "The cluster refuses the instance. Tell the organisers.",
-	bergv1.CauseAddressPending:   "The instance has no address yet.",
-	bergv1.CauseInvalid:          "The challenge has an error. Tell the organisers.",
-}
-
-// sentence says why an instance does not run, for players.
-func sentence(i *bergv1.ChallengeInstance) string {
-	if Ended(i) {
-		return "The instance is stopping."
-	}
-	return cmp.Or(sentences[i.Status.Cause], sentences[bergv1.CauseNotReadyYet])
-}
-
-// Detail says why an instance does not run, in the operator's words: the message of the first condition that shows a problem.
-func Detail(i *bergv1.ChallengeInstance) string {
-	for _, kind := range bergv1.ProblemConditions {
-		if c := meta.FindStatusCondition(i.Status.Conditions, kind); c != nil && c.Status == "False" {
-			return c.Message
-		}
+// detail says why an instance does not run, in the operator's words, as a part of a sentence.
+func detail(i *bergv1.ChallengeInstance) string {
+	if problem := view.FirstProblem(i); problem != nil {
+		return strings.TrimSuffix(problem.Message, ".")
 	}
 	return ""
 }
-
-// detail is Detail as a part of a sentence.
-func detail(i *bergv1.ChallengeInstance) string { return strings.TrimSuffix(Detail(i), ".") }
 
 // sourceLimits are the operator's settings that limit a source. The condition Admitted names the one that is reached.
 var sourceLimits = []string{"SOURCE_MAX_INSTANCES", "SOURCE_BUDGET"}
@@ -163,7 +111,7 @@ func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, su
 	})
 	for _, i := range sorted {
 		switch {
-		case Ended(i):
+		case view.IsEnding(i):
 			ending = append(ending, i)
 		case current == nil:
 			current = i

@@ -32,7 +32,7 @@ type Endpoint struct {
 
 // Routes implements web.Door.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
-	for pattern, call := range map[string]func(http.ResponseWriter, *http.Request) error{
+	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) { d.Fail(w, f) }, map[string]web.Call{
 		"GET /v1/challenges":                          d.challenges,
 		"GET /v1/instances":                           d.list,
 		"GET /v1/events":                              d.events,
@@ -41,17 +41,7 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 		"PATCH /v1/instances/{challenge}/{source}":    d.patch,
 		"DELETE /v1/instances/{challenge}/{source}":   d.delete,
 		"GET /v1/instances/{challenge}/{source}/flag": d.flag,
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := call(w, r); err != nil {
-				p, internal := web.NewProblem(err)
-				if internal {
-					d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
-				}
-				d.Fail(w, p)
-			}
-		})
-	}
+	})
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		web.Headers(w)
 		_, _ = w.Write(OpenAPI) // the client is gone
@@ -69,14 +59,12 @@ func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.
 }
 
 // Fail implements web.Door.
-func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	web.Write(w, p.Status, map[string]string{"message": p.Message})
 }
 
-func requestNamespace(r *http.Request) string { return web.GrantFrom(r.Context()).Namespace }
-
 func (d *Endpoint) challenges(w http.ResponseWriter, r *http.Request) error {
-	names, err := d.Store.Challenges(r.Context(), requestNamespace(r))
+	names, err := d.Store.Challenges(r.Context(), web.Namespace(r))
 	if err != nil {
 		return err
 	}
@@ -91,7 +79,7 @@ func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointV1, source)
+	all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointV1, source)
 	if err != nil {
 		return err
 	}
@@ -109,16 +97,14 @@ type body struct {
 	WaitSeconds int64 `json:"waitSeconds"`
 }
 
-const maxTimeout = 365 * 24 * time.Hour
-
 func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	var b body
 	if err := web.Read(w, r, &b); err != nil {
 		return b, err
 	}
 	switch {
-	case b.TimeoutSeconds < 0 || b.TimeoutSeconds > int64(maxTimeout/time.Second):
-		return b, instances.Fail(instances.Invalid, "timeoutSeconds: must be from 0 to %d", int64(maxTimeout/time.Second))
+	case b.TimeoutSeconds < 0 || b.TimeoutSeconds > int64(web.MaxTimeout/time.Second):
+		return b, instances.Fail(instances.Invalid, "timeoutSeconds: must be from 0 to %d", int64(web.MaxTimeout/time.Second))
 	case b.WaitSeconds < 0 || b.WaitSeconds > int64(d.BootWait/time.Second):
 		return b, instances.Fail(instances.Invalid, "waitSeconds: must be from 0 to %d", int64(d.BootWait/time.Second))
 	}
@@ -130,7 +116,7 @@ func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	registration, err := d.Store.Ensure(r.Context(), requestNamespace(r), tokens.EndpointV1, r.PathValue("challenge"))
+	registration, err := d.Store.Ensure(r.Context(), web.Namespace(r), tokens.EndpointV1, r.PathValue("challenge"))
 	if err != nil {
 		return err
 	}
@@ -153,7 +139,7 @@ func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *Endpoint) registration(r *http.Request) (instances.Registration, error) {
-	return d.Store.Registration(r.Context(), requestNamespace(r), tokens.EndpointV1, r.PathValue("challenge"))
+	return d.Store.Registration(r.Context(), web.Namespace(r), tokens.EndpointV1, r.PathValue("challenge"))
 }
 
 func (d *Endpoint) instance(r *http.Request) (instances.Instance, error) {
@@ -221,7 +207,7 @@ func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 // events streams every instance once, then each that changed, and each that is gone. A client that is slow misses
 // states between, never the last one.
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
-	changed, stop := d.Store.Changes(requestNamespace(r))
+	changed, stop := d.Store.Changes(web.Namespace(r))
 	defer stop()
 	control := http.NewResponseController(w)
 	h := w.Header()
@@ -233,7 +219,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	defer heartbeat.Stop()
 	shown := map[string]string{}
 	for {
-		all, err := d.Store.Sources(r.Context(), requestNamespace(r), tokens.EndpointV1, r.URL.Query().Get("source"))
+		all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointV1, r.URL.Query().Get("source"))
 		if err != nil {
 			d.Log.Error("a stream ended", "error", err)
 			return nil // the answer has begun

@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/instances"
 	"github.com/bergctf/berg-operator/internal/api/tokens"
 	"github.com/bergctf/berg-operator/internal/api/web"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Endpoint serves the calls.
@@ -30,29 +31,26 @@ const route = "/v1/instances/"
 
 // Routes implements web.Door.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
+	calls := map[string]web.Call{}
 	for method, call := range map[string]func(*http.Request, request, instances.Registration) (details, error){
 		http.MethodPut: d.start, http.MethodPost: d.status, http.MethodPatch: d.extend, http.MethodDelete: d.stop,
 	} {
-		mux.HandleFunc(method+" "+route+"{$}", func(w http.ResponseWriter, r *http.Request) {
+		calls[method+" "+route+"{$}"] = func(w http.ResponseWriter, r *http.Request) error {
 			answer, err := d.serve(w, r, call)
-			if err != nil {
-				p, internal := web.NewProblem(err)
-				if internal {
-					d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
-				}
-				d.Fail(w, p)
-				return
+			if err == nil {
+				web.Write(w, http.StatusOK, answer)
 			}
-			web.Write(w, http.StatusOK, answer)
-		})
+			return err
+		}
 	}
+	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) { d.Fail(w, f) }, calls)
 }
 
 // Owns implements web.Door.
 func (d *Endpoint) Owns(path string) bool { return path == route }
 
 // Fail implements web.Door.
-func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.Message})
 }
 
@@ -112,8 +110,8 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http
 	if q.Challenge == "" || len(q.Challenge) > instances.MaxID {
 		return details{}, instances.Fail(instances.Invalid, "challengeIntegrationId: must be the name of a Challenge, of at most %d bytes", instances.MaxID)
 	}
-	if q.TimeoutMilliseconds != nil && (*q.TimeoutMilliseconds <= 0 || *q.TimeoutMilliseconds > maxTimeout.Milliseconds()) {
-		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: must be from 1 to %d", maxTimeout.Milliseconds())
+	if q.TimeoutMilliseconds != nil && (*q.TimeoutMilliseconds <= 0 || *q.TimeoutMilliseconds > web.MaxTimeout.Milliseconds()) {
+		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: must be from 1 to %d", web.MaxTimeout.Milliseconds())
 	}
 	registration, err := d.Store.Ensure(r.Context(), web.GrantFrom(r.Context()).Namespace, tokens.EndpointRCTF, q.Challenge)
 	if err != nil {
@@ -121,9 +119,6 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http
 	}
 	return call(r, q, registration)
 }
-
-// maxTimeout of an instance that rCTF may ask for: a year.
-const maxTimeout = 365 * 24 * time.Hour
 
 func (q request) timeout() time.Duration {
 	if q.TimeoutMilliseconds == nil {
@@ -147,12 +142,12 @@ func (d *Endpoint) start(r *http.Request, q request, registration instances.Regi
 func (d *Endpoint) status(r *http.Request, q request, registration instances.Registration) (details, error) {
 	i, err := d.Store.Instance(r.Context(), registration, q.TeamID)
 	if instances.Is(err, instances.NotFound) {
-		stopping, err := d.Store.Stopping(r.Context(), registration, q.TeamID)
+		ends, err := d.Store.Stopping(r.Context(), registration, q.TeamID)
 		if err != nil {
 			return details{}, err
 		}
-		if stopping {
-			return details{Kind: kind, Status: string(instances.Stopping)}, nil
+		if ends {
+			return details{Kind: kind, Status: stopping}, nil
 		}
 		return details{Kind: kind, Status: stopped}, nil
 	}
@@ -165,7 +160,7 @@ func (d *Endpoint) status(r *http.Request, q request, registration instances.Reg
 		}
 	}
 	if !d.Store.Reachable(r.Context(), i) {
-		i.State, i.Endpoints = instances.Starting, nil
+		i.State, i.Endpoints = view.Starting, nil
 	}
 	return d.shown(i), nil
 }
@@ -189,16 +184,23 @@ func (d *Endpoint) stop(r *http.Request, q request, registration instances.Regis
 	case err != nil:
 		return details{}, err
 	}
-	return details{Kind: kind, Status: string(instances.Stopping)}, nil
+	return details{Kind: kind, Status: stopping}, nil
 }
 
 const (
-	kind    = "instancerInstanceDetails"
-	stopped = "stopped"
+	kind = "instancerInstanceDetails"
+	// The states in rCTF's words, in addition to states.
+	stopped  = "stopped"
+	stopping = "stopping"
 )
 
+// states has rCTF's word for each state.
+var states = map[view.State]string{
+	view.Starting: "starting", view.Waiting: "starting", view.Running: "running", view.Failed: "errored", view.Ending: stopping,
+}
+
 func (d *Endpoint) shown(i instances.Instance) details {
-	answer := details{Kind: kind, Status: string(i.State)}
+	answer := details{Kind: kind, Status: states[i.State]}
 	if !i.Until.IsZero() {
 		left := max(i.Until.Sub(d.Clock.Now()).Milliseconds(), 0)
 		answer.TimeLeftMilliseconds = &left

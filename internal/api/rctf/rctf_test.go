@@ -8,6 +8,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/api/instances"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func TestEndpoints(t *testing.T) {
@@ -37,19 +38,22 @@ func TestDetails(t *testing.T) {
 	d := &Endpoint{Clock: clocktesting.NewFakeClock(now)}
 	for name, c := range map[string]struct {
 		instance instances.Instance
+		status   string
 		left     int64 // -1: null
 	}{
-		"without an end": {instances.Instance{State: instances.Running}, -1},
-		"ends later":     {instances.Instance{State: instances.Running, Until: now.Add(90 * time.Second)}, 90_000},
-		"should be over": {instances.Instance{State: instances.Running, Until: now.Add(-time.Second)}, 0},
-		"cannot run":     {instances.Instance{State: instances.Errored}, -1},
+		"without an end": {instances.Instance{State: view.Running}, "running", -1},
+		"ends later":     {instances.Instance{State: view.Running, Until: now.Add(90 * time.Second)}, "running", 90_000},
+		"should be over": {instances.Instance{State: view.Running, Until: now.Add(-time.Second)}, "running", 0},
+		"cannot run":     {instances.Instance{State: view.Failed}, "errored", -1},
+		"waits":          {instances.Instance{State: view.Waiting}, "starting", -1},
+		"is deleted":     {instances.Instance{State: view.Ending}, "stopping", -1},
 	} {
 		got := d.shown(c.instance)
 		left := int64(-1)
 		if got.TimeLeftMilliseconds != nil {
 			left = *got.TimeLeftMilliseconds
 		}
-		if got.Kind != "instancerInstanceDetails" || got.Status != string(c.instance.State) || left != c.left || got.Endpoints != nil {
+		if got.Kind != "instancerInstanceDetails" || got.Status != c.status || left != c.left || got.Endpoints != nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -59,7 +59,7 @@ func New(config *rest.Config, log *slog.Logger) (*Endpoint, error) {
 			if r.Context().Err() == nil {
 				log.Error("a call failed", "error", err)
 			}
-			d.Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: "the cluster could not be reached: try again"})
+			d.Fail(w, web.Failure{Status: http.StatusServiceUnavailable, Message: "the cluster could not be reached: try again"})
 		},
 	}
 	return d, nil
@@ -79,7 +79,7 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 		mux.HandleFunc(call.method+" "+root+call.kind+call.name, handle)
 		mux.HandleFunc(call.method+" "+root+"namespaces/{namespace}/"+call.kind+call.name, func(w http.ResponseWriter, r *http.Request) {
 			if r.PathValue("namespace") != web.GrantFrom(r.Context()).Namespace {
-				d.Fail(w, web.Problem{Status: http.StatusForbidden, Message: "the token is for another namespace"})
+				d.Fail(w, web.Failure{Status: http.StatusForbidden, Message: "the token is for another namespace"})
 				return
 			}
 			handle(w, r)
@@ -91,7 +91,7 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	path := root + "namespaces/" + web.GrantFrom(r.Context()).Namespace + "/" + kind
 	if name := r.PathValue("name"); name != "" {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 { // it becomes part of a path
-			d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "there is no object with such a name"})
+			d.Fail(w, web.Failure{Status: http.StatusNotFound, Message: "there is no object with such a name"})
 			return
 		}
 		path += "/" + name
@@ -113,7 +113,7 @@ func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.
 }
 
 // Fail implements web.Door: with a Status of Kubernetes, which its clients read.
-func (d *Endpoint) Fail(w http.ResponseWriter, p web.Problem) {
+func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	reason := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
 		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusMethodNotAllowed: metav1.StatusReasonMethodNotAllowed,

@@ -56,5 +56,5 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 // sayOff answers as the door of CTFd does.
 func sayOff(w http.ResponseWriter, _ *http.Request) {
 	const message = "the platform API is off: grant its rights, then set PLATFORM_API=true, as docs/platform-api.md says"
-	(&challmanager.Endpoint{}).Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: message})
+	(&challmanager.Endpoint{}).Fail(w, web.Failure{Status: http.StatusServiceUnavailable, Message: message})
 }

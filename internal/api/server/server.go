@@ -88,7 +88,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 	}
 	wall := config.LivePage
 	wall.Namespaces, wall.Plan.Policies = config.Namespaces, 1
-	if s.board, err = evening.NewBoard(rc, instances.Scheme(), wall, now); err != nil {
+	if s.board, err = evening.NewBoard(rc, s.store, wall, now); err != nil {
 		return nil, err
 	}
 	page, err := evening.New(s.board, now, heartbeat, log)
@@ -103,7 +103,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		tokens.EndpointRCTF: &rctf.Endpoint{Store: s.store, Clock: now, Log: log},
 		tokens.EndpointBerg: berg,
 		tokens.EndpointV1:   &neutral.Endpoint{Store: s.store, BootWait: config.BootWait, Heartbeat: heartbeat, Log: log},
-		// The page has a cache of its own, which is only filled if a token opens it.
+		// Checks, nodes, events and records are only read if a token opens the page.
 		tokens.EndpointLivePage: page,
 	})
 	return s, nil
@@ -144,12 +144,12 @@ func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	if !s.limits.request(s.clock.Now()) {
 		w.Header().Set("Retry-After", "1")
-		endpoint.Fail(w, web.Problem{Status: http.StatusTooManyRequests, Message: "there are too many requests: try again in a second"})
+		endpoint.Fail(w, web.Failure{Status: http.StatusTooManyRequests, Message: "there are too many requests: try again in a second"})
 		return refused
 	}
 	token, r, err := endpoint.Token(w, r)
 	if err != nil {
-		p, _ := web.NewProblem(err)
+		p, _ := web.NewFailure(err)
 		endpoint.Fail(w, p)
 		return refused
 	}
@@ -160,7 +160,7 @@ func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w
 			message = "the token is for another door: the Secret " + s.config.TokenSecret + " names the door of each"
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="berg-api"`)
-		endpoint.Fail(w, web.Problem{Status: http.StatusUnauthorized, Message: message})
+		endpoint.Fail(w, web.Failure{Status: http.StatusUnauthorized, Message: message})
 		return refused
 	}
 	_, pattern := mux.Handler(r)
@@ -169,7 +169,7 @@ func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w
 		if allowed(mux, r) {
 			status = http.StatusMethodNotAllowed
 		}
-		endpoint.Fail(w, web.Problem{Status: status, Message: "there is no such call: " + r.Method})
+		endpoint.Fail(w, web.Failure{Status: status, Message: "there is no such call: " + r.Method})
 		return refused
 	}
 	mux.ServeHTTP(w, r.WithContext(web.WithGrant(r.Context(), grant)))

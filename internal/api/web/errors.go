@@ -19,23 +19,23 @@ var statuses = map[instances.Kind]int{
 	instances.Exhausted: http.StatusTooManyRequests,
 }
 
-// NewProblem returns the problem that an error is for a client, and whether its cause is for the log alone: then the
+// NewFailure returns what an error is for a client, and whether its cause is for the log alone: then the
 // client reads nothing of it.
-func NewProblem(err error) (p Problem, internal bool) {
+func NewFailure(err error) (f Failure, internal bool) {
 	var forPlatform *instances.Error
 	var body *BodyError
 	switch {
 	case errors.As(err, &forPlatform):
-		return Problem{statuses[forPlatform.Kind], err.Error()}, false
+		return Failure{statuses[forPlatform.Kind], err.Error()}, false
 	case errors.As(err, &body):
-		return Problem{body.Status, body.Error()}, false
+		return Failure{body.Status, body.Error()}, false
 	case errors.Is(err, context.Canceled):
-		return Problem{http.StatusServiceUnavailable, "the request was cancelled"}, false
+		return Failure{http.StatusServiceUnavailable, "the request was cancelled"}, false
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err):
-		return Problem{http.StatusServiceUnavailable, "the cluster is busy: try again"}, true
+		return Failure{http.StatusServiceUnavailable, "the cluster is busy: try again"}, true
 	case apierrors.IsForbidden(err):
-		return Problem{http.StatusInternalServerError, "the cluster refuses the request: the log of berg-api says why"}, true
+		return Failure{http.StatusInternalServerError, "the cluster refuses the request: the log of berg-api says why"}, true
 	default:
-		return Problem{http.StatusInternalServerError, "the cluster could not be reached, or it failed: the log of berg-api says why"}, true
+		return Failure{http.StatusInternalServerError, "the cluster could not be reached, or it failed: the log of berg-api says why"}, true
 	}
 }

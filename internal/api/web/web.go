@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -109,8 +110,34 @@ func GrantFrom(ctx context.Context) tokens.Grant {
 	return grant
 }
 
-// Problem is an error for a client, in no door's words.
-type Problem struct {
+// Namespace returns the namespace that the token of a request opens.
+func Namespace(r *http.Request) string { return GrantFrom(r.Context()).Namespace }
+
+// MaxTimeout is the longest lifetime of an instance that a platform may ask for.
+const MaxTimeout = 365 * 24 * time.Hour
+
+// Call answers a request, or returns an error that the client gets.
+type Call func(http.ResponseWriter, *http.Request) error
+
+// Handle adds calls to a mux by their patterns. fail answers with an error; an error whose cause is for the log alone is logged.
+func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter, Failure, error), calls map[string]Call) {
+	for pattern, call := range calls {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			err := call(w, r)
+			if err == nil {
+				return
+			}
+			failure, internal := NewFailure(err)
+			if internal {
+				log.Error("a call failed", "path", r.URL.Path, "error", err)
+			}
+			fail(w, failure, err)
+		})
+	}
+}
+
+// Failure is an error for a client, in no door's words.
+type Failure struct {
 	// Status is the HTTP status.
 	Status  int
 	Message string
@@ -124,6 +151,6 @@ type Endpoint interface {
 	Owns(path string) bool
 	// Token returns the token of a request, and the request to serve, which still has its body.
 	Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error)
-	// Fail answers with a problem in the door's words.
-	Fail(w http.ResponseWriter, p Problem)
+	// Fail answers with a failure in the door's words.
+	Fail(w http.ResponseWriter, f Failure)
 }

@@ -183,7 +183,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.Instance = w.Instance.DeepCopy()
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Starts, w.Instance, bergv1.Finalizer)); err != nil {
 		err = redact.Error(err, w.Instance.Spec.Flag)
-		if outcome.FindCause(err) != outcome.Rejected {
+		if outcome.Classify(err) != outcome.Rejected {
 			w.err = err
 			return
 		}
@@ -246,7 +246,7 @@ func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, n
 			continue
 		}
 		reconcileMetrics.Failed()
-		cause := outcome.FindCause(failed)
+		cause := outcome.Classify(failed)
 		if w.sent && cause == outcome.Failed {
 			a.synced = false // the API server may have started it nevertheless
 		}

@@ -72,7 +72,7 @@ func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv
 		return 0, err
 	}
 	refused := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
-	if refused != nil && outcome.FindCause(refused) != outcome.Rejected {
+	if refused != nil && outcome.Classify(refused) != outcome.Rejected {
 		return 0, refused
 	}
 	if status.Withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
@@ -114,7 +114,7 @@ func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv
 // withdraw ends an instance whose Challenge was deleted.
 func (r *Reconciler) withdraw(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
-	if outcome.FindCause(err) == outcome.Rejected {
+	if outcome.Classify(err) == outcome.Rejected {
 		r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
 	}
 	return err

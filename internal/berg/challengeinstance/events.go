@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -56,8 +57,8 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
-		timeToRunning.WithLabelValues(challenge).Observe(reconcile.ElapsedSinceCreation(instance.CreationTimestamp.Time, status.StartTime(instance), now).Seconds())
-		for _, stage := range status.StageTimes(instance) {
+		timeToRunning.WithLabelValues(challenge).Observe(reconcile.ElapsedSinceCreation(instance.CreationTimestamp.Time, view.StartedAt(instance), now).Seconds())
+		for _, stage := range view.Stages(instance) {
 			startStages.WithLabelValues(stage.Name).Observe(stage.Took.Seconds())
 		}
 		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
@@ -112,7 +113,7 @@ func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *be
 		}
 	}
 	if was != current && current == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.isFirstReport(instance, bergv1.PhaseTerminated) {
-		lifetimes.Observe(reconcile.Elapsed(status.StartTime(instance), now).Seconds())
+		lifetimes.Observe(reconcile.Elapsed(view.StartedAt(instance), now).Seconds())
 	}
 }
 

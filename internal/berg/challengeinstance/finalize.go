@@ -64,7 +64,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	}
 	status.ComputeTerminated(instance, now)
 	// A rejected status does not keep an instance whose namespace is gone.
-	if err := r.patchTerminating(ctx, before, instance, now); err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err := r.patchTerminating(ctx, before, instance, now); err != nil && outcome.Classify(err) != outcome.Rejected {
 		return 0, err
 	}
 	return 0, r.finalizers.Remove(ctx, r.Client, instance, bergv1.Finalizer)
@@ -74,7 +74,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 // changed, also if the API server rejects the status.
 func (r *Reconciler) patchTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := r.patchStatus(ctx, before, instance)
-	if err == nil || outcome.FindCause(err) == outcome.Rejected {
+	if err == nil || outcome.Classify(err) == outcome.Rejected {
 		r.reportTerminating(ctx, before, instance, now)
 	}
 	return err

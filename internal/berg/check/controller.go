@@ -74,7 +74,7 @@ func (r *Reconciler) begin(ctx context.Context, s *state, now time.Time) error {
 	}
 	s.Proof, s.Again = r.tokens.Draw(), immediately
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, s.Check, bergv1.CheckFinalizer)); err != nil {
-		if outcome.FindCause(err) == outcome.Rejected {
+		if outcome.Classify(err) == outcome.Rejected {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, s.Check, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.redact(ctx, s.Check, err).Error())
 			r.postpone(s.Check, now)

@@ -104,7 +104,7 @@ type refusedRun struct {
 // over reports whether a failure to build is the result of the check: always if an object has another owner, and if the
 // API server keeps refusing for maxRefusal.
 func (p *refusedBuilds) over(c *bergv1.ChallengeCheck, failure error, now time.Time) bool {
-	switch cause := outcome.FindCause(failure); {
+	switch cause := outcome.Classify(failure); {
 	case cause == outcome.NotOwned:
 		return true
 	case cause == outcome.Rejected:

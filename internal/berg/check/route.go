@@ -55,7 +55,7 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 	for {
 		err := r.Live.List(ctx, list, client.Limit(routesPerRequest), client.Continue(list.GetContinue()))
 		if err != nil {
-			if cause := outcome.FindCause(err); cause == outcome.NotInstalled || cause == outcome.NotServed {
+			if cause := outcome.Classify(err); cause == outcome.NotInstalled || cause == outcome.NotServed {
 				return nil
 			}
 			return err

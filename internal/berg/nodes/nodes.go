@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -53,22 +53,10 @@ type ability struct {
 func nodeAbility(n *corev1.Node) ability {
 	handlers := n.Status.RuntimeHandlers
 	return ability{
-		takesPods:  takesPods(n),
-		anyRuntime: slices.ContainsFunc(handlers, supports),
-		plain:      slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return h.Name == "" && supports(h) }),
+		takesPods:  view.IsForInstances(n),
+		anyRuntime: view.HasUserNamespaces(n),
+		plain:      slices.ContainsFunc(handlers, func(h corev1.NodeRuntimeHandler) bool { return h.Name == "" && view.SupportsUserNamespaces(h) }),
 	}
-}
-
-func supports(h corev1.NodeRuntimeHandler) bool {
-	return h.Features != nil && h.Features.UserNamespaces != nil && *h.Features.UserNamespaces
-}
-
-// takesPods reports whether the scheduler may choose a node for pods without tolerations. A node that does not answer counts:
-// it returns as it was.
-func takesPods(n *corev1.Node) bool {
-	return n.DeletionTimestamp == nil && !n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/")
-	})
 }
 
 // Watched reports whether the operator must see nodes.
@@ -157,7 +145,7 @@ func Trim(n *corev1.Node) {
 func Handlers(n *corev1.Node) []corev1.NodeRuntimeHandler {
 	var kept []corev1.NodeRuntimeHandler
 	for _, h := range n.Status.RuntimeHandlers {
-		can := supports(h)
+		can := view.SupportsUserNamespaces(h)
 		kept = append(kept, corev1.NodeRuntimeHandler{Name: h.Name, Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: &can}})
 	}
 	return kept

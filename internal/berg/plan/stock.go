@@ -10,6 +10,8 @@ import (
 // Stock is the capacity of a cluster for instances. A field that is 0, and no node, is not known or has no limit.
 type Stock struct {
 	Nodes []Node
+	// Free is what all pods leave of each node. It is nil where pods cannot be read.
+	Free []Free
 	// NodePorts is the size of --service-node-port-range, Instances is CHALLENGE_MAX_INSTANCES.
 	NodePorts, Instances int
 }
@@ -55,12 +57,16 @@ func (s Stock) Smallest() Node {
 	return slices.MinFunc(s.Nodes, func(a, b Node) int { return a.CPU.Cmp(b.CPU) })
 }
 
-// FreeCapacity is the number of further instances for which there is capacity.
+// maxHeadroom is up to how many further instances are counted on nodes whose pods are known.
+const maxHeadroom = 1000
+
+// FreeCapacity is for how many more instances there is capacity.
 type FreeCapacity struct {
-	// Least fit in every case, however the scheduler has spread the existing pods; more than Most never fit.
-	Least, Most int
-	// By is the resource that limits it.
-	By string
+	// Least fit however the scheduler has spread the existing pods; more than Most do not. Most is at most 1000 where pods are known.
+	Least int `json:"least"`
+	Most  int `json:"instances"`
+	// By is the limit that is reached then, "" if none is below 1000.
+	By string `json:"by,omitempty"`
 }
 
 func (r FreeCapacity) String() string {
@@ -73,9 +79,8 @@ func (r FreeCapacity) String() string {
 // noNode says that a pod is larger than each node.
 const noNode = "the size of a node"
 
-// CalculateFreeCapacity returns how many more instances of a shape there is capacity for. own is the number of existing ones,
-// taken the usage of all instances, in the sizes for which Add has been called. It is not known on which nodes they run. limited
-// is false if no known resource limits them.
+// CalculateFreeCapacity returns for how many more instances of a shape there is capacity. own is how many there are of it, taken what all take. Where pods
+// cannot be read, it is not known which nodes they are on, and the result is a range. limited is false if nothing that is known limits them.
 func CalculateFreeCapacity(s Shape, own int, stock Stock, taken Use) (free FreeCapacity, limited bool) {
 	left := math.Inf(1)
 	limit := func(label string, all, used, each float64) {
@@ -87,8 +92,15 @@ func CalculateFreeCapacity(s Shape, own int, stock Stock, taken Use) (free FreeC
 		}
 	}
 	limit("CHALLENGE_MAX_INSTANCES", float64(stock.Instances), float64(taken.Instances), 1)
-	limit("maxInstances", float64(s.MaxInstances), float64(own), 1)
+	limit("spec.maxInstances", float64(s.MaxInstances), float64(own), 1)
 	limit("node ports", float64(stock.NodePorts), float64(taken.NodePorts), float64(s.NodePorts))
+	if stock.Free != nil {
+		if n, by := Headroom(s, stock.Free, maxHeadroom); float64(n) < left {
+			left, free.By = float64(n), by
+		}
+		free.Most, free.Least = int(left), int(left)
+		return free, true
+	}
 	if len(stock.Nodes) > 0 {
 		all := stock.Total()
 		limit("pods", float64(all.Pods), float64(taken.Pods), float64(s.Containers))

@@ -39,7 +39,7 @@ func TestRoomForMoreInstances(t *testing.T) {
 		"more is taken than there":     {shape: web, has: Stock{Nodes: []Node{node}}, taken: taken(web, 70), want: "0 (pods)"},
 		"node ports end it":            {shape: pwn, has: Stock{NodePorts: 10}, taken: taken(pwn, 8), want: "2 (node ports)"},
 		"node ports concern it not":    {shape: web, has: Stock{NodePorts: 10}, taken: taken(pwn, 10), want: "0 ()"},
-		"its own limit":                {shape: limited, own: 4, has: Stock{Nodes: []Node{node}}, want: "1 (maxInstances)"},
+		"its own limit":                {shape: limited, own: 4, has: Stock{Nodes: []Node{node}}, want: "1 (spec.maxInstances)"},
 		"the limit of all":             {shape: web, has: Stock{Instances: 3}, taken: taken(web, 1), want: "2 (CHALLENGE_MAX_INSTANCES)"},
 		"no node is large enough":      {shape: sized("3", "1Gi"), has: Stock{Nodes: two}, want: "0 (the size of a node)"},
 		"one of them is large enough":  {shape: sized("3", "1Gi"), has: Stock{Nodes: []Node{node, wide}}, want: "1 (the size of a node)"},

@@ -130,7 +130,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 // refuse records a failed pull for an error that the API server will return again. Every other
 // error is returned, to be tried soon.
 func (r *Reconciler) refuse(s start, err error, now time.Time) error {
-	switch outcome.FindCause(err) {
+	switch outcome.Classify(err) {
 	case outcome.Rejected, outcome.NotOwned:
 		r.store.fail(attempt{s.Desired.Challenge.UID, s.Target}, s.Desired.Challenge.Generation, "", err.Error(), now)
 		pulls.WithLabelValues(bergv1.ImagesPullFailed).Inc()
@@ -232,7 +232,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, no
 	switch err := r.patchStatus(ctx, c, after); {
 	case errors.Is(err, outcome.ErrGone): // its event comes
 		return 0, nil
-	case outcome.FindCause(err) == outcome.Rejected: // an event reports it
+	case outcome.Classify(err) == outcome.Rejected: // an event reports it
 		r.store.refuse(c.UID, c.Generation, now)
 		return r.store.refused[c.UID].again().Sub(now), nil
 	case err != nil:

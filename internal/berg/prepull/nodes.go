@@ -1,15 +1,12 @@
 package prepull
 
 import (
-	"slices"
-
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // placement holds the fields of an instance's pod by which the scheduler chooses a node, apart from resources.
@@ -42,26 +39,12 @@ func (o *Observed) support() nodes.Support {
 	return nodes.ComputeSupport(list)
 }
 
-// takes reports whether a node is ready, and lets pods of a placement run.
+// takes reports whether a node lets pods of a placement run now.
 func takes(n *corev1.Node, p placement) bool {
-	if n.DeletionTimestamp != nil || n.Spec.Unschedulable || !conditions.NodeReady(n) {
-		return false
-	}
 	for key, value := range p.nodeSelector {
 		if n.Labels[key] != value {
 			return false
 		}
 	}
-	for i := range n.Spec.Taints {
-		taint := &n.Spec.Taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		if !slices.ContainsFunc(p.tolerations, func(t corev1.Toleration) bool {
-			return t.ToleratesTaint(logr.Discard(), taint, false)
-		}) {
-			return false
-		}
-	}
-	return true
+	return view.TakesInstances(n, p.tolerations...)
 }

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
@@ -620,7 +620,7 @@ func TestTrim(t *testing.T) {
 	n.Status.Conditions[0].LastHeartbeatTime = metav1.Time{Time: noon}
 	n.Status.Images[0].SizeBytes = 7
 	TrimNode(n)
-	if !listing(n)[image] || !conditions.NodeReady(n) || takes(n, placement{}) || n.Annotations != nil || n.Spec.ProviderID != "" || !n.Status.Conditions[0].LastHeartbeatTime.IsZero() {
+	if !listing(n)[image] || !view.IsReady(n) || takes(n, placement{}) || n.Annotations != nil || n.Spec.ProviderID != "" || !n.Status.Conditions[0].LastHeartbeatTime.IsZero() {
 		t.Errorf("%+v", n)
 	}
 	for name, state := range map[string]corev1.ContainerState{

@@ -20,8 +20,8 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -86,7 +86,7 @@ func asked(o client.Object) bool {
 // nodeChanged passes whether a node takes pods, and which images it lists.
 var nodeChanged = onChange(func(before, after client.Object) bool {
 	b, a := before.(*corev1.Node), after.(*corev1.Node)
-	return b.UID != a.UID || (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil) || conditions.NodeReady(b) != conditions.NodeReady(a) ||
+	return b.UID != a.UID || (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil) || view.IsReady(b) != view.IsReady(a) ||
 		!equality.Semantic.DeepEqual(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec) ||
 		!equality.Semantic.DeepEqual(b.Status.Images, a.Status.Images)
 })

@@ -290,7 +290,7 @@ func refusedForGood(err error, tries int) bool {
 	case apierrors.IsForbidden(err):
 		return tries >= 4
 	default:
-		return apierrors.IsNotFound(err) || outcome.FindCause(err) == outcome.Rejected
+		return apierrors.IsNotFound(err) || outcome.Classify(err) == outcome.Rejected
 	}
 }
 

@@ -40,7 +40,7 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 	// A status that is refused does not keep the challenge: an event says so.
 	if err := r.kind.PatchStatus(ctx, before, c, now); err == nil {
 		r.reportDropped(before, c)
-	} else if outcome.FindCause(err) != outcome.Rejected {
+	} else if outcome.Classify(err) != outcome.Rejected {
 		return false, 0, err
 	}
 	if !isRecorded {

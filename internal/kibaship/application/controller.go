@@ -50,7 +50,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed
 // apply writes finalizer and labels, and closes the watch of Secrets where no Application names one any more.
 func (r *Reconciler) apply(ctx context.Context, a *kibashipv1.Application, o *Observed, problems *outcome.Problems) error {
 	err := r.putMetadata(ctx, a, *o)
-	if err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
 	}
 	if err != nil {

@@ -60,7 +60,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 // apply writes the label of the Application, and starts or resolves the build for the type of the Application.
 func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
 	err := r.label(ctx, d)
-	if err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
 	}
 	if out.Problem = checkLabel(err); out.Problem == nil {

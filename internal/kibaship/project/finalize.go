@@ -48,7 +48,7 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 	computeDeleting(p, e, now)
 	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil {
 		// A status that is refused does not keep a Project whose namespace is gone.
-		if ours || outcome.FindCause(err) != outcome.Rejected {
+		if ours || outcome.Classify(err) != outcome.Rejected {
 			return false, never, reconcile.Join(e.DeleteErr, err)
 		}
 	}

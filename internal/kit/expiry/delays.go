@@ -39,7 +39,7 @@ func newDelays() delays {
 
 // after returns the delay after an attempt that failed with an error.
 func (d delays) after(req reconcile.Request, err error) time.Duration {
-	if outcome.FindCause(err) == outcome.Rejected {
+	if outcome.Classify(err) == outcome.Rejected {
 		return d.rejected.When(req)
 	}
 	return d.failed.When(req)

@@ -27,12 +27,12 @@ var (
 	unknown  = apierrors.NewGenericServerResponse(http.StatusNotFound, http.MethodPatch, pods, "p", "404 page not found", 0, true)
 )
 
-func TestCauseOf(t *testing.T) {
+func TestClassify(t *testing.T) {
 	terminating := apierrors.NewForbidden(pods, "p", errors.New("namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, tc := range map[string]struct {
 		err  error
-		want Cause
+		want Failure
 	}{
 		"foreign object":        {&ownership.RefusedError{}, NotOwned},
 		"wrapped":               {fmt.Errorf("apply: %w", &ownership.RefusedError{}), NotOwned},
@@ -49,7 +49,7 @@ func TestCauseOf(t *testing.T) {
 		"conflict":              {conflict, Conflict},
 		"down":                  {errors.New("connection refused"), Failed},
 	} {
-		if got := FindCause(tc.err); got != tc.want {
+		if got := Classify(tc.err); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}

@@ -62,7 +62,7 @@ func NewProblem(condition string, err error) *Problem {
 		return nil
 	}
 	p := &Problem{Condition: condition, Message: err.Error(), Err: err}
-	switch FindCause(err) {
+	switch Classify(err) {
 	case NotOwned:
 		p.Class, p.Reason = External, ReasonOwnershipConflict
 	case Conflict:
@@ -81,12 +81,12 @@ func NewProblem(condition string, err error) *Problem {
 	return p
 }
 
-// Cause is why the API server, or package apply, did not do a write.
-type Cause int
+// Failure is why the API server, or package apply, did not do a write.
+type Failure int
 
 const (
 	// Failed: the API server could not be reached or failed.
-	Failed Cause = iota
+	Failed Failure = iota
 	// Rejected: the API server refused the object: it is invalid, not allowed, over a quota, or refused by an
 	// admission policy.
 	Rejected
@@ -105,8 +105,8 @@ const (
 	Conflict
 )
 
-// FindCause returns the cause of a failed write.
-func FindCause(err error) Cause {
+// Classify returns why a write failed.
+func Classify(err error) Failure {
 	var refused *ownership.RefusedError
 	var terminating *apply.TerminatingError
 	var contested *apply.ContestedError

@@ -165,7 +165,7 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 		requeueAfter = k.RequeueAfter(obj, s, problems, now)
 	}
 	err = k.PatchStatus(ctx, before, obj, now)
-	if err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return requeueAfter, Join(problems.Err(), err)
 	}
 	if err == nil {
@@ -204,7 +204,7 @@ func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Probl
 		return nil, nil
 	}
 	err := outcome.WrapNotFound(finalizer.Ensure(ctx, k.Client, obj, k.Finalizer))
-	if err == nil || k.FinalizerCondition == "" || outcome.FindCause(err) != outcome.Rejected {
+	if err == nil || k.FinalizerCondition == "" || outcome.Classify(err) != outcome.Rejected {
 		return nil, err
 	}
 	return outcome.NewProblem(k.FinalizerCondition, k.redact(ctx, obj, fmt.Errorf("put the finalizer on this %s: %w", k.Name, err))), nil
@@ -219,7 +219,7 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeu
 		return requeueAfter, err
 	}
 	err = k.finalizers.Remove(ctx, k.Client, obj, k.Finalizer)
-	if outcome.FindCause(err) == outcome.Rejected {
+	if outcome.Classify(err) == outcome.Rejected {
 		Warning(k.Events, obj, outcome.ReasonRefused, actionDelete, fmt.Sprintf(
 			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", k.Name, k.redact(ctx, obj, err)))
 	}

@@ -42,7 +42,7 @@ func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	}
 	err := outcome.WrapNotFound(s.Client.Status().Patch(ctx, resource,
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
-	if s.Rejected != nil && outcome.FindCause(err) == outcome.Rejected {
+	if s.Rejected != nil && outcome.Classify(err) == outcome.Rejected {
 		s.Rejected(resource, err)
 	}
 	return err

@@ -90,7 +90,7 @@ func namespaceProblem(o Observed, err error) *outcome.Problem {
 	if o.Namespace == nil {
 		reason = quixv1.ReasonNamespaceCreationFailed
 	}
-	if outcome.FindCause(err) == outcome.NotOwned {
+	if outcome.Classify(err) == outcome.NotOwned {
 		reason = quixv1.ReasonNamespaceOwnershipConflict
 	}
 	return newProblem(quixv1.ConditionNamespaceReady, reason, err)
@@ -105,7 +105,7 @@ func roleBindingProblem(o Observed, err error) *outcome.Problem {
 	if o.RoleBinding == nil {
 		reason = quixv1.ReasonRoleBindingCreationFailed
 	}
-	if outcome.FindCause(err) == outcome.NotOwned {
+	if outcome.Classify(err) == outcome.NotOwned {
 		reason = quixv1.ReasonRoleBindingConflict
 	}
 	return newProblem(quixv1.ConditionRoleBindingReady, reason, err)

@@ -53,7 +53,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	computeDeleting(env, e, now)
 	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {
 		// A status that is refused does not keep an environment whose namespace is gone.
-		if ours || outcome.FindCause(err) != outcome.Rejected {
+		if ours || outcome.Classify(err) != outcome.Rejected {
 			return false, never, reconcile.Join(e.DeleteErr, err)
 		}
 	}
@@ -91,7 +91,7 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	case e.DeleteErr != nil:
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, e.DeleteErr.Error()
-		stalled = outcome.FindCause(e.DeleteErr) == outcome.Rejected
+		stalled = outcome.Classify(e.DeleteErr) == outcome.Rejected
 	case finalizer.HeldBack(e.Namespace) != "":
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot be deleted: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
 		stalled = true

@@ -67,7 +67,7 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 func (r *Reconciler) patchTerminating(ctx context.Context, n *tunnelv1.ContainerNetwork, reason, message string, now time.Time) error {
 	before := n.DeepCopy()
 	computeTerminating(n, reason, message, now)
-	if err := r.kind.PatchStatus(ctx, before, n, now); err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err := r.kind.PatchStatus(ctx, before, n, now); err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
 	}
 	if reason == tunnelv1.ReasonInUse {

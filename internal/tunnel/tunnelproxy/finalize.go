@@ -74,7 +74,7 @@ func (r *Reconciler) shutDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 func (r *Reconciler) patchTerminating(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, message string, now time.Time) error {
 	before := p.DeepCopy()
 	status.ComputeTerminating(p, message, now)
-	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil && outcome.FindCause(err) != outcome.Rejected {
+	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
 	}
 	return nil

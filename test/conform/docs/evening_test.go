@@ -8,15 +8,16 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/command"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
-	"github.com/bergctf/berg-operator/internal/api/evening"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Each line that the page of the evening offers to be copied is one that the plugin understands.
 func TestThePluginUnderstandsTheLinesOfTheEvening(t *testing.T) {
 	lines := map[string]bool{"kubectl berg plan --players 100 -n berg --weight web=3": true}
 	for _, cause := range append([]bergv1.Cause{""}, bergv1.Causes...) {
-		for _, one := range evening.Remedies(&evening.Row{Namespace: "berg", Name: "one", Challenge: "web", Cause: string(cause)}) {
-			lines[one.Command] = true
+		row := &view.Row{Namespace: "berg", Name: "one", Challenge: "web", State: view.Starting, Cause: cause}
+		for _, remedy := range row.Remedies() {
+			lines[remedy.Command] = true
 		}
 	}
 	page := regexp.MustCompile(`\{\{[^}]*\}\}`).ReplaceAllString(string(read(t, "internal/api/evening/static/page.html")), "one")

@@ -66,7 +66,7 @@ var _ = Describe("The page of the evening", func() {
 		})).To(Succeed())
 		Eventually(func() string { return see("/evening/instances/" + name).Body }).Should(And(ContainSubstring("Event Tried"), ContainSubstring("by the test")))
 		Eventually(func() string { return see("/evening/").Body }).Should(And(
-			ContainSubstring(`aria-label="CPU, reserved share"`), ContainSubstring("Forecast"), ContainSubstring("--weight guestbook=1"), MatchRegexp(`on \d+ nodes?, without `)))
+			ContainSubstring(`aria-label="CPU, requested share"`), ContainSubstring("Forecast"), ContainSubstring("--weight guestbook=1"), MatchRegexp(`on \d+ nodes?, without `)))
 
 		Expect(c.plain(ctx, http.MethodDelete, "/v1/instances/guestbook/team-1", "").Status).To(Equal(http.StatusOK))
 		shows(`{"id":"` + ns + "/" + name + `"}`)

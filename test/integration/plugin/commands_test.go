@@ -155,7 +155,7 @@ var _ = Describe("status", func() {
 				Cause     string
 				Instances []string
 			}
-			Queue    struct{ Queued int }
+			Queue    struct{ ByCause map[bergv1.Cause]int }
 			Capacity struct {
 				Nodes    int
 				CPU      struct{ Used, Total float64 }
@@ -167,7 +167,7 @@ var _ = Describe("status", func() {
 		}
 		asJSON := decode[sum](run(ctx, "status", "-n", ns, "-o", "json").out)
 		Expect(asJSON.Instances.Total).To(Equal(4))
-		Expect(asJSON.Queue.Queued).To(Equal(1))
+		Expect(asJSON.Queue.ByCause).To(HaveKeyWithValue(bergv1.CauseQueued, 1))
 		Expect(asJSON.Problems).To(HaveLen(1))
 		Expect(asJSON.Problems[0].Cause).To(Equal("ImageUnavailable"))
 		Expect(asJSON.Capacity.CPU.Used).To(And(BeNumerically(">", 0), BeNumerically("<=", asJSON.Capacity.CPU.Total)))

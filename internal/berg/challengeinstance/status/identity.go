@@ -78,28 +78,6 @@ func SealAgain(o *Observed, ring *sealkey.Ring) error {
 	return nil
 }
 
-// StartTime is when the operator started to build an instance, in milliseconds. A UUID of version
-// 7 begins with its time; status.startedAt has seconds only.
-func StartTime(instance *bergv1.ChallengeInstance) time.Time {
-	var start time.Time
-	if instance.Status.StartedAt != nil {
-		start = instance.Status.StartedAt.Time
-	}
-	id, err := uuid.Parse(instance.Status.InstanceID)
-	if err != nil || id.Version() != 7 {
-		return start
-	}
-	var ms int64
-	for _, b := range id[:6] {
-		ms = ms<<8 | int64(b)
-	}
-	// The ID has another time if the clock of the start did not create it.
-	if t := time.UnixMilli(ms); t.Truncate(time.Second).Equal(start) {
-		return t
-	}
-	return start
-}
-
 // setUUIDTime sets the time in a UUID of version 7.
 func setUUIDTime(id *uuid.UUID, now time.Time) {
 	ms := now.UnixMilli()

@@ -10,6 +10,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 func TestTheIDOfAnInstanceHasTheTimeOfItsStart(t *testing.T) {
@@ -27,17 +28,17 @@ func TestTheIDOfAnInstanceHasTheTimeOfItsStart(t *testing.T) {
 	if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
 		t.Fatalf("%s is no UUID of version 7: %v", i.Status.InstanceID, err)
 	}
-	if got := StartTime(&i); !got.Equal(now.Truncate(time.Millisecond)) {
-		t.Errorf("begun at %s", got)
+	if got := view.StartedAt(&i); !got.Equal(now.Truncate(time.Millisecond)) {
+		t.Errorf("started at %s", got)
 	}
 
 	i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Hour)}
-	if got := StartTime(&i); !got.Equal(noon.Add(-time.Hour)) {
-		t.Errorf("begun at %s by an ID of another clock", got)
+	if got := view.StartedAt(&i); !got.Equal(noon.Add(-time.Hour)) {
+		t.Errorf("started at %s by an ID of another clock", got)
 	}
 	i.Status.InstanceID = "none"
-	if got := StartTime(&i); !got.Equal(noon.Add(-time.Hour)) {
-		t.Errorf("begun at %s without an ID", got)
+	if got := view.StartedAt(&i); !got.Equal(noon.Add(-time.Hour)) {
+		t.Errorf("started at %s without an ID", got)
 	}
 }
 

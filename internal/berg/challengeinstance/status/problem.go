@@ -17,7 +17,7 @@ func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 	}
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
-	switch outcome.FindCause(err) {
+	switch outcome.Classify(err) {
 	case outcome.NotOwned:
 		p.Class, p.Reason = outcome.External, bergv1.ReasonObjectConflict
 		if conditionType == bergv1.ConditionNamespaceCreated {

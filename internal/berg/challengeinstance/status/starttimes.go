@@ -9,6 +9,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Written is when a reconciliation had written objects of an instance; zero if it has not.
@@ -16,25 +17,6 @@ type Written struct {
 	Namespace, Objects time.Time
 	// NamespaceUID is that of the namespace; empty if it was not written.
 	NamespaceUID types.UID
-}
-
-// stage is one stage of a start: its label, and the field with its end.
-type stage struct {
-	name  string
-	field func(*bergv1.StartTimes) **metav1.MicroTime
-	// moves: a later end replaces an earlier one until the instance is ready.
-	moves bool
-}
-
-// stages are in chronological order.
-var stages = []stage{
-	{name: "namespace", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.NamespaceCreatedAt }},
-	{name: "objects", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ObjectsWrittenAt }},
-	{name: "schedule", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ScheduledAt }},
-	{name: "sandbox", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.SandboxesCreatedAt }},
-	{name: "image", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ImagesPulledAt }},
-	{name: "restart", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ContainersStartedAt }, moves: true},
-	{name: "ready", field: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.PodsReadyAt }},
 }
 
 // startTimes returns the known ends of the stages of a start: those in the status, and new
@@ -50,8 +32,8 @@ func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 		times = s.DeepCopy()
 	}
 	reached := -1
-	for i, s := range stages {
-		if *s.field(times) != nil {
+	for i, s := range view.StageFields {
+		if *s.End(times) != nil {
 			reached = i
 		}
 	}
@@ -62,12 +44,12 @@ func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 		}
 	}
 	over := stagesSeen(out)
-	earliest := StartTime(instance)
-	for i, s := range stages {
-		field := s.field(times)
+	earliest := view.StartedAt(instance)
+	for i, s := range view.StageFields {
+		field := s.End(times)
 		known := *field
 		switch t := over[i]; {
-		case t.IsZero(), known != nil && !s.moves, known == nil && i < reached:
+		case t.IsZero(), known != nil && s.Name != view.StageRestart, known == nil && i < reached:
 			// Unknown, already known, or so late that a later stage has its time.
 		default:
 			t = clamp(t, earliest, latest).Truncate(time.Millisecond)
@@ -97,7 +79,7 @@ func clamp(t, earliest, latest time.Time) time.Time {
 
 // stagesSeen are the observed ends of the stages, zero for those that have not ended.
 func stagesSeen(out Outcome) []time.Time {
-	over := make([]time.Time, 0, len(stages))
+	over := make([]time.Time, 0, len(view.StageFields))
 	over = append(over, namespaceAt(out), objectsAt(out))
 	pods := allPods(out.Observed)
 	if out.Instance.Status.ReadyAt == nil {
@@ -213,27 +195,4 @@ func attempted(t *corev1.ContainerStateTerminated) metav1.Time {
 		return t.FinishedAt
 	}
 	return t.StartedAt
-}
-
-// StageTime is how long one stage of a start took.
-type StageTime struct {
-	Name string
-	Took time.Duration
-}
-
-// StageTimes returns the durations of the known stages of a start.
-func StageTimes(instance *bergv1.ChallengeInstance) []StageTime {
-	times := instance.Status.Start
-	if times == nil {
-		return nil
-	}
-	var all []StageTime
-	before := StartTime(instance)
-	for _, s := range stages {
-		if stageTime := *s.field(times); stageTime != nil {
-			all = append(all, StageTime{s.name, max(0, stageTime.Sub(before))})
-			before = stageTime.Time
-		}
-	}
-	return all
 }

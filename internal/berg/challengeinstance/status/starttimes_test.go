@@ -11,6 +11,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -43,12 +44,12 @@ func nodeSays(container string, scheduled, sandbox, initial, latest, ready float
 // ends are the times of a start in seconds after noon, negative for what is not told.
 func ends(s *bergv1.StartTimes) [7]float64 {
 	var all [7]float64
-	for n, stage := range stages {
+	for n, stage := range view.StageFields {
 		all[n] = -1
 		if s == nil {
 			continue
 		}
-		if at := *stage.field(s); at != nil {
+		if at := *stage.End(s); at != nil {
 			all[n] = at.Sub(noon).Seconds()
 		}
 	}
@@ -180,8 +181,8 @@ func TestStartTimesNeverDecrease(t *testing.T) {
 				switch {
 				case end < 0 && before[n] >= 0, end >= 0 && end < last:
 					t.Fatalf("seed %d: %v after %v", seed, got, before)
-				case before[n] >= 0 && end != before[n] && (!stages[n].moves || end < before[n] || wasReadyAt != nil):
-					t.Fatalf("seed %d: %s went from %v to %v", seed, stages[n].name, before[n], end)
+				case before[n] >= 0 && end != before[n] && (view.StageFields[n].Name != view.StageRestart || end < before[n] || wasReadyAt != nil):
+					t.Fatalf("seed %d: %s went from %v to %v", seed, view.StageFields[n].Name, before[n], end)
 				}
 				if end >= 0 {
 					last = end
@@ -205,10 +206,10 @@ func TestAStartAtTheEpochIsUnknown(t *testing.T) {
 func TestStagesOfAStartAreCountedOnce(t *testing.T) {
 	out := wroteAt(startingWith(nil, nodeSays("web", 1, -1, 9, 9, 10)), .1, .3)
 	Compute(out, config.Challenge{Timeout: time.Hour}, afterNoon(11))
-	if n := len(StageTimes(out.Instance)); n != 6 {
+	if n := len(view.Stages(out.Instance)); n != 6 {
 		t.Errorf("%d times, want one for each stage that is known", n)
 	}
-	if n := len(StageTimes(testInstance(started))); n != 0 {
+	if n := len(view.Stages(testInstance(started))); n != 0 {
 		t.Errorf("%d times of an instance that was started by an operator without times", n)
 	}
 }

@@ -1,4 +1,4 @@
-package why
+package view
 
 import (
 	"testing"
@@ -19,13 +19,13 @@ func TestStartStages(t *testing.T) {
 		s    *bergv1.StartTimes
 		want string
 	}{
-		"not begun":     {"", nil, ""},
-		"going on":      {"01941f29-7cfa-7000-8000-000000000000", &bergv1.StartTimes{NamespaceCreatedAt: at(100), ObjectsWrittenAt: at(350)}, "namespace 0.1s, objects 0.2s"},
+		"not started":   {"", nil, ""},
+		"in progress":   {"01941f29-7cfa-7000-8000-000000000000", &bergv1.StartTimes{NamespaceCreatedAt: at(100), ObjectsWrittenAt: at(350)}, "namespace 0.1s, objects 0.2s"},
 		"another's ID":  {"01920000-0000-7000-8000-000000000001", &bergv1.StartTimes{NamespaceCreatedAt: at(150)}, "namespace 0.4s"},
-		"with restarts": {"01941f29-7cfa-7000-8000-000000000000", &bergv1.StartTimes{ImagesPulledAt: at(4000), ContainersStartedAt: at(9500)}, "image 4.0s, restarts 5.5s"},
+		"with restarts": {"01941f29-7cfa-7000-8000-000000000000", &bergv1.StartTimes{ImagesPulledAt: at(4000), ContainersStartedAt: at(9500)}, "image 4.0s, restart 5.5s"},
 		"over": {"01941f29-7cfa-7000-8000-000000000000", &bergv1.StartTimes{
 			NamespaceCreatedAt: at(100), ObjectsWrittenAt: at(300), ScheduledAt: at(300), SandboxesCreatedAt: at(1300), ImagesPulledAt: at(4300), ContainersStartedAt: at(4300), PodsReadyAt: at(5300),
-		}, "namespace 0.1s, objects 0.2s, node 0.0s, network 1.0s, image 3.0s, readiness 1.0s"},
+		}, "namespace 0.1s, objects 0.2s, schedule 0.0s, sandbox 1.0s, image 3.0s, ready 1.0s"},
 	} {
 		i := &bergv1.ChallengeInstance{}
 		i.Status.InstanceID, i.Status.Start = tc.id, tc.s

@@ -1,0 +1,118 @@
+package instances
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
+)
+
+// show returns what a platform sees of an instance. It outlives its Challenge.
+func (s *Store) show(ctx context.Context, r Registration, i *bergv1.ChallengeInstance) (Instance, error) {
+	challenge, err := s.challenge(ctx, r.Namespace, i.Spec.ChallengeRef.Name)
+	if err != nil && !Is(err, Invalid) {
+		return Instance{}, err
+	}
+	return newInstance(i, r.ID, challenge), nil
+}
+
+// current returns the instance of a source, as the API server has it, and those that another replica created a moment later.
+func (s *Store) current(ctx context.Context, r Registration, source string) (current *bergv1.ChallengeInstance, others []*bergv1.ChallengeInstance, err error) {
+	all, err := s.confirmed(ctx, r, source, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if current, others, _ = live(all); current == nil {
+		return nil, nil, noInstance(r, source)
+	}
+	return current, others, nil
+}
+
+func noInstance(r Registration, source string) error {
+	return Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
+}
+
+// Instance returns the one of a source, as the cache has it. It is confirmed if the cache has none.
+func (s *Store) Instance(ctx context.Context, r Registration, source string) (Instance, error) {
+	if err := CheckSource(source); err != nil {
+		return Instance{}, err
+	}
+	all, err := s.cached(ctx, r, source)
+	if err != nil {
+		return Instance{}, err
+	}
+	current, _, _ := live(all)
+	if current == nil {
+		if current, _, err = s.current(ctx, r, source); err != nil {
+			return Instance{}, err
+		}
+	}
+	return s.show(ctx, r, current)
+}
+
+// Stopping reports whether an instance of a source is being deleted, as the cache has it.
+func (s *Store) Stopping(ctx context.Context, r Registration, source string) (bool, error) {
+	all, err := s.cached(ctx, r, source)
+	if err != nil {
+		return false, err
+	}
+	current, _, ending := live(all)
+	return current == nil && len(ending) > 0, nil
+}
+
+// Sources returns the instances of a source, or with source "" of all, by registration.
+func (s *Store) Sources(ctx context.Context, namespace, endpoint, source string) ([]Instance, error) {
+	registrations, err := s.Registrations(ctx, namespace, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	byUID := make(map[types.UID]Registration, len(registrations))
+	for _, r := range registrations {
+		byUID[r.UID] = r
+	}
+	options := []client.ListOption{client.InNamespace(namespace)}
+	if source != "" {
+		options = append(options, client.MatchingFields{indexSource: source})
+	}
+	var list bergv1.ChallengeInstanceList
+	if err := s.cache.List(ctx, &list, options...); err != nil {
+		return nil, err
+	}
+	return s.views(ctx, list.Items, byUID)
+}
+
+// ByRegistration returns the live instances of a registration.
+func (s *Store) ByRegistration(ctx context.Context, r Registration) ([]Instance, error) {
+	var list bergv1.ChallengeInstanceList
+	err := s.cache.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexRegistration: string(r.UID)})
+	if err != nil {
+		return nil, err
+	}
+	return s.views(ctx, list.Items, map[types.UID]Registration{r.UID: r})
+}
+
+func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, registrations map[types.UID]Registration) ([]Instance, error) {
+	all := make([]Instance, 0, len(items))
+	for n := range items {
+		i := &items[n]
+		r, ours := registrations[registrationUID(i)]
+		if !ours || view.IsEnding(i) {
+			continue
+		}
+		shown, err := s.show(ctx, r, i)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, shown)
+	}
+	sortInstances(all)
+	return all, nil
+}
+
+// Changes returns a channel that gets a value after a change of any instance of a namespace, and a function to call at the end.
+func (s *Store) Changes(namespace string) (changed <-chan struct{}, stop func()) {
+	return s.changes.Wait(namespaceWaitKey(namespace))
+}
