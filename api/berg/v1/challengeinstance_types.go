@@ -192,8 +192,8 @@ type ChallengeInstanceStatus struct {
 	// that value as an annotation. It identifies the namespace until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Token Hash",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceTokenHash string `json:"namespaceTokenHash,omitempty"`
 
 	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
 	// An instance that was started by an older version has none: they follow from its UID.
@@ -527,8 +527,8 @@ const (
 
 	// AnnotationInstanceUID identifies the ChallengeInstance to which an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
-	// AnnotationNamespaceToken on the namespace of an instance is the value whose SHA-256 is in status.namespaceProof.
-	AnnotationNamespaceToken = "berg.norelect.ch/namespace-proof"
+	// AnnotationNamespaceToken on the namespace of an instance is the value whose SHA-256 is in status.namespaceTokenHash.
+	AnnotationNamespaceToken = "berg.norelect.ch/namespace-token"
 	// AnnotationInstance names that ChallengeInstance as <namespace>/<name>.
 	AnnotationInstance = "berg.norelect.ch/instance"
 	// AnnotationChallenge is the full name of the Challenge, which may be longer

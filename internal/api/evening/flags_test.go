@@ -84,7 +84,7 @@ func secretInstance(name string, phase bergv1.Phase, cause bergv1.Cause) *bergv1
 	snapshot := secretChallenge("web").Spec
 	text, _ := json.Marshal(snapshot) // its types have a JSON form
 	fill(reflect.ValueOf(&i.Status.ChallengeSnapshot), string(text), 6)
-	i.Spec.Flag, i.Status.Seed, i.Status.NamespaceTokenDigest, i.Spec.Timeout = theFlag, theFlag, theFlag, theFlag
+	i.Spec.Flag, i.Status.Seed, i.Status.NamespaceTokenHash, i.Spec.Timeout = theFlag, theFlag, theFlag, theFlag
 	i.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": theFlag, bergv1.AnnotationRollout: theFlag}
 	i.Labels = map[string]string{"flag": theFlag}
 	i.Finalizers, i.ManagedFields = []string{theFlag}, []metav1.ManagedFieldsEntry{{Manager: theFlag}}

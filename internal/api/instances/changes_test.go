@@ -52,7 +52,7 @@ func TestWhatWakesAStreamOfInstances(t *testing.T) {
 func TestTheCacheKeepsFewFlags(t *testing.T) {
 	const secret = "flag{secret}"
 	i := &bergv1.ChallengeInstance{}
-	i.Spec.Flag, i.Status.Seed, i.Status.NamespaceTokenDigest = secret, secret, secret
+	i.Spec.Flag, i.Status.Seed, i.Status.NamespaceTokenHash = secret, secret, secret
 	i.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: secret}
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret}}}
 	c.Spec.Containers = []bergv1.Container{{Hostname: "web", Command: []string{secret}, Args: []string{secret}}}

@@ -117,7 +117,7 @@ func New(config *rest.Config, options Options) (*Store, error) {
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
-		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Seed, o.Status.NamespaceTokenDigest = nil, nil, "", ""
+		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Seed, o.Status.NamespaceTokenHash = nil, nil, "", ""
 		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
 		if registrationUID(o) == "" {
 			o.Spec.Flag = ""

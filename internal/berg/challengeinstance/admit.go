@@ -205,7 +205,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
 			return
 		}
-		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenDigest: a.tokens.Draw()}, now)
+		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
 		out.Problem, w.sent = status.BeingBuilt, true
 	}
 	status.Compute(out, cfg, now)

@@ -40,8 +40,8 @@ func namespaceOwner(c *bergv1.ChallengeCheck) ownership.Owner {
 	switch {
 	case s.Run == nil:
 		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
+	case s.NamespaceUID != "" || s.NamespaceTokenHash != "":
+		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
 	}
 	return owner
 }

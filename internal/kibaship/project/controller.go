@@ -114,7 +114,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
 	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(p)), s.Namespace, naming.Namespace(p.Name), func() error {
 		before := p.DeepCopy()
-		p.Status.NamespaceUID, p.Status.NamespaceTokenDigest = "", r.tokens.Draw()
+		p.Status.NamespaceUID, p.Status.NamespaceTokenHash = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())
 	})
 	return err

@@ -50,8 +50,8 @@ func labelledOwner(p *kibashipv1.Project) ownership.Owner {
 func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
 	s, owner := &p.Status, labelledOwner(p)
 	switch {
-	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
+	case s.NamespaceUID != "" || s.NamespaceTokenHash != "":
+		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
 	case s.NamespaceName == "":
 		return ownership.Owner{}
 	}

@@ -99,7 +99,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 func (r *Reconciler) prepareNamespace(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
 	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(env)), s.Namespace, namespaceName(env), func() error {
 		before := env.DeepCopy()
-		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
+		env.Status.NamespaceUID, env.Status.NamespaceTokenHash = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, env, r.Clock.Now())
 	})
 	return err

@@ -89,8 +89,8 @@ func namespaceOwner(env *quixv1.Environment) ownership.Owner {
 	switch {
 	case namespaceName(env) == "":
 		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
+	case s.NamespaceUID != "" || s.NamespaceTokenHash != "":
+		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
 	}
 	return owner
 }

@@ -35,7 +35,7 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"of an older version": {"", "", created, true},
 	} {
 		env, ns := env.DeepCopy(), ns.DeepCopy()
-		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = tc.uid, tc.digest
+		env.Status.NamespaceUID, env.Status.NamespaceTokenHash = tc.uid, tc.digest
 		tc.modify(ns)
 		problem := checkNamespace(env, Observed{Namespace: ns}, nil)
 		if (problem == nil) != tc.ours {
@@ -51,9 +51,9 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 	if namespaceOwner(lost).Owns(ns) {
 		t.Error("an Environment that was not started owns a namespace")
 	}
-	env.Status.NamespaceTokenDigest = digest
+	env.Status.NamespaceTokenHash = digest
 	computeStatus(env, State{NamespaceUID: "new"}, outcome.Problems{}, noon)
-	if env.Status.NamespaceUID != "new" || env.Status.NamespaceTokenDigest != "" {
+	if env.Status.NamespaceUID != "new" || env.Status.NamespaceTokenHash != "" {
 		t.Errorf("the namespace that was created is not in the status: %+v", env.Status)
 	}
 }

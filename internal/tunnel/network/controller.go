@@ -103,7 +103,7 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 func (r *Reconciler) prepareNamespace(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
 	_, err := apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(n)), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
 		before := n.DeepCopy()
-		n.Status.NamespaceTokenDigest = r.tokens.Draw()
+		n.Status.NamespaceTokenHash = r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, n, r.Clock.Now())
 	})
 	return err

@@ -30,7 +30,7 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 	if o.Ours {
 		// From now on the recorded UID identifies the namespace. The digest is dropped, because users who
 		// can read the namespace can read its token.
-		s.ID, s.NamespaceTokenDigest = string(o.Namespace.UID), ""
+		s.ID, s.NamespaceTokenHash = string(o.Namespace.UID), ""
 	}
 	if s.State == tunnelv1.NetworkRunning {
 		s.ID = string(o.Namespace.UID)

@@ -349,7 +349,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		own := apiserver.Get[corev1.Namespace](ctx, client.ObjectKeyFromObject(ns))
 		Expect(p.Status.NamespaceUID).To(Equal(own.UID))
-		Expect(p.Status.NamespaceTokenDigest).To(BeEmpty())
+		Expect(p.Status.NamespaceTokenHash).To(BeEmpty())
 	})
 
 	It("is what an administrator makes of one by taking its label off", func(ctx context.Context) {

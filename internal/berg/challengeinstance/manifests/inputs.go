@@ -65,11 +65,11 @@ func NamespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
 	switch {
 	case s.InstanceID == "":
 		return ownership.Owner{}
-	case s.NamespaceUID == "" && s.NamespaceTokenDigest == "":
+	case s.NamespaceUID == "" && s.NamespaceTokenHash == "":
 		return OwnershipLabels.For(instance.UID, map[string]string{bergv1.LabelInstanceID: s.InstanceID})
 	}
 	owner := OwnerFor(instance)
-	owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
+	owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
 	return owner
 }
 

@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 	}
 	created := func(s *bergv1.ChallengeInstanceStatus) { s.NamespaceUID = "created" }
 	digested := func(s *bergv1.ChallengeInstanceStatus) {
-		s.NamespaceTokenDigest = fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
+		s.NamespaceTokenHash = fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
 	}
 	byOlderVersion := func(*bergv1.ChallengeInstanceStatus) {}
 	withUID := func(uid types.UID) func(*corev1.Namespace) { return func(n *corev1.Namespace) { n.UID = uid } }

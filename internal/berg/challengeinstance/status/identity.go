@@ -24,8 +24,8 @@ type Identity struct {
 	ID uuid.UUID
 	// Seed is random.
 	Seed string
-	// NamespaceTokenDigest is the digest of a secret that the namespace will have.
-	NamespaceTokenDigest string
+	// NamespaceTokenHash is the digest of a secret that the namespace will have.
+	NamespaceTokenHash string
 }
 
 // Identify sets the identity and the start of an instance. The time in the ID becomes that of the
@@ -34,14 +34,14 @@ func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Ti
 	s := &instance.Status
 	setUUIDTime(&identity.ID, now)
 	s.InstanceID, s.Seed = identity.ID.String(), identity.Seed
-	s.NamespaceUID, s.NamespaceTokenDigest = "", identity.NamespaceTokenDigest
+	s.NamespaceUID, s.NamespaceTokenHash = "", identity.NamespaceTokenHash
 	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
 }
 
 // ResetNamespace prepares the creation of another namespace, after the API server has confirmed that there is none.
 func ResetNamespace(instance *bergv1.ChallengeInstance, digest string) {
-	instance.Status.NamespaceUID, instance.Status.NamespaceTokenDigest = "", digest
+	instance.Status.NamespaceUID, instance.Status.NamespaceTokenHash = "", digest
 }
 
 // Pin stores the current Challenge and configuration: the instance is built from them. What is private is sealed.

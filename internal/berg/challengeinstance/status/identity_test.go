@@ -20,9 +20,9 @@ func TestTheIDOfAnInstanceHasTheTimeOfItsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceTokenDigest: "digest"}, now)
-	if s := i.Status; s.Seed != "seed" || s.NamespaceTokenDigest != "digest" || s.NamespaceUID != "" {
-		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceTokenDigest, s.NamespaceUID)
+	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceTokenHash: "digest"}, now)
+	if s := i.Status; s.Seed != "seed" || s.NamespaceTokenHash != "digest" || s.NamespaceUID != "" {
+		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceTokenHash, s.NamespaceUID)
 	}
 	id, err := uuid.Parse(i.Status.InstanceID)
 	if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {

@@ -53,7 +53,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
 	if uid := namespaceUID(out); uid != "" {
-		s.NamespaceUID, s.NamespaceTokenDigest = uid, ""
+		s.NamespaceUID, s.NamespaceTokenHash = uid, ""
 	}
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
 		s.ReadyAt = &metav1.Time{Time: now}

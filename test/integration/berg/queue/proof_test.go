@@ -34,7 +34,7 @@ func copied(i *bergv1.ChallengeInstance) *corev1.Namespace {
 	ns.Annotations[bergv1.AnnotationInstance] = i.Namespace + "/" + i.Name
 	if i.Status.InstanceID != "" {
 		ns.Labels[bergv1.LabelInstanceID] = i.Status.InstanceID
-		ns.Annotations[bergv1.AnnotationNamespaceToken] = i.Status.NamespaceTokenDigest
+		ns.Annotations[bergv1.AnnotationNamespaceToken] = i.Status.NamespaceTokenHash
 	}
 	return ns
 }
@@ -121,7 +121,7 @@ var _ = Describe("A namespace with every copied label and annotation", func() {
 		var own corev1.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &own)).To(Succeed())
 		Expect(i.Status.NamespaceUID).To(Equal(own.UID))
-		Expect(i.Status.NamespaceTokenDigest).To(BeEmpty(), "what is public by now could still prove something")
+		Expect(i.Status.NamespaceTokenHash).To(BeEmpty(), "what is public by now could still prove something")
 
 		By("replacing it while no operator runs")
 		resume := inprocess.Pause()
