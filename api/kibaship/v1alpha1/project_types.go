@@ -324,8 +324,8 @@ type ProjectStatus struct {
 	// annotation. It proves whose the namespace is until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Token Hash",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceTokenHash string `json:"namespaceTokenHash,omitempty"`
 
 	// The phase in words: the problem, if there is one.
 	// +optional

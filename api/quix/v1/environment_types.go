@@ -71,7 +71,7 @@ type EnvironmentSpec struct {
 	// from the namespace; annotations that other clients set stay. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
-	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum', 'quix.io/namespace-proof'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata, quix.io/plan-checksum and quix.io/namespace-proof are set only by the operator"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum', 'quix.io/namespace-token'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata, quix.io/plan-checksum and quix.io/namespace-token are set only by the operator"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Annotations"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -117,8 +117,8 @@ type EnvironmentStatus struct {
 	// annotation. It proves whose the namespace is until namespaceUID is known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	NamespaceTokenDigest string `json:"namespaceProof,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Token Hash",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceTokenHash string `json:"namespaceTokenHash,omitempty"`
 
 	// The RoleBinding in the namespace. Its name is kept here and never changes.
 	// +optional
@@ -247,8 +247,8 @@ const (
 	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
 	AnnotationChecksum = "quix.io/plan-checksum"
 
-	// AnnotationNamespaceProof on the namespace is the value whose SHA-256 is in status.namespaceProof.
-	AnnotationNamespaceToken = "quix.io/namespace-proof"
+	// AnnotationNamespaceToken on the namespace is the value whose SHA-256 is in status.namespaceTokenHash.
+	AnnotationNamespaceToken = "quix.io/namespace-token"
 
 	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy on the
 	// namespace.

@@ -95,9 +95,9 @@ var explanations = map[string]explanation{
 		sentence: "The {OBJECT} cannot be created: an object with the same name exists, but it does not belong to this instance.",
 		do:       "Delete the object that the message names from the namespace {OBJECTS}, or restore its ownership label: berg.norelect.ch/instance-uid={UID}",
 	},
-	bergv1.ReasonValuesLost: {
-		sentence: "A Deployment was deleted, and the operator cannot read what its containers were started with.",
-		do:       "Restore the Secret that the message names, start the containers with the variables of the Challenge: kubectl berg rollout {CHALLENGE} -n {NAMESPACE}, or end the instance",
+	bergv1.ReasonRevisionMissing: {
+		sentence: "The instance is not repaired: the operator cannot read the content that it was started with.",
+		do:       "Restore the Secret that the message names from a backup, adopt the Challenge as it is now: kubectl berg rollout {CHALLENGE} -n {NAMESPACE}, or end the instance",
 	},
 	bergv1.ReasonContested: {
 		sentence: "The {OBJECT} cannot be kept: another client keeps modifying or deleting it.",

@@ -173,9 +173,7 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		"route unclaimed": {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Unclaimed: true}} }), Problem, []string{"no Gateway has answered"}},
 		"outdated":        {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "")), OK, []string{"kubectl berg rollout guestbook"}},
 		"image changed":   {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonImageChanged, "")), OK, []string{"kubectl berg rollout guestbook"}},
-		"values lost":     {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonValuesLost, "the Secret")), OK, []string{"No problem for players", "kubectl berg rollout guestbook", "the Secret"}},
-		"all of it lost":  {view(sets(bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonValuesLost, "the Secret")), OK, []string{"No problem for players", "create the Challenge again"}},
-		"no Deployment":   {view(sets(bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonValuesLost, "the Secret")), Problem, []string{"A Deployment was deleted", "kubectl berg rollout guestbook"}},
+		"content lost":    {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonRevisionMissing, "the Secret")), Problem, []string{"not repaired", "kubectl berg rollout guestbook", "the Secret"}},
 		"invalid rollout": {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, ""), instance(func(i *bergv1.ChallengeInstance) { i.Annotations = map[string]string{bergv1.AnnotationRollout: "2"} })), Problem, []string{"cannot run"}},
 
 		"terminating":      {view(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Second)} })), Waiting, nil},
@@ -386,7 +384,7 @@ func TestEveryReasonHasAnExplanation(t *testing.T) {
 	for _, reason := range []string{
 		bergv1.ReasonChallengeMissing, bergv1.ReasonReferenceNotAllowed, bergv1.ReasonNothingToRun, bergv1.ReasonInvalidChallenge,
 		bergv1.ReasonNoSuitableNode, bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonQueued, bergv1.ReasonOwnerBusy, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict,
-		bergv1.ReasonContested, bergv1.ReasonAPINotInstalled, bergv1.ReasonRefused, bergv1.ReasonWriteFailed, bergv1.ReasonWaiting, bergv1.ReasonValuesLost,
+		bergv1.ReasonContested, bergv1.ReasonAPINotInstalled, bergv1.ReasonRefused, bergv1.ReasonWriteFailed, bergv1.ReasonWaiting, bergv1.ReasonRevisionMissing,
 	} {
 		if a := explanations[reason]; a.sentence == "" || a.do == "" {
 			t.Errorf("%s has no explanation", reason)

@@ -118,7 +118,7 @@ func New(config *rest.Config, options Options) (*Store, error) {
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
-		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Start = nil, nil, nil
+		o.ManagedFields, o.Status.PendingChanges, o.Status.Start = nil, nil, nil
 		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
 	case *bergv1.Challenge:
 		kept := bergv1.ChallengeSpec{Flag: o.Spec.Flag, FlagFormat: o.Spec.FlagFormat, DynamicFlagMode: o.Spec.DynamicFlagMode, DisplayName: o.Spec.DisplayName}

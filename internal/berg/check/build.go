@@ -47,13 +47,13 @@ func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
 	owner := func() ownership.Owner {
 		owner, s := namespaceOwner(o.Check), &o.Check.Status
 		if owner.Token != nil {
-			owner.Token = r.tokens.Token(s.NamespaceUID, s.NamespaceTokenDigest)
+			owner.Token = r.tokens.Token(s.NamespaceUID, s.NamespaceTokenHash)
 		}
 		return owner
 	}
 	if _, err := apply.PrepareNamespace(ctx, r.Writer, owner(), o.Namespace, namespaceName(o.Check), func() error {
 		before := o.Check.DeepCopy()
-		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceTokenDigest = "", r.tokens.Draw()
+		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceTokenHash = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, o.Check, r.Clock.Now())
 	}); err != nil {
 		return err

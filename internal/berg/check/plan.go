@@ -34,15 +34,13 @@ func ownerFor(c *bergv1.ChallengeCheck) ownership.Owner {
 }
 
 // namespaceOwner is the check as the owner of its namespace, which others can create first. Before a check is made it
-// owns none. One that an older version has begun has no proof until the UID of its namespace is known.
+// owns none.
 func namespaceOwner(c *bergv1.ChallengeCheck) ownership.Owner {
-	s, owner := &c.Status, ownerFor(c)
-	switch {
-	case s.Run == nil:
+	if c.Status.Run == nil {
 		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
 	}
+	owner := ownerFor(c)
+	owner.Token = &ownership.Token{UID: c.Status.NamespaceUID, Digest: c.Status.NamespaceTokenHash}
 	return owner
 }
 

@@ -40,9 +40,9 @@ func computeStatus(c *bergv1.ChallengeCheck, s state, _ outcome.Problems, now ti
 }
 
 // computeStarted computes the status of a check that begins, and returns the condition Running.
-func computeStarted(o Observed, tokenDigest string, now time.Time) metav1.Condition {
+func computeStarted(o Observed, namespaceTokenHash string, now time.Time) metav1.Condition {
 	c := o.Check
-	c.Status.NamespaceUID, c.Status.NamespaceTokenDigest = "", tokenDigest
+	c.Status.NamespaceUID, c.Status.NamespaceTokenHash = "", namespaceTokenHash
 	c.Status.Run = &bergv1.CheckRun{
 		StartedAt: metav1.Time{Time: now}, Generation: c.Generation,
 		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),
@@ -54,7 +54,7 @@ func computeStarted(o Observed, tokenDigest string, now time.Time) metav1.Condit
 // computeEnded computes the status of a check of which nothing is left, and returns the condition Running.
 func computeEnded(o Observed, now time.Time) metav1.Condition {
 	s := &o.Check.Status
-	s.Run, s.NamespaceUID, s.NamespaceTokenDigest = nil, "", ""
+	s.Run, s.NamespaceUID, s.NamespaceTokenHash = nil, "", ""
 	reason, message := obstacle(o.Check, o.Challenge, now)
 	if reason == "" {
 		reason, message = bergv1.CheckReasonQueued, "A check is due"
@@ -66,7 +66,7 @@ func computeEnded(o Observed, now time.Time) metav1.Condition {
 func computeRunning(o Observed, v Assessment, now time.Time) metav1.Condition {
 	s := &o.Check.Status
 	if o.Namespace != nil {
-		s.NamespaceUID, s.NamespaceTokenDigest = o.Namespace.UID, ""
+		s.NamespaceUID, s.NamespaceTokenHash = o.Namespace.UID, ""
 	}
 	switch {
 	case v.Result != nil:

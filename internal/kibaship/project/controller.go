@@ -114,9 +114,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 // provingOwner is namespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) provingOwner(p *kibashipv1.Project) ownership.Owner {
 	owner := namespaceOwner(p)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(p.Status.NamespaceUID, p.Status.NamespaceTokenDigest)
-	}
+	owner.Token = r.tokens.Token(p.Status.NamespaceUID, p.Status.NamespaceTokenHash)
 	return owner
 }
 
@@ -124,7 +122,7 @@ func (r *Reconciler) provingOwner(p *kibashipv1.Project) ownership.Owner {
 func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
 	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(p), s.Namespace, naming.Namespace(p.Name), func() error {
 		before := p.DeepCopy()
-		p.Status.NamespaceUID, p.Status.NamespaceTokenDigest = "", r.tokens.Draw()
+		p.Status.NamespaceUID, p.Status.NamespaceTokenHash = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())
 	})
 	return err

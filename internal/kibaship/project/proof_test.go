@@ -25,12 +25,12 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"before the Project has a proof": {kibashipv1.ProjectStatus{}, created, false},
 		"by its UID":                     {kibashipv1.ProjectStatus{NamespaceUID: "created", NamespaceName: ns.Name}, created, true},
 		"another UID":                    {kibashipv1.ProjectStatus{NamespaceUID: "former", NamespaceName: ns.Name}, created, false},
-		"without the secret":             {kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}, created, false},
-		"with the digest":                {kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) { ns.Annotations["platform.kibaship.com/namespace-proof"] = digest }, false},
-		"with the secret": {kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) {
+		"without the secret":             {kibashipv1.ProjectStatus{NamespaceTokenHash: digest}, created, false},
+		"with the digest":                {kibashipv1.ProjectStatus{NamespaceTokenHash: digest}, func(ns *corev1.Namespace) { ns.Annotations["platform.kibaship.com/namespace-token"] = digest }, false},
+		"with the secret": {kibashipv1.ProjectStatus{NamespaceTokenHash: digest}, func(ns *corev1.Namespace) {
 			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
-		"of an older version": {kibashipv1.ProjectStatus{NamespaceName: ns.Name}, created, true},
+		"by its name alone": {kibashipv1.ProjectStatus{NamespaceName: ns.Name}, created, false},
 	} {
 		p, ns := p.DeepCopy(), ns.DeepCopy()
 		p.Status = tc.status
@@ -44,9 +44,9 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		}
 	}
 
-	p.Status = kibashipv1.ProjectStatus{NamespaceTokenDigest: digest}
+	p.Status = kibashipv1.ProjectStatus{NamespaceTokenHash: digest}
 	computeStatus(p, State{NamespaceUID: "new"}, outcome.Problems{}, noon)
-	if p.Status.NamespaceUID != "new" || p.Status.NamespaceTokenDigest != "" || p.Status.NamespaceName == "" {
+	if p.Status.NamespaceUID != "new" || p.Status.NamespaceTokenHash != "" || p.Status.NamespaceName == "" {
 		t.Errorf("the namespace that was created is not in the status: %+v", p.Status)
 	}
 }

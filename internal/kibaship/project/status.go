@@ -46,7 +46,7 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 		s.NamespaceName = naming.Namespace(p.Name)
 	}
 	if state.NamespaceUID != "" {
-		s.NamespaceUID, s.NamespaceTokenDigest = state.NamespaceUID, ""
+		s.NamespaceUID, s.NamespaceTokenHash = state.NamespaceUID, ""
 	}
 	s.Usage = kibashipv1.ProjectUsage{}
 	if s.NamespaceName != "" {

@@ -31,7 +31,7 @@ type Token struct {
 // tokenAnnotation is the key of the annotation with the secret.
 func (p Owner) tokenAnnotation() string {
 	domain, _, _ := strings.Cut(p.Annotation, "/")
-	return domain + "/namespace-proof"
+	return domain + "/namespace-token"
 }
 
 // matchesToken reports whether an object was created for the custom resource.

@@ -21,7 +21,7 @@ func TestProof(t *testing.T) {
 			t.Error("the UID of the custom resource proves the ownership")
 		}
 	}
-	forged.Annotations["example.com/namespace-proof"] = digest
+	forged.Annotations["example.com/namespace-token"] = digest
 	if owner.Owns(forged) {
 		t.Error("what the status tells proves the ownership")
 	}

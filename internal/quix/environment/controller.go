@@ -99,9 +99,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 // provingOwner is namespaceOwner with the secret that lets this process create the namespace.
 func (r *Reconciler) provingOwner(env *quixv1.Environment) ownership.Owner {
 	owner := namespaceOwner(env)
-	if owner.Token != nil {
-		owner.Token = r.tokens.Token(env.Status.NamespaceUID, env.Status.NamespaceTokenDigest)
-	}
+	owner.Token = r.tokens.Token(env.Status.NamespaceUID, env.Status.NamespaceTokenHash)
 	return owner
 }
 
@@ -109,7 +107,7 @@ func (r *Reconciler) provingOwner(env *quixv1.Environment) ownership.Owner {
 func (r *Reconciler) prepareNamespace(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
 	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(env), s.Namespace, namespaceName(env), func() error {
 		before := env.DeepCopy()
-		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
+		env.Status.NamespaceUID, env.Status.NamespaceTokenHash = "", r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, env, r.Clock.Now())
 	})
 	return err

@@ -24,7 +24,7 @@ func handedOver(env *quixv1.Environment, ns *corev1.Namespace) bool {
 	if ns == nil || namespaceName(env) != ns.Name || ns.Annotations[quixv1.AnnotationUID] != "" {
 		return false
 	}
-	older := s.NamespaceUID == "" && s.NamespaceTokenDigest == ""
+	older := s.NamespaceUID == "" && s.NamespaceTokenHash == ""
 	return (older || s.NamespaceUID == ns.UID) && hasIdentity(env, ns, quixv1.ManagedBy) && controls(env, ns)
 }
 

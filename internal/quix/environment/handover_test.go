@@ -13,7 +13,7 @@ import (
 
 func TestNamespaceOfAnOlderOperatorIsTakenOver(t *testing.T) {
 	env := testEnvironment()
-	env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", ""
+	env.Status.NamespaceUID, env.Status.NamespaceTokenHash = "", ""
 	old := namespace(inputs(env, Observed{}, config.Quix{}))
 	old.UID = "old"
 	for name, tc := range map[string]struct {
@@ -23,7 +23,7 @@ func TestNamespaceOfAnOlderOperatorIsTakenOver(t *testing.T) {
 		"as it was":               {func(*quixv1.Environment, *corev1.Namespace) {}, true},
 		"its UID in the status":   {func(e *quixv1.Environment, _ *corev1.Namespace) { e.Status.NamespaceUID = "old" }, true},
 		"another UID":             {func(e *quixv1.Environment, _ *corev1.Namespace) { e.Status.NamespaceUID = "other" }, false},
-		"started by this version": {func(e *quixv1.Environment, _ *corev1.Namespace) { e.Status.NamespaceTokenDigest = "digest" }, false},
+		"started by this version": {func(e *quixv1.Environment, _ *corev1.Namespace) { e.Status.NamespaceTokenHash = "digest" }, false},
 		"not started":             {func(e *quixv1.Environment, _ *corev1.Namespace) { e.Status = quixv1.EnvironmentStatus{} }, false},
 		"another ID":              {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.Labels[quixv1.LabelEnvironmentID] = "other" }, false},
 		"no controller":           {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.OwnerReferences = nil }, false},

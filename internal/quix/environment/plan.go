@@ -81,17 +81,11 @@ func labelledOwner(env *quixv1.Environment) ownership.Owner {
 	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks
-// it. An environment that was not started owns none. One that an older version has started has no proof until the UID of
-// its namespace is known.
+// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy its labels and
+// annotations. An environment without one owns no namespace.
 func namespaceOwner(env *quixv1.Environment) ownership.Owner {
-	s, owner := &env.Status, labelledOwner(env)
-	switch {
-	case namespaceName(env) == "":
-		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceTokenDigest != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenDigest}
-	}
+	owner := labelledOwner(env)
+	owner.Token = &ownership.Token{UID: env.Status.NamespaceUID, Digest: env.Status.NamespaceTokenHash}
 	return owner
 }
 

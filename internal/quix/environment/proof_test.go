@@ -32,10 +32,10 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"with the secret": {"", digest, func(ns *corev1.Namespace) {
 			ownership.Owner{Annotation: quixv1.AnnotationUID, Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
-		"of an older version": {"", "", created, true},
+		"without a proof": {"", "", created, false},
 	} {
 		env, ns := env.DeepCopy(), ns.DeepCopy()
-		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = tc.uid, tc.digest
+		env.Status.NamespaceUID, env.Status.NamespaceTokenHash = tc.uid, tc.digest
 		tc.modify(ns)
 		problem := checkNamespace(env, Observed{Namespace: ns}, nil)
 		if (problem == nil) != tc.ours {
@@ -51,9 +51,9 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 	if namespaceOwner(lost).Owns(ns) {
 		t.Error("an Environment that was not started owns a namespace")
 	}
-	env.Status.NamespaceTokenDigest = digest
+	env.Status.NamespaceTokenHash = digest
 	computeStatus(env, State{NamespaceUID: "new"}, outcome.Problems{}, noon)
-	if env.Status.NamespaceUID != "new" || env.Status.NamespaceTokenDigest != "" {
+	if env.Status.NamespaceUID != "new" || env.Status.NamespaceTokenHash != "" {
 		t.Errorf("the namespace that was created is not in the status: %+v", env.Status)
 	}
 }

@@ -14,7 +14,7 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment) error {
 	}
 	before, now := env.DeepCopy(), r.Clock.Now()
 	if namespaceName(env) == "" {
-		env.Status.NamespaceUID, env.Status.NamespaceTokenDigest = "", r.tokens.Draw()
+		env.Status.NamespaceUID, env.Status.NamespaceTokenHash = "", r.tokens.Draw()
 	}
 	computeStarted(env, r.Config.NamespaceSuffix, now)
 	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {

@@ -55,7 +55,7 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
 	if state.NamespaceUID != "" {
-		s.NamespaceUID, s.NamespaceTokenDigest = state.NamespaceUID, ""
+		s.NamespaceUID, s.NamespaceTokenHash = state.NamespaceUID, ""
 	}
 	main := mainProblem(problems)
 	s.Phase, s.Message = quixv1.PhaseReady, "ready"

@@ -104,7 +104,7 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 func (r *Reconciler) provingOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
 	owner := namespaceOwner(n)
 	if owner.Token != nil {
-		owner.Token = r.tokens.Token(types.UID(n.Status.ID), n.Status.NamespaceTokenDigest)
+		owner.Token = r.tokens.Token(types.UID(n.Status.ID), n.Status.NamespaceTokenHash)
 	}
 	return owner
 }
@@ -113,7 +113,7 @@ func (r *Reconciler) provingOwner(n *tunnelv1.ContainerNetwork) ownership.Owner 
 func (r *Reconciler) prepareNamespace(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
 	_, err := apply.PrepareNamespace(ctx, r.Writer, r.provingOwner(n), o.Namespace, NamespaceName(n.Spec, n.Name, n.UID), func() error {
 		before := n.DeepCopy()
-		n.Status.NamespaceTokenDigest = r.tokens.Draw()
+		n.Status.NamespaceTokenHash = r.tokens.Draw()
 		return r.kind.PatchStatus(ctx, before, n, r.Clock.Now())
 	})
 	return err

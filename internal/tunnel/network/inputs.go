@@ -32,10 +32,10 @@ func ownerFor(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLa
 // the Secrets of proxies get into it. A network without one owns no namespace.
 func namespaceOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
 	s, owner := &n.Status, ownerFor(n)
-	if s.ID == "" && s.NamespaceTokenDigest == "" {
+	if s.ID == "" && s.NamespaceTokenHash == "" {
 		return ownership.Owner{}
 	}
-	owner.Token = &ownership.Token{UID: types.UID(s.ID), Digest: s.NamespaceTokenDigest}
+	owner.Token = &ownership.Token{UID: types.UID(s.ID), Digest: s.NamespaceTokenHash}
 	return owner
 }
 

@@ -89,11 +89,11 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"before the network has a proof": {tunnelv1.ContainerNetworkStatus{}, created, false},
 		"by its UID":                     {tunnelv1.ContainerNetworkStatus{ID: "created"}, created, true},
 		"another UID":                    {tunnelv1.ContainerNetworkStatus{ID: "former"}, created, false},
-		"without the secret":             {tunnelv1.ContainerNetworkStatus{NamespaceTokenDigest: digest}, created, false},
-		"with the digest": {tunnelv1.ContainerNetworkStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) {
-			ns.Annotations["usvc-dev.developer.microsoft.com/namespace-proof"] = digest
+		"without the secret":             {tunnelv1.ContainerNetworkStatus{NamespaceTokenHash: digest}, created, false},
+		"with the digest": {tunnelv1.ContainerNetworkStatus{NamespaceTokenHash: digest}, func(ns *corev1.Namespace) {
+			ns.Annotations["usvc-dev.developer.microsoft.com/namespace-token"] = digest
 		}, false},
-		"with the secret": {tunnelv1.ContainerNetworkStatus{NamespaceTokenDigest: digest}, func(ns *corev1.Namespace) {
+		"with the secret": {tunnelv1.ContainerNetworkStatus{NamespaceTokenHash: digest}, func(ns *corev1.Namespace) {
 			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
 	} {
@@ -106,10 +106,10 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		}
 	}
 
-	n.Status.NamespaceTokenDigest = digest
+	n.Status.NamespaceTokenHash = digest
 	problems := outcome.Problems{{Condition: tunnelv1.ConditionConfined, Reason: tunnelv1.ReasonWaiting, Class: outcome.InProgress, Message: "the rights are not known yet"}}
 	computeStatus(n, Observed{Namespace: namespaceOf("new", false), Ours: true}, problems, time.Unix(2, 0))
-	if n.Status.ID != "new" || n.Status.NamespaceTokenDigest != "" || n.Status.State != tunnelv1.NetworkPending {
+	if n.Status.ID != "new" || n.Status.NamespaceTokenHash != "" || n.Status.State != tunnelv1.NetworkPending {
 		t.Errorf("the namespace that was made is not in the status: %+v", n.Status)
 	}
 }

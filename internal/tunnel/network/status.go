@@ -29,7 +29,7 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 	}
 	if o.Ours {
 		// From now on its UID proves whose it is: what proved it before can be read from it.
-		s.ID, s.NamespaceTokenDigest = string(o.Namespace.UID), ""
+		s.ID, s.NamespaceTokenHash = string(o.Namespace.UID), ""
 	}
 	if s.State == tunnelv1.NetworkRunning {
 		s.ID = string(o.Namespace.UID)

@@ -376,7 +376,7 @@ var _ = Describe("A namespace that is not a project's", func() {
 		own := &corev1.Namespace{}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), own)).To(Succeed())
 		Expect(p.Status.NamespaceUID).To(Equal(own.UID))
-		Expect(p.Status.NamespaceTokenDigest).To(BeEmpty())
+		Expect(p.Status.NamespaceTokenHash).To(BeEmpty())
 	})
 
 	It("is what an administrator makes of one by taking its label off", func(ctx context.Context) {

@@ -33,7 +33,7 @@ func causeOfProblem(p *outcome.Problem) bergv1.Cause {
 	case string(bergv1.CauseQueued):
 		return bergv1.CauseQueued
 	case bergv1.ReasonChallengeMissing, bergv1.ReasonReferenceNotAllowed, bergv1.ReasonNothingToRun, bergv1.ReasonInvalidChallenge,
-		bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonValuesLost:
+		bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonRevisionMissing:
 		return bergv1.CauseInvalid
 	case bergv1.ReasonRefused, bergv1.ReasonNoSuitableNode, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict, bergv1.ReasonContested:
 		return bergv1.CauseRefused

@@ -19,9 +19,9 @@ func TestTheIDOfAnInstanceHasTheTimeOfItsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceTokenDigest: "digest"}, now)
-	if s := i.Status; s.Seed != "seed" || s.NamespaceTokenDigest != "digest" || s.NamespaceUID != "" {
-		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceTokenDigest, s.NamespaceUID)
+	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceTokenHash: "digest"}, now)
+	if s := i.Status; s.Seed != "seed" || s.NamespaceTokenHash != "digest" || s.NamespaceUID != "" {
+		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceTokenHash, s.NamespaceUID)
 	}
 	id, err := uuid.Parse(i.Status.InstanceID)
 	if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
@@ -65,7 +65,7 @@ func TestWhatNeverRanAdoptsItsChallenge(t *testing.T) {
 		"settings, ran and cannot start now": {wasReady, challengeOf(webOnly()), true, []corev1.Pod{waitingPod("web", "ImagePullBackOff")}, false},
 	} {
 		pinned := webOnly()
-		pinned.Defaults = manifests.NewDefaults(cfg)
+		pinned.Defaults = cfg.Defaults
 		if tc.settings {
 			pinned.Defaults.PullSecretName = "another"
 		}
@@ -76,9 +76,7 @@ func TestWhatNeverRanAdoptsItsChallenge(t *testing.T) {
 		if !tc.want {
 			continue
 		}
-		if err := Pin(&o, cfg, testRing); err != nil {
-			t.Fatal(err)
-		}
+		pin(&o, Adoption{Snapshot: manifests.NewSnapshot(o.Challenge, cfg)}, cfg)
 		if RolloutDue(o, cfg, noon) {
 			t.Errorf("%s: it is adopted again and again", name)
 		}

@@ -21,8 +21,10 @@ type Candidate struct {
 	Challenge *bergv1.Challenge
 	// Nodes is what the nodes support.
 	Nodes nodes.Support
-	// Pinned is the snapshot that the instance was started with; nil before the start.
+	// Pinned is the snapshot that the instance was started with; nil before the start, and if it is Unreadable.
 	Pinned *manifests.Snapshot
+	// Unreadable says why what the instance was started with cannot be read; nil if it can, and before the start.
+	Unreadable error
 }
 
 // Observed is everything that decides what happens to an instance.
@@ -46,7 +48,7 @@ type Observed struct {
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
 	Limited bool
-	// Sandboxes says, by the UID of a pod, why the container runtime rejects its sandbox.
+	// Sandboxes says, by the UID of a pod, why the container runtime rejects its sandbox; nil if all pods are ready.
 	Sandboxes map[types.UID]string
 }
 
@@ -60,4 +62,6 @@ func (c Candidate) containers() []bergv1.Container {
 
 // Withdrawn reports whether the Challenge of a started instance no longer exists. The instance
 // does not need it.
-func Withdrawn(c Candidate) bool { return c.Pinned != nil && c.Challenge == nil }
+func Withdrawn(c Candidate) bool {
+	return c.Instance.Status.ChallengeRevision != "" && c.Challenge == nil
+}
