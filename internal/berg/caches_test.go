@@ -128,10 +128,10 @@ func TestCachesOfNodes(t *testing.T) {
 		kept, images bool
 	}{
 		"no setting": {config.Berg{}, false, true},
-		"jails":      {config.Berg{Challenge: config.Challenge{NestedSeccompProfile: "a.json"}}, true, false},
-		"auto":       {config.Berg{Challenge: config.Challenge{UserNamespaces: config.UserNamespacesAuto}}, true, false},
+		"jails":      {config.Berg{Challenge: config.Challenge{Defaults: config.Defaults{NestedSeccompProfile: "a.json"}}}, true, false},
+		"auto":       {config.Berg{Challenge: config.Challenge{Defaults: config.Defaults{UserNamespaces: config.UserNamespacesAuto}}}, true, false},
 		"prepull":    {config.Berg{Prepull: config.Prepull{Lead: time.Hour}}, true, true},
-		"both":       {config.Berg{Challenge: config.Challenge{NestedSeccompProfile: "a.json"}, Prepull: config.Prepull{Lead: time.Hour}}, true, true},
+		"both":       {config.Berg{Challenge: config.Challenge{Defaults: config.Defaults{NestedSeccompProfile: "a.json"}}, Prepull: config.Prepull{Lead: time.Hour}}, true, true},
 	} {
 		options, kept := caches(tc.cfg), 0
 		for kind := range options.ByObject {

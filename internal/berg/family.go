@@ -43,8 +43,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/profiles"
 	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/record"
+	"github.com/bergctf/berg-operator/internal/berg/revisions"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -148,10 +148,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 			return err
 		}
 	}
-	keys, err := sealkey.NewStore(mgr, deps.Namespace)
-	if err != nil {
-		return err
-	}
 	starts, err := deps.NewClient()
 	if err != nil {
 		return err
@@ -172,7 +168,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Direct:    deps.Direct,
 		Isolation: isolation.NewLatest(),
 		Reach:     reach.New(cfg.Challenge.ConnectTimeout, deps.Clock),
-		Keys:      keys,
+		Revisions: revisions.NewStore[manifests.Snapshot](mgr.GetClient(), mgr.GetAPIReader(), deps.Clock, deps.Namespace),
 	}
 	if cfg.Record.Retention > 0 {
 		recorder, err := records(ctx, deps, cfg.Record)

@@ -49,11 +49,9 @@ type Check struct {
 // Challenge holds the defaults and limits of challenge instances; a Challenge may set
 // other values for most of them.
 type Challenge struct {
+	Defaults
+
 	Namespace     string
-	Domain        string
-	HTTPPort      int32
-	HTTPTLS       HTTPTLS // UsesHTTPS goes by it
-	TLSPort       int32
 	Timeout       time.Duration
 	MaxLifetime   time.Duration // 0: no cap
 	StartDeadline time.Duration // 0: none
@@ -66,15 +64,6 @@ type Challenge struct {
 	RefPolicy                                               RefPolicy
 	InstanceNamespaces                                      []string // empty: all
 	AllowedCapabilities                                     []string // without CAP_; AllCapabilities stands for all
-	CPULimit                                                resource.Quantity
-	CPURequest                                              resource.Quantity
-	MemoryLimit                                             resource.Quantity
-	MemoryRequest                                           resource.Quantity
-	EgressBandwidth                                         string
-	IngressBandwidth                                        string
-	ImagePullPolicy                                         corev1.PullPolicy
-	RuntimeClassName                                        string
-	PullSecretName                                          string
 	HeadlessService                                         bool
 	ClusterDomain                                           string
 	NetworkPolicy                                           NetworkPolicy
@@ -83,14 +72,43 @@ type Challenge struct {
 	PodCIDRs                                                []netip.Prefix // ranges of pods and Services; nil: private addresses
 	OutboundPrivate                                         bool           // whether outbound traffic may go to private networks too
 	OrphanGracePeriod                                       time.Duration  // 0: namespaces without an instance are kept
+}
 
-	// Limits on the effect of a container on its node. Ephemeral storage is the disk that it writes
+// Defaults are the settings from which the pods and the addresses of an instance are built. An instance keeps the ones that
+// it was started with: later ones would restart its pods. A setting that pods are built from belongs here; all of it is
+// stored, put back and compared as one value.
+type Defaults struct {
+	Domain           string
+	HTTPPort         int32
+	HTTPTLS          HTTPTLS // UsesHTTPS goes by it
+	TLSPort          int32
+	CPULimit         resource.Quantity
+	CPURequest       resource.Quantity
+	MemoryLimit      resource.Quantity
+	MemoryRequest    resource.Quantity
+	EgressBandwidth  string
+	IngressBandwidth string
+	ImagePullPolicy  corev1.PullPolicy
+	RuntimeClassName string
+	PullSecretName   string
+
+	// The limits of what a container may do to its node. Ephemeral storage is the disk that it writes
 	// to: its own file system and its log.
-	EphemeralStorageLimit   resource.Quantity         // 0: none
-	EphemeralStorageRequest resource.Quantity         // 0: nothing
-	SeccompProfile          corev1.SeccompProfileType // "": the node's default, for instances that an earlier version started
+	EphemeralStorageLimit   resource.Quantity // 0: none
+	EphemeralStorageRequest resource.Quantity // 0: nothing
+	SeccompProfile          corev1.SeccompProfileType
 	UserNamespaces          UserNamespaces
 	NestedSeccompProfile    string // profile of containers with sandbox: nested; "": there are none
+}
+
+// Resolved returns defaults that are equal if instances with them are: HTTPTLS does not depend on the port.
+func (d Defaults) Resolved() Defaults {
+	tls := HTTPTLSFalse
+	if d.UsesHTTPS() {
+		tls = HTTPTLSTrue
+	}
+	d.HTTPTLS = tls
+	return d
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
@@ -336,17 +354,9 @@ func (u UserNamespaces) Use(class string) bool {
 	return u == UserNamespacesTrue || u == UserNamespacesPlain && class == ""
 }
 
-// HTTPTLSFor returns the setting that does not depend on the port.
-func HTTPTLSFor(https bool) HTTPTLS {
-	if https {
-		return HTTPTLSTrue
-	}
-	return HTTPTLSFalse
-}
-
 // UsesHTTPS reports whether players use HTTPS at HTTPPort. Every browser uses plain HTTP at port 80.
-func (c Challenge) UsesHTTPS() bool {
-	return c.HTTPPort != plainWebPort && c.HTTPTLS != HTTPTLSFalse
+func (d Defaults) UsesHTTPS() bool {
+	return d.HTTPPort != plainWebPort && d.HTTPTLS != HTTPTLSFalse
 }
 
 func (b *Berg) warnings() []string {

@@ -24,8 +24,7 @@ var _ = allow("berg.norelect.ch", map[string][]string{
 	// Why a node refuses a pod stands in events alone.
 	"cluster: events.events.k8s.io": see,
 	// In the operator's own namespace.
-	"namespace: secrets":                            {"get"},                     // the pull secret
-	"namespace: secrets/berg-operator-snapshot-key": {"list", "update", "watch"}, // seals what the status of instances must not show
-	"namespace: pods":                               {"get"},                     // the check of isolation looks at the operator itself
-	"namespace: pods/status":                        {"patch"},                   // what the check of isolation found
+	"namespace: secrets":     {"delete", "get", "list", "patch"}, // the pull secret, and what instances were started with
+	"namespace: pods":        {"get"},                            // the check of isolation looks at the operator itself
+	"namespace: pods/status": {"patch"},                          // what the check of isolation found
 })

@@ -2,7 +2,6 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -196,7 +195,6 @@ type ChallengeInstanceStatus struct {
 	NamespaceTokenHash string `json:"namespaceTokenHash,omitempty"`
 
 	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
-	// An instance that was started by an older version has none: they follow from its UID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Seed",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
@@ -255,14 +253,37 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Generation"
 	ChallengeGeneration int64 `json:"challengeGeneration,omitempty"`
 
-	// The part of the Challenge's spec that the instance was started with (its
-	// containers and allowOutboundTraffic), from which its objects are repaired. Values of
-	// variables, commands and probes are encrypted: the operator alone reads them.
+	// Name of the Secret in the operator's namespace that keeps the content of the Challenge, and the
+	// operator's settings, with which the instance was started and from which it is repaired. The name
+	// ends with a hash of the content.
 	// +optional
-	// +kubebuilder:pruning:PreserveUnknownFields
-	// +kubebuilder:validation:Type=object
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Snapshot",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
-	ChallengeSnapshot *runtime.RawExtension `json:"challengeSnapshot,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Revision",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ChallengeRevision string `json:"challengeRevision,omitempty"`
+
+	// Lifetime of the instance while spec.timeout is empty: the operator's CHALLENGE_INSTANCE_TIMEOUT as it
+	// was at the start.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Default Timeout",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	DefaultTimeout *metav1.Duration `json:"defaultTimeout,omitempty"`
+
+	// Label berg.norelect.ch/source of the instance at its start. A later change of the label does not
+	// restart pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Source",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Source string `json:"source,omitempty"`
+
+	// Digests of the images that rollouts pulled again under the same name, by container.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Images",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	Images map[string]string `json:"images,omitempty"`
+
+	// What a rollout would change, while the Challenge is not the one of the start. Values of
+	// variables, commands and probes are not repeated.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pending Changes"
+	PendingChanges *PendingChanges `json:"pendingChanges,omitempty"`
 
 	// Value of the annotation berg.norelect.ch/rollout that was carried out last. A
 	// new value of the annotation makes the instance adopt its Challenge as it is.
@@ -270,6 +291,57 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Rollout"
 	ObservedRollout string `json:"observedRollout,omitempty"`
 }
+
+// PendingChanges are what a rollout would change in an instance.
+type PendingChanges struct {
+	// Containers that change. The others continue to run.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Containers"
+	Containers []ContainerChange `json:"containers,omitempty"`
+
+	// Whether the network policy changes, which restarts no pod.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Network Policy"
+	NetworkPolicy bool `json:"networkPolicy,omitempty"`
+}
+
+// ContainerChange is what a rollout would change in one container.
+type ContainerChange struct {
+	// Hostname of the container.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Name"
+	Name string `json:"name"`
+
+	// What happens to its pod. Starts: the container is new; Restarts: its pod is replaced; Ends: the
+	// Challenge has it no more.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Effect"
+	Effect ChangeEffect `json:"effect"`
+
+	// Fields of the Challenge that changed, for example "image web:1 → web:2", "environment COLOUR" or
+	// "command".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Fields"
+	Fields []string `json:"fields,omitempty"`
+}
+
+// ChangeEffect says what a rollout does to the pod of a container.
+//
+// +kubebuilder:validation:Enum=Starts;Restarts;Ends
+type ChangeEffect string
+
+// The effects of a rollout.
+const (
+	EffectStarts   ChangeEffect = "Starts"
+	EffectRestarts ChangeEffect = "Restarts"
+	EffectEnds     ChangeEffect = "Ends"
+)
 
 // Phase is a step in the life of an instance.
 //
@@ -494,7 +566,7 @@ const (
 	ReasonChallengeChanged     = "ChallengeChanged"
 	ReasonConfigurationChanged = "ConfigurationChanged"
 	ReasonImageChanged         = "ImageChanged"
-	ReasonValuesLost           = "ValuesLost"
+	ReasonRevisionMissing      = "RevisionMissing"
 	ReasonTerminating          = "Terminating"
 	ReasonDeletionBlocked      = "DeletionBlocked"
 	ReasonDeleted              = "Deleted"

@@ -88,12 +88,16 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &bergv1.CheckScheduleApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Container"):
 		return &bergv1.ContainerApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ContainerChange"):
+		return &bergv1.ContainerChangeApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("DynamicFlag"):
 		return &bergv1.DynamicFlagApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("FlagEnv"):
 		return &bergv1.FlagEnvApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("FlagFile"):
 		return &bergv1.FlagFileApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("PendingChanges"):
+		return &bergv1.PendingChangesApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Port"):
 		return &bergv1.PortApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("RecordedContainer"):

@@ -2,14 +2,12 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -78,13 +76,8 @@ func instanceLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool)
 		return i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time), true
 	}
 	// A frozen instance has no expiry. It was started with this default.
-	var snapshot struct {
-		Defaults struct {
-			Timeout metav1.Duration `json:"timeout"`
-		} `json:"defaults"`
-	}
-	if raw := i.Status.ChallengeSnapshot; raw != nil && json.Unmarshal(raw.Raw, &snapshot) == nil {
-		d = snapshot.Defaults.Timeout.Duration
+	if timeout := i.Status.DefaultTimeout; timeout != nil {
+		d = timeout.Duration
 	}
 	return d, d > 0
 }

@@ -161,7 +161,7 @@ func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstanc
 // adoptable reports whether the operator can carry out a rollout, by the condition UpToDate.
 func adoptable(c *metav1.Condition) bool {
 	switch c.Reason {
-	case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonValuesLost, bergv1.ReasonUpToDate, bergv1.ReasonWaiting:
+	case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonRevisionMissing, bergv1.ReasonUpToDate, bergv1.ReasonWaiting:
 		return true
 	default:
 		return false
@@ -187,11 +187,7 @@ func (r *root) previewRollout(ctx context.Context, c *cluster.Cluster, i *bergv1
 		}
 		challenge, known[reference] = found, found
 	}
-	p, err := preview.Compare(i, challenge)
-	if err != nil {
-		return p, console.Errorf(console.ExitFailed, "instance %s/%s: %w", i.Namespace, i.Name, err)
-	}
-	return p, nil
+	return preview.Compare(i, challenge), nil
 }
 
 const (

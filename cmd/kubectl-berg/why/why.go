@@ -185,18 +185,11 @@ func outdated(v View, f *Finding) bool {
 	f.addCondition(c)
 	if requested := i.Annotations[bergv1.AnnotationRollout]; requested != "" && requested != i.Status.ObservedRollout {
 		switch c.Reason {
-		case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonValuesLost:
+		case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonImageChanged, bergv1.ReasonRevisionMissing:
 			return f.set(console.Waiting, "A rollout was requested. The operator has not started it yet.", waitSeconds)
 		}
 		return f.set(console.Problem, "A rollout was requested, but the Challenge in its present form cannot run.",
 			fmt.Sprintf("Fix what the message names: kubectl edit challenges.berg.norelect.ch %s", i.Spec.ChallengeRef.Name))
-	}
-	if c.Reason == bergv1.ReasonValuesLost {
-		advice := "Restore the Secret that the message names from a backup, or create the Challenge again"
-		if c.Status == metav1.ConditionFalse {
-			advice = fmt.Sprintf("To start its containers with the variables of the Challenge: kubectl berg rollout %s -n %s", i.Spec.ChallengeRef.Name, i.Namespace)
-		}
-		return f.set(console.OK, fmt.Sprintf("No problem for players: %s is %s. The operator cannot read what it was started with.", i.Name, i.Status.Phase), advice)
 	}
 	if c.Reason == bergv1.ReasonChallengeMissing {
 		return f.set(console.OK, fmt.Sprintf("No problem found: %s is %s. Its Challenge was deleted; the instance runs until it expires.", i.Name, i.Status.Phase), "")

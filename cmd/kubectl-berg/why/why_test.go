@@ -174,9 +174,7 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		"route unclaimed": {newView(func(v *View) { v.Routes = []Route{{Name: "web-80", Unclaimed: true}} }), console.Problem, []string{"no Gateway has answered"}},
 		"outdated":        {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "")), console.OK, []string{"kubectl berg rollout guestbook"}},
 		"image changed":   {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonImageChanged, "")), console.OK, []string{"kubectl berg rollout guestbook"}},
-		"values lost":     {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonValuesLost, "the Secret")), console.OK, []string{"No problem for players", "kubectl berg rollout guestbook", "the Secret"}},
-		"all of it lost":  {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonValuesLost, "the Secret")), console.OK, []string{"No problem for players", "create the Challenge again"}},
-		"no Deployment":   {newView(sets(bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonValuesLost, "the Secret")), console.Problem, []string{"A Deployment was deleted", "kubectl berg rollout guestbook"}},
+		"content lost":    {newView(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonRevisionMissing, "the Secret")), console.Problem, []string{"not repaired", "kubectl berg rollout guestbook", "the Secret"}},
 		"invalid rollout": {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, ""), instance(func(i *bergv1.ChallengeInstance) { i.Annotations = map[string]string{bergv1.AnnotationRollout: "2"} })), console.Problem, []string{"cannot run"}},
 
 		"terminating":      {newView(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Second)} })), console.Waiting, nil},

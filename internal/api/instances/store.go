@@ -117,7 +117,8 @@ func New(config *rest.Config, options Options) (*Store, error) {
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
-		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Seed, o.Status.NamespaceTokenHash = nil, nil, "", ""
+		o.ManagedFields, o.Status.PendingChanges, o.Status.Start = nil, nil, nil
+		o.Status.Seed, o.Status.NamespaceTokenHash = "", ""
 		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
 		if registrationUID(o) == "" {
 			o.Spec.Flag = ""

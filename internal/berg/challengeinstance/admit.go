@@ -37,8 +37,6 @@ const (
 	// maxReports is of how many others a round without starts writes the status, one after another. Then the
 	// next round begins, so that a start never waits behind hundreds of writes.
 	maxReports = 5
-	// immediately is how soon the next round begins when there is more to write.
-	immediately = time.Nanosecond
 )
 
 // admitter decides which instances start. It is one worker with one request: each round lists the instances
@@ -46,6 +44,8 @@ const (
 // writes. Until an instance is started only the admitter writes its status, afterwards only the Reconciler.
 type admitter struct {
 	*Reconciler
+	// frame writes statuses with the client of this worker, whose lists wait for them.
+	frame   *kind
 	backoff *outcome.Backoff
 	// synced: the cache shows every start. It may lack those of the previous leader, and one of which no answer came; until
 	// then decisions follow from the list of the API server.
@@ -65,6 +65,8 @@ type delay struct {
 }
 
 func (a *admitter) setup(mgr ctrl.Manager) error {
+	a.frame = a.newKind()
+	a.frame.Client = a.Starts
 	a.backoff = outcome.NewBackoff()
 	a.delays = map[types.UID]delay{}
 	request := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
@@ -199,7 +201,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	if w.problem == nil {
 		id, err := uuid.NewV7()
 		if err == nil {
-			err = a.pin(ctx, &out.Observed, cfg)
+			out.Adopted, err = a.store(ctx, out.Observed, cfg)
 		}
 		if err != nil {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
@@ -208,8 +210,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
 		out.Problem, w.sent = status.BeingBuilt, true
 	}
-	status.Compute(out, cfg, now)
-	if err := a.patchStatus(ctx, before, w.Instance); err != nil {
+	status.Compute(out, cfg, now).SetOn(&w.Instance.Status.Conditions, w.Instance.Generation, now)
+	if err := a.frame.PatchStatus(ctx, before, w.Instance, now); err != nil {
 		w.err = reconcile.Join(w.err, redact.Error(err, w.Instance.Spec.Flag))
 		return
 	}
@@ -217,14 +219,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 		a.reportStarted(w.Instance)
 		return
 	}
-	a.report(before, out, now)
-}
-
-// patchStatus writes the status with the client of the admitter, whose lists wait for it.
-func (a *admitter) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	return reconcile.Status[*bergv1.ChallengeInstance]{
-		Client: a.Starts, Pointer: func(i *bergv1.ChallengeInstance) any { return &i.Status }, Rejected: a.reportRejected,
-	}.Patch(ctx, before, instance)
+	a.report(before, out, nil, now)
 }
 
 // settle notes the results of the writes of a round, and returns when the next one is due.

@@ -81,10 +81,10 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 		// It needs the results of all steps above.
 		{
 			Condition: bergv1.ConditionDeploymentsCreated,
-			Then: func(context.Context, []client.Object) (err error) {
+			Then: func(context.Context, []client.Object) error {
 				in.PullSecrets = secrets
-				workloads, err = r.workloads(o, in, reached)
-				return err
+				workloads = manifests.PlanWorkloads(in, reached)
+				return nil
 			},
 		},
 		{
@@ -103,8 +103,8 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 }
 
 func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
-	cfg := o.Pinned.Defaults.ApplyTo(r.Config.Challenge)
-	cfg.NetworkPolicy = o.Policies
+	cfg := r.Config.Challenge
+	cfg.Defaults, cfg.NetworkPolicy = o.Pinned.Defaults, o.Policies
 	return manifests.Inputs{
 		UID:                o.Instance.UID,
 		Name:               client.ObjectKeyFromObject(o.Instance),
@@ -115,6 +115,8 @@ func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 		ChallengeName:      o.Key.Name,
 		ChallengeNamespace: o.Key.Namespace,
 		Challenge:          *o.Pinned,
+		Source:             o.Instance.Status.Source,
+		Images:             o.Instance.Status.Images,
 		Recorded:           o.Instance.Status.Services,
 		Config:             cfg,
 		Gateway:            r.Config.Gateway,

@@ -2,12 +2,11 @@ package challengeinstance
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
@@ -15,7 +14,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -41,122 +39,116 @@ import (
 // rememberedCopies are more than are being built at a time.
 const rememberedCopies = 4096
 
-// reconcile brings one instance a step further. An instance without changes costs no request. It
-// returns after how long time alone will change something, zero for never.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
-	instance := &bergv1.ChallengeInstance{}
-	defer func() { err = redact.Error(err, instance.Spec.Flag) }()
-	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, instance)); err != nil {
-		if errors.Is(err, outcome.ErrGone) {
-			r.forget(req.NamespacedName)
-		}
-		return 0, err
+// immediately is how soon the next reconciliation or round begins when there is more to write.
+const immediately = time.Nanosecond
+
+// newKind returns the reconciliation of instances that were started, and of those that are being deleted. One that was
+// not started is the admitter's, and one that has expired the controller's of expiries.
+func (r *Reconciler) newKind() *kind {
+	return &kind{
+		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Name: "ChallengeInstance",
+		New:  func() *bergv1.ChallengeInstance { return &bergv1.ChallengeInstance{} },
+		Fields: func(i *bergv1.ChallengeInstance) reconcile.Fields {
+			s := &i.Status
+			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
+		},
+		Finalizer: bergv1.Finalizer, FinalizerCondition: bergv1.ConditionNamespaceCreated,
+		Skip: func(i *bergv1.ChallengeInstance, now time.Time) bool {
+			return i.Status.InstanceID == "" || status.DueTermination(i, r.Config.Challenge, now) != ""
+		},
+		Observe: r.observe,
+		Check: func(_ *bergv1.ChallengeInstance, out *status.Outcome) (problems outcome.Problems) {
+			problems.Add(status.Check(out.Observed, r.settings(out.Observed)))
+			return problems
+		},
+		Apply: r.apply,
+		Status: func(_ *bergv1.ChallengeInstance, out status.Outcome, problems outcome.Problems, now time.Time) reconcile.Ready {
+			out.Problem = problems.First()
+			return status.Compute(out, r.settings(out.Observed), now)
+		},
+		Report: func(_ context.Context, before, _ *bergv1.ChallengeInstance, out status.Outcome, problems outcome.Problems, now time.Time) {
+			r.report(before, out, problems, now)
+		},
+		AfterStatus: func(ctx context.Context, _ *bergv1.ChallengeInstance, out status.Outcome, problems outcome.Problems, _ error, now time.Time) error {
+			if problems.First() != nil {
+				return nil
+			}
+			return r.retryRefused(ctx, out.Observed, now)
+		},
+		RequeueAfter: r.requeueAfter,
+		Finalize:     r.finalize,
+		Forget: func(_ context.Context, key types.NamespacedName) error {
+			r.forget(key)
+			return nil
+		},
+		Redact: func(_ context.Context, i *bergv1.ChallengeInstance, err error) error {
+			return redact.Error(err, i.Spec.Flag)
+		},
 	}
-	r.backoff.ResetIfReplaced(req, instance.UID)
-	now := r.Clock.Now()
-	switch {
-	case instance.DeletionTimestamp != nil:
-		return r.finalize(ctx, instance, now)
-	case instance.Status.InstanceID == "":
-		return 0, nil // the admitter starts it
-	case status.DueTermination(instance, r.Config.Challenge, now) != "":
-		return 0, nil // the controller of expiries deletes it
-	}
-	return r.live(ctx, req, instance, now)
 }
 
-// live brings a started instance further: it observes, checks, applies, observes again, and writes the status in one patch.
-func (r *Reconciler) live(ctx context.Context, req ctrl.Request, instance *bergv1.ChallengeInstance, now time.Time) (requeueAfter time.Duration, err error) {
-	observed, err := r.observe(ctx, instance)
-	if err != nil {
-		return 0, err
+// apply brings a started instance further. What must be known before objects are written is decided by a reconciliation of
+// its own, whose status has it: the next one builds.
+func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out *status.Outcome, problems *outcome.Problems) error {
+	now := r.Clock.Now()
+	if status.Withdrawn(out.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
+		return r.withdraw(ctx, i, now)
 	}
-	refused := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
-	if refused != nil && outcome.Classify(refused) != outcome.Rejected {
-		return 0, refused
+	if err := r.decide(ctx, out, problems, now); err != nil {
+		return err
 	}
-	if status.Withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		return 0, r.withdraw(ctx, instance, now)
-	}
-
-	cfg := observed.Nodes.Apply(r.Config.Challenge)
-	out := status.Outcome{Observed: observed, Problem: status.Check(observed, cfg)}
-	if out.Problem == nil && refused != nil {
-		// Without it a deletion would be missed.
-		out.Problem = status.NewProblem(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
-	}
-	if err := r.apply(ctx, &out, cfg, now); err != nil {
-		return 0, err
+	if out.Adopted == nil && problems.First() == nil {
+		var problem *outcome.Problem
+		out.Endpoints, problem = r.build(ctx, &out.Observed, &out.Written)
+		problems.Add(problem)
+		if err := r.stopUnconfined(ctx, out.Observed, problem); err != nil {
+			return outcome.WrapNotFound(err)
+		}
+		out.Problem = problem
+		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
-	if err != nil {
-		return 0, err
-	}
-	var retried error
-	if out.Problem == nil {
-		retried = r.retryRefused(ctx, out.Observed, now)
-	}
-
-	if err := r.observeOutcome(ctx, &out.Observed); err != nil {
-		return 0, err
-	}
-	if r.connecting(req, &out, now) { //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
-		return 0, nil
-	}
-	err = r.writeStatus(ctx, out, cfg, now)
-	if retried != nil {
-		err = reconcile.Join(retried, err)
-	}
-	deadline := status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now))
-	return status.Sooner(status.Sooner(deadline, status.UntilSettled(out.Observed, now)), stopping.Again), err
+	out.RequeueAfter = stopping.Again
+	return err
 }
 
-// withdraw ends an instance whose Challenge was deleted.
+// decide finds out whether the instance adopts its Challenge, or needs a namespace that it may create.
+func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (err error) {
+	if p := problems.First(); p == nil || p.Reason == bergv1.ReasonRevisionMissing {
+		if out.Adopted, err = r.adopt(ctx, &out.Observed, now); err != nil {
+			return err
+		}
+		if out.Adopted != nil {
+			*problems = nil
+			if out.Instance.Status.ReadyAt == nil {
+				problems.Add(status.BeingBuilt)
+			}
+			return nil
+		}
+	}
+	if problems.First() != nil {
+		return nil
+	}
+	if err := r.prepareNamespace(ctx, out); err != nil {
+		return err
+	}
+	if out.NamespaceTokenHash != "" {
+		problems.Add(status.BeingBuilt)
+	} else {
+		problems.Add(status.NamespaceIsOurs(out.Candidate, out.Namespace))
+	}
+	return nil
+}
+
+// withdraw ends an instance whose Challenge was deleted. Its deletion leads to the next reconciliation.
 func (r *Reconciler) withdraw(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 	if outcome.Classify(err) == outcome.Rejected {
 		r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
 	}
-	return err
-}
-
-// apply builds the instance unless a problem stops it, and adds the problem that it meets. It returns an error only where no
-// status can be computed.
-func (r *Reconciler) apply(ctx context.Context, out *status.Outcome, cfg config.Challenge, now time.Time) error {
-	if out.Problem == nil {
-		if err := r.adopt(ctx, &out.Observed, cfg, now); err != nil {
-			return err
-		}
-		if err := r.prepareNamespace(ctx, &out.Observed); err != nil {
-			return err
-		}
-		out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace)
-		if out.Problem == nil {
-			out.Endpoints, out.Problem = r.build(ctx, &out.Observed, &out.Written)
-			if err := outcome.WrapNotFound(r.stopUnconfined(ctx, out.Observed, out.Problem)); err != nil {
-				return err
-			}
-		}
-	}
-	if out.Problem != nil && out.Problem.Class == outcome.Stale {
-		return outcome.ErrConflict
-	}
-	return nil
-}
-
-// writeStatus computes and writes the status, and records what is new as metrics and events.
-func (r *Reconciler) writeStatus(ctx context.Context, out status.Outcome, cfg config.Challenge, now time.Time) error {
-	before := out.Instance.DeepCopy()
-	if err := r.sealAgain(ctx, &out.Observed); err != nil {
-		return err
-	}
-	status.Compute(out, cfg, now)
-	err := r.patchStatus(ctx, before, out.Instance)
 	if err == nil {
-		r.report(before, out, now)
-	}
-	if p := out.Problem; p != nil && p.Err != nil {
-		err = reconcile.Join(p.Err, err)
+		err = reconcile.ErrDeferred
 	}
 	return err
 }
@@ -169,24 +161,36 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 	return stop.Pods(ctx, r.Client, o.Namespace.Name, r.policies(ctx).OutlivesNamespace(), now)
 }
 
-// connecting reports whether an instance, of which all but Running is written, waits for a connection to its node ports. It
-// is enqueued when that is over. It also finds out whether its programs accept connections before their nodes do.
-func (r *Reconciler) connecting(req ctrl.Request, out *status.Outcome, now time.Time) bool {
-	id, requeue := out.Instance.UID, func() { r.enqueueReady(req) }
+// connect adds whether the programs and the public ports of an instance accept connections. It does not wait for them: the
+// instance is enqueued when they do, or the timeout is over.
+func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
+	key, id := client.ObjectKeyFromObject(out.Instance), out.Instance.UID
+	requeue := func() { r.enqueueReady(ctrl.Request{NamespacedName: key}) }
 	opening := status.ToOpen(*out, now)
-	out.Opened = r.Reach.Early(req.NamespacedName, id, opening.Pods, opening.Addresses, requeue)
-	switch {
-	case out.Instance.Status.ReadyAt == nil:
-		return !out.Opened && !r.Reach.Over(req.NamespacedName, id, status.ToConnect(*out, now), requeue)
-	case len(opening.Pods) == 0:
-		r.Reach.Forget(req.NamespacedName)
+	out.Opened = r.Reach.Early(key, id, opening.Pods, opening.Addresses, requeue)
+	if out.Instance.Status.ReadyAt == nil {
+		out.Connecting = !out.Opened && !r.Reach.Over(key, id, status.ToConnect(*out, now), requeue)
+		return
 	}
-	return false
+	if len(opening.Pods) == 0 {
+		r.Reach.Forget(key)
+	}
+}
+
+// requeueAfter returns after how long time alone changes the status.
+func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcome, _ outcome.Problems, now time.Time) time.Duration {
+	if out.Adopted != nil || out.NamespaceTokenHash != "" {
+		return immediately
+	}
+	again := status.UntilStartDeadline(i, r.Config.Challenge, r.Clock.Now())
+	for _, other := range []time.Duration{status.UntilRetry(out.Observed, now), status.UntilSettled(out.Observed, now), out.RequeueAfter} {
+		again = status.Sooner(again, other)
+	}
+	return again
 }
 
 // forget drops what is remembered of an instance that no longer exists.
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.finalizers.Forget(key)
 	r.terminations.forget(key)
 	r.Reach.Forget(key)
 	if r.Recorder != nil {

@@ -6,15 +6,16 @@
 //	run     (controller.go)  those that were started, and all deletions (finalize.go)
 //	expire  (expiry.go)      requests the deletion of those that expire
 //
-// A fourth one deletes namespaces whose instance no longer exists (orphans.go). A reconciliation
-// of an instance that was started has these steps:
+// A fourth one deletes namespaces whose instance no longer exists (orphans.go). The reconciliation of an instance that was
+// started is that of kit/reconcile, with these steps:
 //
-//	observe (observe.go)     all reads, into one status.Observed
-//	check   (status)         pure: may this instance be built, and if not, why
-//	plan    (manifests)      pure: every object it should consist of
-//	apply   (build.go, kit/apply)  the only writes of children
-//	status  (status)         pure: phase, conditions and endpoints
-//	patch   (reconciler.go)  the only write of the status
+//	observe   (observe.go)    all reads, once, into one status.Observed
+//	check     (status)        pure: may this instance be built, and if not, why
+//	decide    (rollout.go, prove.go)  what the status must have before objects are written: then this reconciliation ends here
+//	plan      (manifests)     pure: every object it should consist of
+//	apply     (build.go, kit/apply)  the only writes of children
+//	connect   (controller.go) do its ports accept connections
+//	status    (status)        pure: phase, conditions and endpoints, written in one patch
 //
 // The package manifests has the builders, in files named after the object they build; the
 // package status has the checks, the conditions and the times. Neither has a client or a
@@ -22,10 +23,12 @@
 //
 // Other files:
 //
+//	reconciler.go   what all of this needs
+//	finalize.go     brings a deletion a step further
 //	admit_round.go  all that one decision of package admission is made of
 //	admit_list.go   lists the instances, from the cache or from the API server
 //	queuemetrics.go how many instances wait
-//	rollout.go      lets a live instance adopt its Challenge as it is now
+//	revisions.go    deletes stored contents that no instance names
 //	watches.go      which events lead to a reconciliation, and with which priority
 //	predicates.go   the filters and mappings of these events
 //	terminate.go    requests the deletion of one instance

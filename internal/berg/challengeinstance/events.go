@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -51,9 +52,9 @@ func (r *Reconciler) reportStarted(instance *bergv1.ChallengeInstance) {
 	reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
 
-// report reports what changed between two statuses of a live instance. The later one is as of
-// now.
-func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome, now time.Time) {
+// report reports what changed between two statuses of a live instance, except problems, which the frame reports. The later
+// one is as of now.
+func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome, problems outcome.Problems, now time.Time) {
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
@@ -67,6 +68,9 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome
 		reconcile.Warning(r.Events, instance, bergv1.ReasonNodePortTaken, actionCreate, text)
 	}
 	for _, c := range newProblems(before.Status.Conditions, instance.Status.Conditions) {
+		if problems.On(c.Type) != nil {
+			continue // the frame reports it
+		}
 		reconcile.Warning(r.Events, instance, c.Reason, actionObserve, note(instance, c))
 	}
 }
@@ -78,8 +82,6 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 	var added []metav1.Condition
 	for _, c := range after {
 		switch {
-		case c.Reason == bergv1.ReasonValuesLost && c.Type == bergv1.ConditionUpToDate && conditions.Transitioned(before, c):
-			added = append(added, c)
 		case c.Status != metav1.ConditionFalse, !conditions.Transitioned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
 		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued:
@@ -127,7 +129,7 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 		return bergv1.TerminationTimeout
 	}
 	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		if c, err := r.observeCandidate(ctx, instance, nil); err == nil && status.Withdrawn(c) {
+		if c, err := r.observeCandidate(ctx, instance); err == nil && status.Withdrawn(c) {
 			return bergv1.TerminationAdmin
 		}
 	}

@@ -1,7 +1,6 @@
 package challengeinstance
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -49,10 +48,6 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 func (r *Reconciler) changesExpiry(before, after *bergv1.ChallengeInstance) bool {
 	if before.Spec.TerminationReason != after.Spec.TerminationReason || status.Frozen(before) != status.Frozen(after) {
 		return true
-	}
-	if before.Spec.Timeout == after.Spec.Timeout && before.Status.StartedAt.Equal(after.Status.StartedAt) &&
-		bytes.Equal(status.RawSnapshot(before), status.RawSnapshot(after)) {
-		return false // the usual case: no need to decode the snapshot, which has the default
 	}
 	return !status.ExpiresAt(before, r.Config.Challenge).Equal(status.ExpiresAt(after, r.Config.Challenge))
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -27,53 +26,57 @@ import (
 // Challenge nor any optional API, since all objects of an instance are in its namespace. It is
 // done when the namespace is gone. Events lead to the next step; it returns when to look again
 // at pods that do not end, zero for never.
-func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (requeueAfter time.Duration, err error) {
-	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) || r.finalizers.Done(instance) {
-		return 0, nil
-	}
+func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (done bool, requeueAfter time.Duration, err error) {
 	before := instance.DeepCopy()
 	ns, err := r.ownNamespace(ctx, instance)
 	if err != nil {
-		return 0, err
+		return false, 0, err
 	}
 	mayGo := r.keepRecord(ctx, instance, ns)
 	if ns != nil {
-		refused := ""
-		if ns.DeletionTimestamp == nil && !mayGo {
-			return 0, errRecordPending
-		}
-		if ns.DeletionTimestamp == nil {
-			if err = apply.Delete(ctx, r.Client, ns); apierrors.IsConflict(err) {
-				return 0, err // it changed: the next reconciliation sees how
-			}
-			if err != nil {
-				err = redact.Error(err, instance.Spec.Flag)
-				refused = err.Error()
-			}
-		}
-		var pods stop.Remaining
-		if err == nil {
-			pods, err = stop.Pods(ctx, r.Client, ns.Name, r.policies(ctx).OutlivesNamespace(), now)
-		}
-		status.ComputeTerminating(instance, ns, refused, pods, now)
-		return pods.Again, reconcile.Join(err, r.patchTerminating(ctx, before, instance, now)) // events of the namespace trigger the next
+		requeueAfter, err := r.deleteNamespace(ctx, instance, ns, mayGo, now)
+		return false, requeueAfter, err
 	}
 
 	if err := r.sweep(ctx, instance); err != nil {
-		return 0, err
+		return false, 0, err
 	}
 	status.ComputeTerminated(instance, now)
 	// A rejected status does not keep an instance whose namespace is gone.
 	if err := r.patchTerminating(ctx, before, instance, now); err != nil && outcome.Classify(err) != outcome.Rejected {
-		return 0, err
+		return false, 0, err
 	}
-	return 0, r.finalizers.Remove(ctx, r.Client, instance, bergv1.Finalizer)
+	return true, 0, nil
+}
+
+// deleteNamespace requests the deletion of the namespace, and stops the pods in it. Events of the namespace lead to the next
+// step.
+func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace, mayGo bool, now time.Time) (again time.Duration, err error) {
+	before, refused := instance.DeepCopy(), ""
+	if ns.DeletionTimestamp == nil && !mayGo {
+		return 0, errRecordPending
+	}
+	if ns.DeletionTimestamp == nil {
+		if err = apply.Delete(ctx, r.Client, ns); apierrors.IsConflict(err) {
+			return 0, err // it changed: the next reconciliation sees how
+		}
+		if err != nil {
+			err = redact.Error(err, instance.Spec.Flag)
+			refused = err.Error()
+		}
+	}
+	var pods stop.Remaining
+	if err == nil {
+		pods, err = stop.Pods(ctx, r.Client, ns.Name, r.policies(ctx).OutlivesNamespace(), now)
+	}
+	status.ComputeTerminating(instance, ns, refused, pods, now)
+	return pods.Again, reconcile.Join(err, r.patchTerminating(ctx, before, instance, now))
 }
 
 // patchTerminating writes the status of an instance that is being deleted, and reports what
 // changed, also if the API server rejects the status.
 func (r *Reconciler) patchTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
-	err := r.patchStatus(ctx, before, instance)
+	err := r.kind.PatchStatus(ctx, before, instance, now)
 	if err == nil || outcome.Classify(err) == outcome.Rejected {
 		r.reportTerminating(ctx, before, instance, now)
 	}

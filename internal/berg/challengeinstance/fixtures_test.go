@@ -8,14 +8,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
@@ -24,9 +22,6 @@ import (
 // What tests need of an instance.
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
-
-// testRing has one key.
-var testRing, _ = (&sealkey.Ring{}).With(make([]byte, sealkey.Size))
 
 func testInstance(modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeInstance {
 	i := &bergv1.ChallengeInstance{
@@ -48,7 +43,7 @@ func testInstance(modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeIn
 func started(i *bergv1.ChallengeInstance) {
 	i.Status.InstanceID = "01920000-0000-7000-8000-000000000001"
 	i.Status.StartedAt = &metav1.Time{Time: noon}
-	i.Status.ChallengeSnapshot, _ = webOnly().Encode(testRing, i.UID)
+	i.Status.ChallengeRevision = "challenge-revision-one"
 }
 
 func wasReady(i *bergv1.ChallengeInstance) {
@@ -63,7 +58,9 @@ func isFrozen(i *bergv1.ChallengeInstance) {
 // pinnedDefault is a default timeout that an instance was started with.
 func pinnedDefault(d string) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) {
-		i.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{"containers":[{"hostname":"a"}],"defaults":{"domain":"d","timeout":"` + d + `"}}`)}
+		if parsed, err := time.ParseDuration(d); err == nil {
+			i.Status.DefaultTimeout = &metav1.Duration{Duration: parsed}
+		}
 	}
 }
 

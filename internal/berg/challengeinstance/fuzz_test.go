@@ -112,14 +112,10 @@ func planFuzzed(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, s
 	problem := status.Check(o, cfg.Challenge)
 	if problem == nil {
 		before := instance.DeepCopy()
-		if err := status.Pin(&o, cfg.Challenge, testRing); err != nil {
-			t.Fatal(err)
-		}
+		adopted := &status.Adoption{Snapshot: reread(t, manifests.NewSnapshot(o.Challenge, cfg.Challenge)), Revision: "challenge-revision-one"}
+		status.Compute(status.Outcome{Observed: o, Adopted: adopted}, cfg.Challenge, noon)
 		store(t, before, instance)
-		var err error
-		if o.Pinned, err = manifests.StoredSnapshot(instance, testRing); err != nil {
-			t.Fatal(err)
-		}
+		o.Pinned = &adopted.Snapshot
 		instance.Status.InstanceID = "01920000-0000-7000-8000-000000000001"
 		o.Policies = cfg.Challenge.NetworkPolicy.On(true, true)
 		problem = checkPlan(t, (&Reconciler{Config: cfg}).inputs(o))
@@ -129,7 +125,7 @@ func planFuzzed(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, s
 	}
 	status.Compute(status.Outcome{Observed: o, Problem: problem}, cfg.Challenge, noon)
 	if o.Pinned != nil && !meta.IsStatusConditionTrue(instance.Status.Conditions, bergv1.ConditionUpToDate) {
-		t.Fatalf("the snapshot differs from the Challenge: it could never be UpToDate\n%s", instance.Status.ChallengeSnapshot.Raw)
+		t.Fatalf("the snapshot differs from the Challenge: it could never be UpToDate\n%+v", o.Pinned)
 	}
 	if err := kit.Violations(nil, instance.Status.Conditions, instance.Generation); err != nil {
 		t.Error(err)
@@ -338,4 +334,17 @@ func asJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// reread returns a snapshot as it is read again.
+func reread(t *testing.T, s manifests.Snapshot) (again manifests.Snapshot) {
+	t.Helper()
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(encoded, &again); err != nil {
+		t.Fatal(err)
+	}
+	return again
 }

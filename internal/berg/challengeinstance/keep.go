@@ -36,14 +36,17 @@ type Ending struct {
 	Reason    bergv1.EndReason
 	// Challenge is the one that the instance names, with its namespace.
 	Challenge bergv1.ChallengeReference
-	// StaticFlag is that of the Challenge, "" if it has none or is gone.
-	StaticFlag string
-	// FlagLost: the containers were started with a Challenge that had a flag of its own, and that Challenge
-	// was changed or deleted since: they may know a flag that the operator does not.
+	// StaticFlags are the Challenge's own flags, now and at the start; "" is none.
+	StaticFlags []string
+	// FlagLost: the Challenge as it was at the start cannot be read. The containers may know a flag that the operator does
+	// not.
 	FlagLost bool
 	// ExpiresAt is nil while the instance is frozen, and if it never started.
 	ExpiresAt *metav1.Time
 }
+
+// Flags returns all flags that the containers may know; "" is none.
+func (e Ending) Flags() []string { return append([]string{e.Instance.Spec.Flag}, e.StaticFlags...) }
 
 // errRecordPending defers a deletion until the Recorder enqueues it again.
 var errRecordPending = fmt.Errorf("the record of the instance is being read: %w", reconcile.ErrDeferred)
@@ -68,15 +71,18 @@ func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInsta
 	}
 	challengeKey := r.challengeKey(instance)
 	e.Challenge = bergv1.ChallengeReference{Namespace: challengeKey.Namespace, Name: challengeKey.Name}
-	c, err := r.observeCandidate(ctx, instance, nil)
+	c, err := r.observeCandidate(ctx, instance)
 	if err != nil {
-		return e // only a cache that shuts down fails
+		e.FlagLost = true
+		return e
 	}
+	e.FlagLost = c.Unreadable != nil
 	if c.Challenge != nil {
-		e.StaticFlag = c.Challenge.Spec.Flag
+		e.StaticFlags = append(e.StaticFlags, c.Challenge.Spec.Flag)
 	}
-	e.FlagLost = c.Pinned != nil && c.Pinned.Defaults != nil && c.Pinned.Defaults.StaticFlag &&
-		(c.Challenge == nil || c.Challenge.Generation != instance.Status.ChallengeGeneration)
+	if c.Pinned != nil {
+		e.StaticFlags = append(e.StaticFlags, c.Pinned.Flag)
+	}
 	if e.Reason == bergv1.EndReason(bergv1.TerminationAdmin) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && status.Withdrawn(c) {
 		e.Reason = bergv1.EndChallengeDeleted
 	}

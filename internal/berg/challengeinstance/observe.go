@@ -3,6 +3,7 @@ package challengeinstance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
+	"github.com/bergctf/berg-operator/internal/berg/revisions"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
@@ -30,20 +32,27 @@ const (
 	isPending    = "true"
 )
 
-func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Observed, error) {
-	o := status.Observed{Policies: r.policies(ctx), Enforced: r.Isolation.Enforced()}
-	ring, err := r.Keys.Ring(ctx)
-	if err != nil {
-		return o, err
-	}
-	if o.Candidate, err = r.observeCandidate(ctx, instance, ring); err != nil {
-		return o, err
+// observe reads all that decides what happens to an instance.
+func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (out status.Outcome, err error) {
+	o := &out.Observed
+	o.Policies, o.Enforced = r.policies(ctx), r.Isolation.Enforced()
+	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
+		return out, err
 	}
 	if o.Namespace, err = r.observeNamespace(ctx, instance.Spec.OwnerID); err != nil {
-		return o, err
+		return out, err
 	}
-	o.Deployments, err = r.observeDeployments(ctx, o.Candidate)
-	return o, err
+	if o.Deployments, err = r.observeDeployments(ctx, o.Candidate); err != nil {
+		return out, err
+	}
+	if o.Pods, err = r.observePods(ctx, instance); err != nil {
+		return out, err
+	}
+	r.compareImages(ctx, o)
+	if slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
+		o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceName(instance.Spec.OwnerID))
+	}
+	return out, err
 }
 
 // observeDeployments reads those of the containers that the instance was started with.
@@ -69,22 +78,30 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 	return all, nil
 }
 
-// observeCandidate needs no keys for what everyone may read of the snapshot.
-func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, ring *sealkey.Ring) (status.Candidate, error) {
-	c := status.Candidate{Instance: instance, Key: r.challengeKey(instance)}
-	challenge := &bergv1.Challenge{}
-	switch err := r.Client.Get(ctx, c.Key, challenge); {
-	case err == nil:
-		c.Challenge = challenge
-	case !apierrors.IsNotFound(err):
+// observeCandidate reads the Challenge of an instance and the content of its start.
+func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (c status.Candidate, err error) {
+	c = status.Candidate{Instance: instance, Key: r.challengeKey(instance)}
+	if c.Challenge, err = apply.Found(ctx, r.Client, c.Key, &bergv1.Challenge{}); err != nil {
 		return c, err
 	}
-	var err error
 	if c.Nodes, err = nodes.Observe(ctx, r.Client, r.Config.Challenge); err != nil {
 		return c, err
 	}
-	c.Pinned, err = manifests.StoredSnapshot(instance, ring)
+	name := instance.Status.ChallengeRevision
+	if name == "" {
+		return c, nil
+	}
+	c.Pinned, err = r.Revisions.Read(ctx, name)
+	if unreadable := (*revisions.UnreadableError)(nil); errors.As(err, &unreadable) {
+		c.Unreadable = unreadable
+		return c, nil
+	}
 	return c, err
+}
+
+// settings returns the configuration for what the nodes support.
+func (r *Reconciler) settings(o status.Observed) config.Challenge {
+	return o.Nodes.Apply(r.Config.Challenge)
 }
 
 // observeNamespace returns the namespace of an owner, nil if there is none.
@@ -100,36 +117,19 @@ func (r *Reconciler) observeNamespace(ctx context.Context, ownerID string, opts 
 	return ns, nil
 }
 
-// observeOutcome adds the instance's Deployments as they are now.
-func (r *Reconciler) observeOutcome(ctx context.Context, o *status.Observed) error {
-	var err error
-	if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
-		return err
-	}
-	r.compareImages(ctx, o)
-	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
-		return nil // most are
-	}
-	o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceName(o.Instance.Spec.OwnerID))
-	return err
-}
-
 // observePods lists the pods of the instance. The operator deletes pods only with their namespace, so
 // there is no write of its own to wait for; and the cache may still show those of the
 // instance before, in a namespace of the same name.
-func (r *Reconciler) observePods(ctx context.Context, c status.Candidate) ([]corev1.Pod, error) {
+func (r *Reconciler) observePods(ctx context.Context, instance *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods,
-		client.InNamespace(manifests.NamespaceName(c.Instance.Spec.OwnerID)),
+		client.InNamespace(manifests.NamespaceName(instance.Spec.OwnerID)),
 		client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod},
 		client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
-	if c.Pinned == nil || c.Pinned.Defaults == nil || !c.Pinned.Defaults.AnnotatedPods {
-		return pods.Items, nil
-	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
-		return p.Annotations[bergv1.LabelInstanceID] != c.Instance.Status.InstanceID
+		return p.Annotations[bergv1.LabelInstanceID] != instance.Status.InstanceID
 	}), nil
 }
 

@@ -16,13 +16,12 @@ func (r *Reconciler) namespaceOwner(instance *bergv1.ChallengeInstance) ownershi
 }
 
 // prepareNamespace makes sure that the namespace can be created. The admitter draws the secret when the instance starts.
-// Another one is needed when the namespace was deleted, when the process that drew it has ended before it created the
-// namespace, and for an instance that an older version has started.
-func (r *Reconciler) prepareNamespace(ctx context.Context, o *status.Observed) (err error) {
-	o.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.namespaceOwner(o.Instance), o.Namespace, manifests.NamespaceName(o.Instance.Spec.OwnerID), func() error {
-		before := o.Instance.DeepCopy()
-		status.ResetNamespace(o.Instance, r.tokens.Draw())
-		return r.patchStatus(ctx, before, o.Instance)
+// Another one is drawn when the namespace was deleted, and when the process that drew it has ended before it created the
+// namespace: then the status must have its digest first.
+func (r *Reconciler) prepareNamespace(ctx context.Context, out *status.Outcome) (err error) {
+	out.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.namespaceOwner(out.Instance), out.Namespace, manifests.NamespaceName(out.Instance.Spec.OwnerID), func() error {
+		out.NamespaceTokenHash = r.tokens.Draw()
+		return nil
 	})
 	return err
 }

@@ -35,12 +35,12 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in 
 	if name == "" {
 		return nil, nil
 	}
-	uses, open, err := r.pullSecretUses(ctx, o, in)
-	if len(open) == 0 || err != nil {
-		return uses, err
+	uses, open := pullSecretUses(o, in)
+	if len(open) == 0 {
+		return uses, nil
 	}
 	source := &corev1.Secret{}
-	err = r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, source)
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, source)
 	if apierrors.IsNotFound(err) {
 		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
 			"Pull secret %s/%s not found: images that need it cannot be pulled", r.Namespace, name)
@@ -72,24 +72,20 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in 
 // pullSecretUses returns the recorded copies, and the containers for which the source must be
 // read: those without a Deployment, those that get another pull secret, and those whose image
 // cannot be pulled.
-func (r *Reconciler) pullSecretUses(ctx context.Context, o status.Observed, in manifests.Inputs) (uses map[string]manifests.PullSecretUse, open []string, err error) {
+func pullSecretUses(o status.Observed, in manifests.Inputs) (uses map[string]manifests.PullSecretUse, open []string) {
 	uses = map[string]manifests.PullSecretUse{}
-	pods, err := r.observePods(ctx, o.Candidate)
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, c := range in.Challenge.Containers {
 		d := o.Deployments[c.Hostname]
 		if d != nil {
 			uses[c.Hostname] = manifests.ParsePullSecretUse(d.Annotations[bergv1.AnnotationPullSecret], in.Config.PullSecretName)
 		}
-		live, _ := status.ContainerPods(pods, c.Hostname)
+		live, _ := status.ContainerPods(o.Pods, c.Hostname)
 		if d == nil || !slices.Contains(d.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: uses[c.Hostname].Name}) ||
 			slices.ContainsFunc(live, pullFails) {
 			open = append(open, c.Hostname)
 		}
 	}
-	return uses, open, nil
+	return uses, open
 }
 
 // newPullSecret returns a copy of the current source.

@@ -1,8 +1,6 @@
 package challengeinstance
 
 import (
-	"context"
-
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -10,16 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/digests"
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/berg/reach"
-	"github.com/bergctf/berg-operator/internal/berg/redact"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
+	"github.com/bergctf/berg-operator/internal/berg/revisions"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -49,16 +46,15 @@ type Reconciler struct {
 	Isolation *isolation.Latest
 	// Recorder keeps something of instances that end. Nil: nothing is.
 	Recorder Recorder
-	// Keys seal what the status of an instance must not show.
-	Keys *sealkey.Store
+	// Revisions keep what instances were started with.
+	Revisions *revisions.Store[manifests.Snapshot]
 	// Reach connects to instances before they are Running. Nil: nothing does.
 	Reach *reach.Waiter
 
+	kind         *kind
 	images       digests.Latest
-	backoff      *outcome.Backoff
 	tokens       ownership.Secrets
 	former       formerPolicies
-	finalizers   finalizer.Remover
 	terminations terminations
 	// enqueue adds a request to the queue of the controller.
 	enqueue func(ctrl.Request)
@@ -69,15 +65,5 @@ type Reconciler struct {
 	copies *lru.Cache
 }
 
-// patchStatus is the only write of the status. An unchanged one costs nothing.
-func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	return reconcile.Status[*bergv1.ChallengeInstance]{
-		Client: r.Client, Pointer: func(i *bergv1.ChallengeInstance) any { return &i.Status }, Rejected: r.reportRejected,
-	}.Patch(ctx, before, instance)
-}
-
-// reportRejected records that the API server refuses a status. The recorder of events counts repetitions.
-func (r *Reconciler) reportRejected(i *bergv1.ChallengeInstance, err error) {
-	reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
-		redact.Text("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
-}
+// kind is the frame of a reconciliation.
+type kind = reconcile.Kind[*bergv1.ChallengeInstance, status.Outcome]

@@ -5,54 +5,38 @@ import (
 	"time"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// adopt makes the Challenge as it is now what a live instance is built from, when a new rollout is requested, and when it was
-// mended before the instance ran.
-func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, cfg config.Challenge, now time.Time) (err error) {
-	if o.Instance.Status.ReadyAt == nil || status.RolloutDue(*o, cfg, now) {
-		if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
-			return err
-		}
-	}
+// adopt returns what a live instance is built from when it adopts its Challenge as it is now: because a new rollout is
+// requested, or because the Challenge was edited before the instance ran. It returns nil if it keeps what it has.
+func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, now time.Time) (*status.Adoption, error) {
+	cfg := r.settings(*o)
 	if !status.RolloutDue(*o, cfg, now) {
-		return nil
+		return nil, nil
 	}
 	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(*o, cfg, now) {
-		return err
+		return nil, err
 	}
-	r.compareImages(ctx, o)
-	before := o.Instance.DeepCopy()
-	if err := r.pin(ctx, o, cfg); err != nil {
-		return err
-	}
-	return r.patchStatus(ctx, before, o.Instance)
+	return r.store(ctx, *o, cfg)
 }
 
-// pin seals with the key that seals now.
-func (r *Reconciler) pin(ctx context.Context, o *status.Observed, cfg config.Challenge) error {
-	ring, err := r.Keys.Ring(ctx)
+// store makes sure that the current Challenge and configuration are stored.
+func (r *Reconciler) store(ctx context.Context, o status.Observed, cfg config.Challenge) (*status.Adoption, error) {
+	snapshot := manifests.NewSnapshot(o.Challenge, cfg)
+	name, err := r.Revisions.Ensure(ctx, snapshot)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return status.Pin(o, cfg, ring)
-}
-
-// sealAgain seals what an earlier version has left readable, and what a former key has sealed.
-func (r *Reconciler) sealAgain(ctx context.Context, o *status.Observed) error {
-	ring, err := r.Keys.Ring(ctx)
-	if err != nil {
-		return err
-	}
-	return status.SealAgain(o, ring)
+	return &status.Adoption{Snapshot: snapshot, Revision: name}, nil
 }
 
 // latest reads the Challenge from the API server. A rollout is requested right after an edit of the Challenge,
-// and the watches of two kinds are not in step: the cache may show the request and not yet the edit. That of a new leader
-// may be older than what the former leader started the instance with.
+// and the watches of two kinds are not in step: the cache may show the request and not yet the edit. A new leader's cache
+// may be older than the content that the former leader started the instance with.
 func (r *Reconciler) latest(ctx context.Context, o *status.Observed) error {
 	challenge := &bergv1.Challenge{}
 	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, o.Key, challenge)); err != nil {

@@ -72,7 +72,7 @@ func (r *Reconciler) reportBlocked(ctx context.Context, instance *bergv1.Challen
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return
 	}
-	if err := r.patchStatus(ctx, before, instance); apierrors.IsConflict(err) {
+	if err := r.kind.PatchStatus(ctx, before, instance, now); apierrors.IsConflict(err) {
 		return // the next attempt reports it
 	}
 	reconcile.Warning(r.Events, instance, c.Reason, actionTerminate, note(instance, c))

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -31,7 +32,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -39,7 +39,7 @@ import (
 // instances of one owner; the only timers are the expiry and the start deadline, and a jump
 // of the clock enqueues the instances that have one.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	r.copies = lru.New(rememberedCopies)
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := reconcile.Open(ctx, mgr.GetCache(), watched...); err != nil {
 		return err
 	}
-	instances, err := controllers.Build(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+	instances, err := controllers.Build(r.kind.Reconciler())
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	if err := (&admitter{Reconciler: r}).setup(mgr); err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.sweepRevisions)); err != nil {
 		return err
 	}
 	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
@@ -130,7 +133,6 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 			return nil
 		})).
 		WatchesRawSource(r.Isolation.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).
-		WatchesRawSource(r.Keys.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,

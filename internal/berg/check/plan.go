@@ -33,16 +33,14 @@ func ownerFor(c *bergv1.ChallengeCheck) ownership.Owner {
 	return ownership.Owner{Annotation: OwnershipLabels.Annotation(), UID: c.UID}
 }
 
-// namespaceOwner returns the check as the owner of its namespace, which others can create first. Before a check
-// starts it owns none. A check that an earlier version started has no token until the UID of its namespace is known.
+// namespaceOwner is the check as the owner of its namespace, which others can create first. Before a check is made it
+// owns none.
 func namespaceOwner(c *bergv1.ChallengeCheck) ownership.Owner {
-	s, owner := &c.Status, ownerFor(c)
-	switch {
-	case s.Run == nil:
+	if c.Status.Run == nil {
 		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceTokenHash != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
 	}
+	owner := ownerFor(c)
+	owner.Token = &ownership.Token{UID: c.Status.NamespaceUID, Digest: c.Status.NamespaceTokenHash}
 	return owner
 }
 

@@ -40,9 +40,9 @@ func computeStatus(c *bergv1.ChallengeCheck, s state, _ outcome.Problems, now ti
 }
 
 // computeStarted computes the status of a check that begins, and returns the condition Running.
-func computeStarted(o Observed, tokenDigest string, now time.Time) metav1.Condition {
+func computeStarted(o Observed, namespaceTokenHash string, now time.Time) metav1.Condition {
 	c := o.Check
-	c.Status.NamespaceUID, c.Status.NamespaceTokenHash = "", tokenDigest
+	c.Status.NamespaceUID, c.Status.NamespaceTokenHash = "", namespaceTokenHash
 	c.Status.Run = &bergv1.CheckRun{
 		StartedAt: metav1.Time{Time: now}, Generation: c.Generation,
 		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),

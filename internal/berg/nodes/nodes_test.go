@@ -119,7 +119,7 @@ func TestApply(t *testing.T) {
 		"true, all":   {config.UserNamespacesTrue, Support{All: true}, config.UserNamespacesTrue},
 		"false, none": {config.UserNamespacesFalse, Support{None: true}, config.UserNamespacesFalse},
 	} {
-		if got := tc.support.Apply(config.Challenge{UserNamespaces: tc.set}).UserNamespaces; got != tc.want {
+		if got := tc.support.Apply(config.Challenge{Defaults: config.Defaults{UserNamespaces: tc.set}}).UserNamespaces; got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
@@ -130,9 +130,9 @@ func TestWatched(t *testing.T) {
 		cfg  config.Challenge
 		want bool
 	}{
-		"neither":   {config.Challenge{UserNamespaces: config.UserNamespacesTrue}, false},
-		"auto":      {config.Challenge{UserNamespaces: config.UserNamespacesAuto}, true},
-		"a profile": {config.Challenge{NestedSeccompProfile: "a.json"}, true},
+		"neither":   {config.Challenge{Defaults: config.Defaults{UserNamespaces: config.UserNamespacesTrue}}, false},
+		"auto":      {config.Challenge{Defaults: config.Defaults{UserNamespaces: config.UserNamespacesAuto}}, true},
+		"a profile": {config.Challenge{Defaults: config.Defaults{NestedSeccompProfile: "a.json"}}, true},
 	} {
 		if got := Watched(tc.cfg); got != tc.want {
 			t.Errorf("%s: %v", name, got)

@@ -29,7 +29,7 @@ const image = "registry.example.com/web:1"
 // settingsOf are those of an operator that pulls half an hour ahead.
 func settingsOf() config.Berg {
 	return config.Berg{
-		Challenge: config.Challenge{ImagePullPolicy: corev1.PullIfNotPresent},
+		Challenge: config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullIfNotPresent}},
 		Prepull:   config.Prepull{Lead: 30 * time.Minute, Concurrency: 4},
 	}
 }
@@ -381,7 +381,7 @@ func TestStoreFollowsNodes(t *testing.T) {
 func TestDeployment(t *testing.T) {
 	in := Inputs{
 		Challenge: "u", Target: Target{Node: "n", Image: image, RuntimeClass: "gvisor"}, Node: "node-1", PullSecret: "pull-1",
-		Config: config.Challenge{ImagePullPolicy: corev1.PullAlways, UserNamespaces: config.UserNamespacesTrue}, Now: noon,
+		Config: config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullAlways, UserNamespaces: config.UserNamespacesTrue}}, Now: noon,
 	}
 	d := deployment(in)
 	if !ownerFor("u").Owns(d) || findChallengeUID(d) != "u" || parseTarget(d) != in.Target || d.Namespace != "berg-prepull-u" {

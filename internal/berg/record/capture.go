@@ -67,7 +67,7 @@ func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 		}
 		return seen
 	}
-	limit := min(MaxLog, max(minLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).maxBytes()
+	limit := min(MaxLog, max(minLog, allLogs/len(wanted))) + newCensor(e.Flags()...).maxBytes()
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	slots := make(chan struct{}, parallelLogs)

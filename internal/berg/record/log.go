@@ -34,7 +34,7 @@ type censor struct {
 
 // censorFor returns the censor of an instance that ends.
 func censorFor(e challengeinstance.Ending) censor {
-	c := newCensor(e.Instance.Spec.Flag, e.StaticFlag)
+	c := newCensor(e.Flags()...)
 	c.lost = e.FlagLost
 	return c
 }

@@ -206,7 +206,7 @@ func TestShortFlagKeepsLogsOut(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	// One of the Challenge counts, too.
-	e = ending(func(e *challengeinstance.Ending) { e.StaticFlag = "static_flag" })
+	e = ending(func(e *challengeinstance.Ending) { e.StaticFlags = []string{"static_flag"} })
 	seen.Logs[LogKey{"web-1", "web"}] = Log{Raw: []byte("it is static_flag")}
 	if c := compose(e, seen, keptForADay, noon).Spec.Containers[0]; c.Log != "it is <flag>" {
 		t.Errorf("%+v", c)
@@ -219,7 +219,7 @@ func TestNothingIsKeptWhereAFlagWasLost(t *testing.T) {
 		Pods: []corev1.Pod{podOf("web-1", corev1.ContainerStatus{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: "it was old_flag"}}})},
 		Logs: map[LogKey]Log{{"web-1", "web"}: {Raw: []byte("it is old_flag")}},
 	}
-	e := ending(func(e *challengeinstance.Ending) { e.StaticFlag, e.FlagLost = "new_flag", true })
+	e := ending(func(e *challengeinstance.Ending) { e.StaticFlags, e.FlagLost = []string{"new_flag"}, true })
 	if c := compose(e, seen, keptForADay, noon).Spec.Containers[0]; c.Log != "" || c.Message != "" || !strings.Contains(c.LogMissing, "changed or deleted") || c.Exit.Reason != "Error" {
 		t.Errorf("%+v", c)
 	}

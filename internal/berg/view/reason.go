@@ -80,9 +80,9 @@ var reasons = map[Reason]Advice{
 		bergv1.CauseRefused, "The {OBJECT} cannot be created: an object with the same name exists, but it does not belong to this instance.",
 		"Delete the object that the message names from the namespace {OBJECTS}, or restore its ownership label: berg.norelect.ch/instance-uid={UID}",
 	},
-	bergv1.ReasonValuesLost: {
-		bergv1.CauseInvalid, "A Deployment was deleted, and the operator cannot read what its containers were started with.",
-		"Restore the Secret that the message names, start the containers with the variables of the Challenge: kubectl berg rollout {CHALLENGE} -n {NAMESPACE}, or end the instance",
+	bergv1.ReasonRevisionMissing: {
+		bergv1.CauseInvalid, "The instance is not repaired: the operator cannot read the content that it was started with.",
+		"Restore the Secret that the message names from a backup, adopt the Challenge as it is now: kubectl berg rollout {CHALLENGE} -n {NAMESPACE}, or end the instance",
 	},
 	bergv1.ReasonContested: {
 		bergv1.CauseRefused, "The {OBJECT} cannot be kept: another client keeps modifying or deleting it.",

@@ -20,16 +20,9 @@ type Snapshot struct {
 	Components []hexactfv1.Component `json:"components"`
 	// Isolated is HEXACTF_ISOLATION as it was at the start.
 	Isolated bool `json:"isolated"`
-	// Egress and PodCIDRs are HEXACTF_EGRESS and HEXACTF_POD_CIDRS as they were at the start. Egress is "" in a snapshot of
-	// an operator that did not record them: then the present settings apply.
+	// Egress and PodCIDRs are HEXACTF_EGRESS and HEXACTF_POD_CIDRS as they were at the start.
 	Egress   config.Egress  `json:"egress,omitempty"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
-	// Apart are the components whose objects are named apart, see namedApart. It is recorded, so that the names of a
-	// challenge that an earlier version of the operator started do not change.
-	Apart []string `json:"apart,omitempty"`
-	// GraceSeconds is how long programs may ignore the signal to end. 0 in a snapshot of an operator that did not record
-	// it, and without isolation: then Kubernetes' default applies, 30 seconds.
-	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 }
 
 // isolatedGraceSeconds bounds how long an isolated challenge that is being deleted waits for its pods, and the player
@@ -38,14 +31,7 @@ const isolatedGraceSeconds = 2
 
 // newSnapshot returns the snapshot for a start.
 func newSnapshot(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
-	s := &Snapshot{
-		Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs,
-		Apart: namedApart(definition.Spec.Components),
-	}
-	if s.Isolated {
-		s.GraceSeconds = isolatedGraceSeconds
-	}
-	return s
+	return &Snapshot{Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs}
 }
 
 func (s *Snapshot) raw() (*runtime.RawExtension, error) {

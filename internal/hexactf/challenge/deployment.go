@@ -32,10 +32,8 @@ func replicas(component hexactfv1.Component) int32 {
 func podSpec(in Inputs, component hexactfv1.Component) corev1.PodSpec {
 	from := component.Deployment.Spec.Template.Spec
 	spec := corev1.PodSpec{NodeSelector: from.NodeSelector, Containers: from.Containers}
-	if in.Snapshot.GraceSeconds > 0 {
-		spec.TerminationGracePeriodSeconds = ptr.To(in.Snapshot.GraceSeconds)
-	}
 	if in.Snapshot.Isolated {
+		spec.TerminationGracePeriodSeconds = ptr.To[int64](isolatedGraceSeconds)
 		// Players get into these pods. The variables of Services would show them the addresses of all other Services of
 		// the namespace.
 		spec.AutomountServiceAccountToken = ptr.To(false)

@@ -1,7 +1,6 @@
 package challenge
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -25,14 +24,6 @@ type Inputs struct {
 	// Endpoint is the node port in the status, where players reach the challenge; 0 if there is none.
 	Endpoint int32
 	Config   config.HexaCTF
-}
-
-// egress is what the challenge may reach, and the address ranges that it never may.
-func (in Inputs) egress() (config.Egress, []netip.Prefix) {
-	if in.Snapshot.Egress == "" {
-		return in.Config.Egress, in.Config.PodCIDRs
-	}
-	return in.Snapshot.Egress, in.Snapshot.PodCIDRs
 }
 
 // exposedComponent returns the index of the component at which players reach the challenge, -1 if there is none. Of
@@ -70,7 +61,7 @@ const (
 // db-admin of user bob, and component db of user admin-bob, are different.
 func (in Inputs) prefix(component string) string {
 	name := "chall-" + in.Identity.ChallengeID + "-" + component + "-" + in.Identity.User
-	if slices.Contains(in.Snapshot.Apart, component) {
+	if slices.Contains(namedApart(in.Snapshot.Components), component) {
 		return naming.Hashed(name, component, maxPrefix)
 	}
 	return naming.Within(name, maxPrefix)

@@ -50,7 +50,7 @@ func challengePolicy(in Inputs) *networkingv1.NetworkPolicy {
 	own := map[string]string{hexactfv1.LabelPartOf: partOfLabel(in.Name.Name)}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}
 	egress := []networkingv1.NetworkPolicyEgressRule{{To: peers}, netpolicy.ToDNS()}
-	switch kind, pods := in.egress(); kind {
+	switch kind, pods := in.Snapshot.Egress, in.Snapshot.PodCIDRs; kind {
 	case config.EgressInternet:
 		except := slices.Concat(netpolicy.NotTheWorld, pods)
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{To: netpolicy.Blocks(netpolicy.Everywhere, except)})

@@ -45,16 +45,11 @@ func labelledOwner(p *kibashipv1.Project) ownership.Owner {
 	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
 }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it. A
-// Project without one owns no namespace, unless an older version has created it: then the status names it.
+// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy its labels and
+// annotations. A Project without one owns no namespace.
 func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
-	s, owner := &p.Status, labelledOwner(p)
-	switch {
-	case s.NamespaceUID != "" || s.NamespaceTokenHash != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
-	case s.NamespaceName == "":
-		return ownership.Owner{}
-	}
+	owner := labelledOwner(p)
+	owner.Token = &ownership.Token{UID: p.Status.NamespaceUID, Digest: p.Status.NamespaceTokenHash}
 	return owner
 }
 

@@ -30,7 +30,7 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"with the secret": {kibashipv1.ProjectStatus{NamespaceTokenHash: digest}, func(ns *corev1.Namespace) {
 			ownership.Owner{Annotation: OwnershipLabels.Annotation(), Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
-		"of an older version": {kibashipv1.ProjectStatus{NamespaceName: ns.Name}, created, true},
+		"by its name alone": {kibashipv1.ProjectStatus{NamespaceName: ns.Name}, created, false},
 	} {
 		p, ns := p.DeepCopy(), ns.DeepCopy()
 		p.Status = tc.status

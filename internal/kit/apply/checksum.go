@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // checksum identifies the content of an object.
@@ -69,18 +67,6 @@ func setChecksum(desired client.Object, annotation string) error {
 	}
 	desired.SetAnnotations(merged(desired.GetAnnotations(), nil, map[string]string{annotation: sum.text()}))
 	return nil
-}
-
-// PlanChecksum returns the value that Apply would write into the ChecksumAnnotation of an object: an object that has
-// it was last written from this plan.
-func PlanChecksum(w Writer, owner ownership.Owner, desired client.Object) (string, error) {
-	plan, annotation := desired.DeepCopyObject().(client.Object), ChecksumAnnotation(owner.Annotation)
-	owner.SetOn(plan)
-	w.note(plan)
-	if err := setChecksum(plan, annotation); err != nil {
-		return "", err
-	}
-	return plan.GetAnnotations()[annotation], nil
 }
 
 // only returns the keys of all that some has.

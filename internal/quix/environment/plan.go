@@ -81,17 +81,11 @@ func labelledOwner(env *quixv1.Environment) ownership.Owner {
 	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
-// namespaceOwner requires an ownership token too, because others can create a namespace of that name first and copy its
-// labels. An environment that was not started owns none. An environment that an earlier operator has started has no
-// token until the UID of its namespace is known.
+// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy its labels and
+// annotations. An environment without one owns no namespace.
 func namespaceOwner(env *quixv1.Environment) ownership.Owner {
-	s, owner := &env.Status, labelledOwner(env)
-	switch {
-	case namespaceName(env) == "":
-		return ownership.Owner{}
-	case s.NamespaceUID != "" || s.NamespaceTokenHash != "":
-		owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
-	}
+	owner := labelledOwner(env)
+	owner.Token = &ownership.Token{UID: env.Status.NamespaceUID, Digest: env.Status.NamespaceTokenHash}
 	return owner
 }
 

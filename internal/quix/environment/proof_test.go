@@ -32,7 +32,7 @@ func TestNamespaceNeedsAProof(t *testing.T) {
 		"with the secret": {"", digest, func(ns *corev1.Namespace) {
 			ownership.Owner{Annotation: quixv1.AnnotationUID, Token: secrets.Token("", digest)}.SetTokenOn(ns)
 		}, true},
-		"of an older version": {"", "", created, true},
+		"without a proof": {"", "", created, false},
 	} {
 		env, ns := env.DeepCopy(), ns.DeepCopy()
 		env.Status.NamespaceUID, env.Status.NamespaceTokenHash = tc.uid, tc.digest

@@ -33,11 +33,12 @@ func testEnvironment() *quixv1.Environment {
 		Spec:       quixv1.EnvironmentSpec{ID: "alpha"},
 	}
 	computeStarted(env, "-qdep", noon)
+	env.Status.NamespaceUID = "created"
 	return env
 }
 
 func ownNamespace(env *quixv1.Environment) *corev1.Namespace {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env), UID: "created"}}
 	namespaceOwner(env).SetOn(ns)
 	return ns
 }

@@ -17,7 +17,7 @@ var (
 // TestCommandsNameObjectsThatExist compares what commands and texts name with the
 // objects of config/, all of which get the prefix berg-operator-.
 func TestCommandsNameObjectsThatExist(t *testing.T) {
-	known := []string{"berg-operator-system", "berg-operator-dashboard", "berg-operator-snapshot-key"} // the last one is made by the operator
+	known := []string{"berg-operator-system", "berg-operator-dashboard"}
 	err := filepath.WalkDir(filepath.Join(root, "config"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".yaml" {
 			for _, m := range objectName.FindAllStringSubmatch(string(read(t, strings.TrimPrefix(path, root+"/"))), -1) {

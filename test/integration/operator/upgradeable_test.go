@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/operator-framework/api/crds"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,6 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -72,7 +70,7 @@ var _ = Describe("An upgrade by OLM", func() {
 				APIGroups: []string{operatorsv2.GroupVersion.Group}, Resources: []string{"operatorconditions"},
 				ResourceNames: []string{name}, Verbs: []string{"get", "update", "patch"},
 			}, {
-				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{sealkey.SecretName}, Verbs: []string{"list", "watch"},
+				APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get", "list", "patch"},
 			}},
 		})).To(Succeed())
 		Expect(olm.Create(ctx, &rbacv1.RoleBinding{
@@ -103,10 +101,6 @@ var _ = Describe("An upgrade by OLM", func() {
 		BeforeEach(func(ctx context.Context) {
 			inprocess.Pause()
 			grant(ctx, apiserver.OperatorUser)
-			// It may create its key only where it is installed.
-			Expect(olm.Create(ctx, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: sealkey.SecretName}, Data: map[string][]byte{sealkey.Entry: sealkey.NewKey()},
-			})).To(Succeed())
 		})
 		run := func(hold string) (stop func()) {
 			return inprocess.Run(map[string]string{"POD_NAMESPACE": ns, "ISOLATION_CHECK": "off", "OPERATOR_CONDITION_NAME": name, "UPGRADE_HOLD_MAX": hold}, nil)

@@ -36,7 +36,7 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	}
 	built := !slices.ContainsFunc(buildSteps, func(step string) bool {
 		// A live instance outlives its Challenge.
-		withdrawn := step == bergv1.ConditionChallengeFound && reasonOf(after, step) == bergv1.ReasonChallengeMissing && s.ChallengeSnapshot != nil
+		withdrawn := step == bergv1.ConditionChallengeFound && reasonOf(after, step) == bergv1.ReasonChallengeMissing && s.ChallengeRevision != ""
 		return !is(step, metav1.ConditionTrue) && !withdrawn
 	})
 
@@ -78,8 +78,10 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	case bergv1.PhaseStarting:
 		must(started && built && s.ReadyAt == nil, "it is not starting")
 	case bergv1.PhaseRunning:
-		must(started && (built || beingRepaired(after)) && s.ReadyAt != nil, "it does not run")
-		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown), "its health is not known")
+		// Without the content of its start the operator does not know its containers.
+		unreadable := reasonOf(after, bergv1.ConditionChallengeFound) == bergv1.ReasonRevisionMissing
+		must(started && (built || beingRepaired(after) || unreadable) && s.ReadyAt != nil, "it does not run")
+		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown) || unreadable, "its health is not known")
 	case bergv1.PhaseFailed:
 		must(slices.ContainsFunc(append([]string{bergv1.ConditionPodsReady}, buildSteps...), func(c string) bool { return is(c, metav1.ConditionFalse) }), "nothing has failed")
 	case bergv1.PhaseTerminating, bergv1.PhaseTerminated:

@@ -21,11 +21,10 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 		"kubernetes.io/egress-bandwidth":                 cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
 		"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
 		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+		// The UID, which its other objects carry, would let players derive the secrets of the instance.
+		bergv1.LabelInstanceID: in.InstanceID,
 	}
-	if d := in.Challenge.Defaults; d != nil && d.AnnotatedPods {
-		annotations[bergv1.LabelInstanceID] = in.InstanceID
-	}
-	if digest := in.Challenge.Images[c.Hostname]; digest != "" {
+	if digest := in.Images[c.Hostname]; digest != "" {
 		annotations[bergv1.AnnotationImage] = digest
 	}
 	meta := in.meta(c.Hostname, "challenge-deployment")
@@ -62,24 +61,22 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		Resources:       resources(in.Config, c),
 		ReadinessProbe:  c.ReadinessProbe,
 		LivenessProbe:   c.LivenessProbe,
-		StartupProbe:    startupProbe(in.Challenge, c),
+		StartupProbe:    startupProbe(c),
 		SecurityContext: securityContext(in.Config, c),
 	}
-	if running, ok := in.Running[c.Hostname]; ok {
-		container.Command, container.Args = running.Command, running.Args
-		container.ReadinessProbe, container.LivenessProbe, container.StartupProbe = running.ReadinessProbe, running.LivenessProbe, running.StartupProbe
-	}
+	class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName)
+	userNamespace := in.Config.UserNamespaces.Use(class) || c.Sandbox == bergv1.SandboxNested
 	spec := corev1.PodSpec{
 		Hostname:                      c.Hostname,
 		EnableServiceLinks:            ptr.To(false),
 		AutomountServiceAccountToken:  ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](0),
+		SecurityContext: &corev1.PodSecurityContext{
+			SeccompProfile: &corev1.SeccompProfile{Type: in.Config.SeccompProfile},
+			FSGroup:        flagGroup(c),
+			Sysctls:        sysctls(userNamespace),
+		},
 	}
-	if profile := in.Config.SeccompProfile; profile != "" {
-		spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: profile}}
-	}
-	class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName)
-	userNamespace := in.Config.UserNamespaces.Use(class) || c.Sandbox == bergv1.SandboxNested
 	if userNamespace {
 		spec.HostUsers = ptr.To(false)
 	}
@@ -87,15 +84,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		spec.Volumes = []corev1.Volume{*volume}
 		container.VolumeMounts = []corev1.VolumeMount{*mount}
 	}
-	if group := flagGroup(c); group != nil {
-		spec.SecurityContext = cmp.Or(spec.SecurityContext, &corev1.PodSecurityContext{})
-		spec.SecurityContext.FSGroup = group
-	}
-	if d := in.Challenge.Defaults; d == nil || d.EngineDefaults {
-		spec.SecurityContext = cmp.Or(spec.SecurityContext, &corev1.PodSecurityContext{})
-		spec.SecurityContext.Sysctls = sysctls(userNamespace)
-	}
-	if size := sharedMemory(in, c, container.Resources.Limits[corev1.ResourceMemory]); size != nil {
+	if size := sharedMemory(c, container.Resources.Limits[corev1.ResourceMemory]); size != nil {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: sharedMemoryName, VolumeSource: corev1.VolumeSource{
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: size},
 		}})
@@ -142,12 +131,9 @@ var runtimeSharedMemory = resource.MustParse("64Mi")
 
 // sharedMemory returns the size of /dev/shm, nil for the runtime's. The default is half of the memory, as Linux has it for
 // such file systems, and at least the runtime's. What is written there counts as memory of the container.
-func sharedMemory(in Inputs, c bergv1.Container, memory resource.Quantity) *resource.Quantity {
+func sharedMemory(c bergv1.Container, memory resource.Quantity) *resource.Quantity {
 	if c.SharedMemory != nil {
 		return ptr.To(rules.Quantity(*c.SharedMemory))
-	}
-	if d := in.Challenge.Defaults; d != nil && !d.EngineDefaults {
-		return nil
 	}
 	half := resource.NewQuantity(memory.Value()/2, resource.BinarySI)
 	if half.Cmp(runtimeSharedMemory) <= 0 {
@@ -166,13 +152,7 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 	}
 	for _, name := range sortedKeys(c.Environment) {
 		value, _ := c.Environment[name].Text() // Validate has read it
-		if d := in.Challenge.Defaults; d == nil || d.LiteralVariables {
-			value = rules.Literal(value)
-		}
-		if running, ok := in.Running[c.Hostname]; ok {
-			value = valueIn(running.Env, name)
-		}
-		set(name, value)
+		set(name, rules.Literal(value))
 	}
 	for _, e := range endpoints {
 		if e.Variable != "" {
@@ -184,15 +164,6 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 		set(f.Env.Name, rules.Literal(in.Flag))
 	}
 	return env
-}
-
-// valueIn returns the value of a variable, "" if there is none of the name.
-func valueIn(env []corev1.EnvVar, name string) string {
-	index := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-	if index < 0 {
-		return ""
-	}
-	return env[index].Value
 }
 
 // literals returns words that reach the program as the author wrote them.

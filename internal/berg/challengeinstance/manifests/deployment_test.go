@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -113,22 +112,16 @@ func TestTheFirstPublicTCPPortMustAcceptAConnection(t *testing.T) {
 		`{ports: [{port: 1, type: publicPort}], livenessProbe: {periodSeconds: 2147483647, failureThreshold: 2147483647}}`:                           {1, math.MaxInt32},
 	} {
 		in := testInputs(testConfig(t, nil), Snapshot{})
-		in.Challenge.Defaults = NewDefaults(in.Config)
 		c := parseContainer(t, container)
 		probe := podSpec(in, c, nil).Containers[0].StartupProbe
 		if want.port == 0 {
-			if probe != nil || in.Challenge.StartupPort(c) != 0 {
+			if probe != nil || StartupPort(c) != 0 {
 				t.Errorf("%s: %+v", container, probe)
 			}
 			continue
 		}
 		if probe == nil || probe.TCPSocket == nil || probe.TCPSocket.Port.IntVal != want.port || probe.FailureThreshold != want.failures || probe.PeriodSeconds != 1 {
 			t.Errorf("%s: %+v, want %+v", container, probe, want)
-		}
-		// The pods of an instance that an earlier version started do without it.
-		in.Challenge.Defaults.StartupProbes = false
-		if probe := podSpec(in, c, nil).Containers[0].StartupProbe; probe != nil {
-			t.Errorf("%s: an upgrade restarts the pod", container)
 		}
 	}
 }
@@ -175,13 +168,11 @@ func TestFlagOfAGroup(t *testing.T) {
 
 // Programs of container images listen on port 80 as any user, ping, and run browsers, wherever their author tests them.
 func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
-	started := func(userNamespaces bool, engine bool) Inputs {
+	started := func(userNamespaces bool) Inputs {
 		in := testInputs(testConfig(t, nil), Snapshot{})
 		if userNamespaces {
 			in.Config.UserNamespaces = config.UserNamespacesTrue
 		}
-		in.Challenge.Defaults = NewDefaults(in.Config)
-		in.Challenge.Defaults.EngineDefaults = engine
 		return in
 	}
 	for name, tc := range map[string]struct {
@@ -191,13 +182,12 @@ func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
 		shared    string // "": the 64 MiB of the runtime
 		limit     string
 	}{
-		"default":                       {started(false, true), `{}`, "0 2147483647", "256Mi", "512Mi"},
-		"a user namespace":              {started(true, true), `{}`, "0 65535", "256Mi", "512Mi"},
-		"a small limit":                 {started(false, true), `{resourceLimits: {memory: 100Mi}}`, "0 2147483647", "", "100Mi"},
-		"a large limit":                 {started(false, true), `{resourceLimits: {memory: 4Gi}}`, "0 2147483647", "2Gi", "4Gi"},
-		"as written":                    {started(false, true), `{sharedMemory: 32Mi}`, "0 2147483647", "32Mi", "512Mi"},
-		"above the default limit":       {started(false, true), `{sharedMemory: 1gi}`, "0 2147483647", "1Gi", "1Gi"},
-		"an instance of former version": {started(false, false), `{}`, "", "", "512Mi"},
+		"default":                 {started(false), `{}`, "0 2147483647", "256Mi", "512Mi"},
+		"a user namespace":        {started(true), `{}`, "0 65535", "256Mi", "512Mi"},
+		"a small limit":           {started(false), `{resourceLimits: {memory: 100Mi}}`, "0 2147483647", "", "100Mi"},
+		"a large limit":           {started(false), `{resourceLimits: {memory: 4Gi}}`, "0 2147483647", "2Gi", "4Gi"},
+		"as written":              {started(false), `{sharedMemory: 32Mi}`, "0 2147483647", "32Mi", "512Mi"},
+		"above the default limit": {started(false), `{sharedMemory: 1gi}`, "0 2147483647", "1Gi", "1Gi"},
 	} {
 		spec := podSpec(tc.in, parseContainer(t, tc.container), nil)
 		got := map[string]string{}
@@ -303,15 +293,9 @@ func TestUserNamespacesByAuto(t *testing.T) {
 		"a jail with a RuntimeClass too": {auto, true, `{sandbox: nested, runtimeClassName: kata}`, ptr.To(false)},
 	} {
 		tc.cfg.UserNamespaces = tc.cfg.UserNamespaces.On(tc.supported)
-		d := NewDefaults(tc.cfg)
-		later := tc.cfg
-		later.UserNamespaces = config.UserNamespacesTrue
-		spec := podSpec(Inputs{Config: d.ApplyTo(later), Challenge: Snapshot{Defaults: d}}, parseContainer(t, tc.container), nil)
+		spec := podSpec(Inputs{Config: tc.cfg}, parseContainer(t, tc.container), nil)
 		if !cmp.Equal(spec.HostUsers, tc.want) {
 			t.Errorf("%s: hostUsers %v, want %v", name, spec.HostUsers, tc.want)
-		}
-		if again := NewDefaults(d.ApplyTo(later)); again.UserNamespaces != d.UserNamespaces || again.PlainUserNamespaces != d.PlainUserNamespaces {
-			t.Errorf("%s: %+v became %+v", name, d, again)
 		}
 	}
 }
@@ -322,9 +306,7 @@ func TestNestedSandbox(t *testing.T) {
 		"berg/berg-nested.json": {Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("berg/berg-nested.json")},
 	} {
 		cfg := testConfig(t, map[string]string{"CHALLENGE_NESTED_SECCOMP_PROFILE": profile})
-		// A running instance keeps what it was started with.
-		later := NewDefaults(cfg.Challenge).ApplyTo(testConfig(t, nil).Challenge)
-		spec := podSpec(Inputs{Config: later, Challenge: Snapshot{Defaults: NewDefaults(cfg.Challenge)}}, parseContainer(t, `{sandbox: nested}`), nil)
+		spec := podSpec(Inputs{Config: cfg.Challenge}, parseContainer(t, `{sandbox: nested}`), nil)
 		got := spec.Containers[0].SecurityContext
 		if !cmp.Equal(spec.HostUsers, ptr.To(false)) || !cmp.Equal(got.ProcMount, ptr.To(corev1.UnmaskedProcMount)) || !cmp.Equal(got.SeccompProfile, want) {
 			t.Errorf("%s: hostUsers %v, procMount %v, seccompProfile %v", profile, spec.HostUsers, got.ProcMount, got.SeccompProfile)
@@ -341,38 +323,6 @@ func TestNoProgramInANestedSandbox(t *testing.T) {
 	errs := rules.Validate([]bergv1.Container{c}, rules.Allowed{NestedSandbox: true})
 	if len(errs) != 1 || errs[0].Field != "spec.containers[0].dynamicFlag.executable" {
 		t.Error(errs)
-	}
-}
-
-// What an earlier version started has none of this pinned. To add it would restart the
-// pods of a player who did not ask for it.
-func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
-	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
-	instance := &bergv1.ChallengeInstance{}
-	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
-		"containers": [{"hostname": "web", "image": "example.com/web:1"}],
-		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
-			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
-			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
-	pinned, err := StoredSnapshot(instance, testRing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := testInputs(cfg, *pinned)
-	in.Config = pinned.Defaults.ApplyTo(cfg.Challenge)
-	if template := deployment(in, pinned.Containers[0], nil).Spec.Template; template.Annotations[bergv1.LabelInstanceID] != "" {
-		t.Errorf("the pod would be another: annotations %v", template.Annotations)
-	}
-	spec := podSpec(in, pinned.Containers[0], nil)
-	if spec.SecurityContext != nil || spec.HostUsers != nil || len(spec.Containers[0].Resources.Limits) != 2 || len(spec.Containers[0].Resources.Requests) != 2 {
-		t.Errorf("the pod would be another: %s", asJSON(t, spec))
-	}
-	raw, err := pinned.Encode(testRing, instance.UID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again := string(raw.Raw); strings.Contains(again, "phemeral") || strings.Contains(again, "seccomp") || strings.Contains(again, "userNamespaces") {
-		t.Errorf("what was not pinned is pinned now: %s", again)
 	}
 }
 

@@ -1,14 +1,12 @@
 package manifests
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
 
 	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,11 +30,12 @@ type Inputs struct {
 	ChallengeName      string
 	ChallengeNamespace string
 	Challenge          Snapshot
+	// Source is the label of the instance at its start.
+	Source string
+	// Images are the digests of the images that rollouts have pulled once more, by container.
+	Images map[string]string
 	// Recorded are the endpoints in status.services, which players have seen.
 	Recorded []bergv1.ServiceEndpoint
-	// Running has the containers of live pods by their name, where the private part of the Challenge is lost: they keep
-	// theirs. Nil otherwise.
-	Running map[string]corev1.Container
 	// PullSecrets has, by container, the copies that are in use. A container without an entry
 	// uses the configured name.
 	PullSecrets map[string]PullSecretUse
@@ -59,14 +58,11 @@ func OwnerFor(instance *bergv1.ChallengeInstance) ownership.Owner {
 
 // NamespaceOwner is the instance as the owner of its namespace, which others can create first: the UID of the instance
 // stands in events, and more of it in its status. So an instance that was not started owns none, and one that was
-// started needs a proof. One that an older version has started needs its ID, until the UID of the namespace is known.
+// started needs a proof.
 func NamespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
 	s := &instance.Status
-	switch {
-	case s.InstanceID == "":
+	if s.InstanceID == "" {
 		return ownership.Owner{}
-	case s.NamespaceUID == "" && s.NamespaceTokenHash == "":
-		return OwnershipLabels.For(instance.UID, map[string]string{bergv1.LabelInstanceID: s.InstanceID})
 	}
 	owner := OwnerFor(instance)
 	owner.Token = &ownership.Token{UID: s.NamespaceUID, Digest: s.NamespaceTokenHash}
@@ -84,10 +80,9 @@ func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
 func (in Inputs) Namespace() string { return NamespaceName(in.OwnerID) }
 
 // secret derives a value that stays the same for the life of the instance and that a player
-// cannot guess. An instance that an older version has started has no seed: its values follow from its UID, which
-// the annotations of its namespace tell.
+// cannot guess.
 func (in Inputs) secret(purpose ...string) []byte {
-	mac := hmac.New(sha256.New, []byte(cmp.Or(in.Seed, string(in.UID))))
+	mac := hmac.New(sha256.New, []byte(in.Seed))
 	mac.Write([]byte(in.InstanceID))
 	for _, p := range purpose {
 		mac.Write([]byte{0})
@@ -123,9 +118,9 @@ func (in Inputs) meta(name, component string) metav1.ObjectMeta {
 
 // withSource adds the source of the instance to labels, if it has one.
 func (in Inputs) withSource(labels map[string]string) map[string]string {
-	if d := in.Challenge.Defaults; d != nil && d.Source != "" {
+	if in.Source != "" {
 		labels = maps.Clone(labels)
-		labels[bergv1.LabelSource] = d.Source
+		labels[bergv1.LabelSource] = in.Source
 	}
 	return labels
 }

@@ -2,9 +2,6 @@ package manifests
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"flag"
 	"os"
 	"path/filepath"
@@ -49,6 +46,7 @@ func testInputs(cfg config.Berg, challenge Snapshot) Inputs {
 		UID:                "7c0ffee0-1111-4222-8333-444455556666",
 		Name:               types.NamespacedName{Namespace: "berg", Name: "owner-1"},
 		InstanceID:         "01920000-0000-7000-8000-000000000001",
+		Seed:               "7c0ffee0-1111-4222-8333-444455556666",
 		OwnerID:            "a1b2c3d4-e5f6-7890-abcd-ef1234567890",
 		Flag:               testFlag,
 		ChallengeName:      "golden",
@@ -105,7 +103,7 @@ func TestPlanGolden(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, &spec); err != nil {
 				t.Fatal(err)
 			}
-			s := NewSnapshot(&bergv1.Challenge{Spec: spec})
+			s := Normalize(&bergv1.Challenge{Spec: spec})
 			cfg := testConfig(t, configs[name])
 			if errs := s.Validate(rules.AllowedBy(cfg.Challenge)); len(errs) > 0 {
 				t.Fatalf("the input is not valid: %v", errs.ToAggregate())
@@ -199,7 +197,7 @@ func TestSecretsOfAnInstance(t *testing.T) {
 	nextLife := one
 	nextLife.InstanceID = "01920000-0000-7000-8000-000000000002"
 	otherCR := one
-	otherCR.UID = "00000000-1111-4222-8333-444455556666"
+	otherCR.Seed = "another"
 	for name, other := range map[string]Inputs{"next life": nextLife, "other resource": otherCR} {
 		if one.hostname("web", "80") == other.hostname("web", "80") || one.path("web", file) == other.path("web", file) {
 			t.Errorf("%s: the same names", name)
@@ -223,22 +221,13 @@ func TestFlagReachesTheContainerUnchanged(t *testing.T) {
 	}
 }
 
-// What Kubernetes expands in the values of variables reaches the program as the author wrote it. An instance of an
-// earlier version keeps its pods.
+// What Kubernetes expands in the values of variables reaches the program as the author wrote it.
 func TestVariablesReachTheContainerUnchanged(t *testing.T) {
-	const written = "pa$$word $(A) $$(A) $2b$12$x"
+	const written, want = "pa$$word $(A) $$(A) $2b$12$x", "pa$$$$word $$(A) $$$$(A) $$2b$$12$$x"
 	c := bergv1.Container{Hostname: "a", Environment: map[string]bergv1.EnvironmentValue{"V": bergv1.StringValue(written)}}
-	for name, tc := range map[string]struct {
-		defaults *Defaults
-		want     string
-	}{
-		"now":              {NewDefaults(testConfig(t, nil).Challenge), "pa$$$$word $$(A) $$$$(A) $$2b$$12$$x"},
-		"an earlier start": {&Defaults{}, written},
-	} {
-		env := environment(testInputs(testConfig(t, nil), Snapshot{Defaults: tc.defaults}), c, nil)
-		if env[0].Name != "V" || env[0].Value != tc.want {
-			t.Errorf("%s: %s=%q, want %q", name, env[0].Name, env[0].Value, tc.want)
-		}
+	env := environment(testInputs(testConfig(t, nil), Snapshot{}), c, nil)
+	if env[0].Name != "V" || env[0].Value != want {
+		t.Errorf("%s=%q, want %q", env[0].Name, env[0].Value, want)
 	}
 }
 
@@ -256,21 +245,15 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Host names and paths of an instance are those of its seed. One without a seed keeps those of its UID.
+// Host names and paths of an instance follow from its seed, and not from its UID, which events name.
 func TestSecretsFollowFromTheSeed(t *testing.T) {
 	in := testInputs(testConfig(t, nil), Snapshot{})
 	in.UID, in.InstanceID = "7c3f0c52-9a4b-4d8e-8c3f-2b1a0d9e8f7c", "01890a5d-ac96-774b-bcce-b302099a8057"
-	byUID := in.hostname("web", "http")
-	mac := hmac.New(sha256.New, []byte(in.UID))
-	mac.Write([]byte(in.InstanceID + "\x00hostname\x00web\x00http"))
-	if want := hex.EncodeToString(mac.Sum(nil))[:8]; byUID[:8] != want {
-		t.Errorf("without a seed the host name is %s, and begins with %s in earlier versions", byUID, want)
-	}
 	in.Seed = "one"
 	one, path := in.hostname("web", "http"), in.path("web", bergv1.FlagFile{Path: "/{entropy}"})
 	in.UID = "another"
-	if again := in.hostname("web", "http"); one == byUID || again != one {
-		t.Errorf("with a seed the host name is %s, and %s for another UID", one, again)
+	if again := in.hostname("web", "http"); again != one {
+		t.Errorf("the host name is %s, and %s for another UID", one, again)
 	}
 	in.Seed = "two"
 	if in.hostname("web", "http") == one || in.path("web", bergv1.FlagFile{Path: "/{entropy}"}) == path {
@@ -283,7 +266,7 @@ func typeName(o any) string { return reflect.TypeOf(o).String() }
 func TestTheSourceIsALabelOfTheNamespaceAndOfPods(t *testing.T) {
 	in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i"}}})
 	for source, want := range map[string]bool{"": false, "team-1": true} {
-		in.Challenge.Defaults = &Defaults{Source: source}
+		in.Source = source
 		f, err := PlanFoundation(in)
 		if err != nil {
 			t.Fatal(err)

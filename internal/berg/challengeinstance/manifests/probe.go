@@ -12,8 +12,8 @@ import (
 
 // StartupPort returns the port that must accept a connection before a container counts as ready, 0 for none. Kubernetes
 // connects to one port of a container: the first public one.
-func (s Snapshot) StartupPort(c bergv1.Container) int32 {
-	if d := s.Defaults; d != nil && !d.StartupProbes || c.ReadinessProbe != nil {
+func StartupPort(c bergv1.Container) int32 {
+	if c.ReadinessProbe != nil {
 		return 0
 	}
 	for _, p := range c.Ports {
@@ -27,8 +27,8 @@ func (s Snapshot) StartupPort(c bergv1.Container) int32 {
 // startupProbe returns the probe of StartupPort. A program that loads for long is not restarted: the start deadline and the
 // lifetime of the instance end it. But Kubernetes asks the author's liveness probe only when the startup probe has
 // succeeded, so a program that hangs is restarted when that probe would have done it.
-func startupProbe(s Snapshot, c bergv1.Container) *corev1.Probe {
-	port := s.StartupPort(c)
+func startupProbe(c bergv1.Container) *corev1.Probe {
+	port := StartupPort(c)
 	if port == 0 {
 		return nil
 	}

@@ -37,13 +37,13 @@ func TestParsePullSecretUse(t *testing.T) {
 }
 
 func TestPullSecretVersionsDifferBetweenInstances(t *testing.T) {
-	in := Inputs{UID: "one", InstanceID: "id"}
+	in := Inputs{Seed: "one", InstanceID: "id"}
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "secret", ResourceVersion: "5"}, Data: map[string][]byte{"a": []byte("b")}}
 	version := in.PullSecretVersion(source)
 	for name, other := range map[string]string{
 		"another version": in.PullSecretVersion(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "secret", ResourceVersion: "6"}}),
 		"another secret":  in.PullSecretVersion(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "other", ResourceVersion: "5"}}),
-		"another one's":   Inputs{UID: "two", InstanceID: "id"}.PullSecretVersion(source),
+		"another one's":   Inputs{Seed: "two", InstanceID: "id"}.PullSecretVersion(source),
 	} {
 		if other == version {
 			t.Errorf("%s has the same", name)

@@ -37,7 +37,7 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 
 	var out []*corev1.Service
 	// The operator may find out before the node that the program of a container accepts connections.
-	early := in.Challenge.StartupPort(c) != 0
+	early := StartupPort(c) != 0
 	add := func(name string, spec corev1.ServiceSpec) {
 		spec.PublishNotReadyAddresses = early
 		spec.Selector = in.podLabels(c.Hostname)

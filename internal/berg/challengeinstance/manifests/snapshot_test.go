@@ -2,20 +2,16 @@ package manifests
 
 import (
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
+	"github.com/bergctf/berg-operator/internal/config"
 )
-
-// testRing has one key.
-var testRing, _ = (&sealkey.Ring{}).With(make([]byte, sealkey.Size))
 
 const (
 	secretValue = "hunter2"
@@ -37,218 +33,159 @@ func challengeFrom(t testing.TB, text string) *bergv1.Challenge {
 	return c
 }
 
-// startedWith is an instance as the API server has it after its start.
-func startedWith(t testing.TB, ring *sealkey.Ring, c *bergv1.Challenge) *bergv1.ChallengeInstance {
-	t.Helper()
-	s := NewSnapshot(c)
-	s.Defaults = NewDefaults(testConfig(t, nil).Challenge)
-	i := &bergv1.ChallengeInstance{}
-	i.UID = "7c0ffee0-1111-4222-8333-444455556666"
-	var err error
-	if i.Status.ChallengeSnapshot, err = s.Encode(ring, i.UID); err != nil {
-		t.Fatal(err)
-	}
-	return i
-}
-
-func TestASnapshotShowsNoSecret(t *testing.T) {
-	i := startedWith(t, testRing, challengeFrom(t, secretive))
-	raw := string(i.Status.ChallengeSnapshot.Raw)
-	if strings.Contains(raw, secretValue) {
-		t.Errorf("%s", raw)
-	}
-	for _, shown := range []string{`"environment":["ADMIN_PASSWORD","PORT"]`, `"hostname":"db"`, `"type":"publicHttpRoute"`, `"domain":`} {
-		if !strings.Contains(raw, shown) {
-			t.Errorf("%s is not in %s", shown, raw)
-		}
-	}
-}
-
-func TestHowASnapshotOpens(t *testing.T) {
+// An instance must be built from a stored snapshot as from the one that was stored.
+func TestASnapshotSurvivesBeingStored(t *testing.T) {
+	cfg := testConfig(t, map[string]string{"CHALLENGE_CPU_LIMIT": "1500m", "CHALLENGE_USER_NAMESPACES": "true"})
 	c := challengeFrom(t, secretive)
-	other, err := (&sealkey.Ring{}).With(sealkey.NewKey())
+	c.Spec.Flag = "flag{static}"
+	before := NewSnapshot(c, cfg.Challenge)
+	encoded, err := json.Marshal(before)
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := testRing.With(sealkey.NewKey())
+	var after Snapshot
+	if err := json.Unmarshal(encoded, &after); err != nil {
+		t.Fatal(err)
+	}
+	if asJSON(t, after) != asJSON(t, before) || !after.Matches(c) || after.Flag != "flag{static}" {
+		t.Errorf("stored as %s, read as %s", encoded, asJSON(t, after))
+	}
+	pods := func(s Snapshot) string {
+		in := testInputs(cfg, s)
+		in.Config.Defaults = s.Defaults
+		return asJSON(t, PlanWorkloads(in, nil))
+	}
+	if pods(after) != pods(before) {
+		t.Errorf("the pods would restart:\n%s\n%s", pods(before), pods(after))
+	}
+}
+
+// Every setting of config.Defaults is stored: one that JSON leaves out would be another one after a restart of the operator.
+func TestEveryDefaultIsStored(t *testing.T) {
+	var before, after config.Defaults
+	fillValue(t, reflect.ValueOf(&before).Elem(), "auto")
+	encoded, err := json.Marshal(before)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := func(i *bergv1.ChallengeInstance) { // as versions have stored it that sealed nothing
-		i.Status.ChallengeSnapshot.Raw = []byte(asJSON(t, map[string]any{"containers": c.Spec.Containers}))
+	if err := json.Unmarshal(encoded, &after); err != nil {
+		t.Fatal(err)
 	}
-	without := func(what string) func(*bergv1.ChallengeInstance) {
-		return func(i *bergv1.ChallengeInstance) {
-			var all map[string]any
-			if err := json.Unmarshal(i.Status.ChallengeSnapshot.Raw, &all); err != nil {
-				t.Fatal(err)
+	if asJSON(t, before) != asJSON(t, after) {
+		t.Errorf("%+v became %+v", before, after)
+	}
+	if fields := reflect.TypeFor[config.Defaults]().NumField(); strings.Count(string(encoded), ":") < fields {
+		t.Errorf("%d settings, stored as %s", fields, encoded)
+	}
+}
+
+// A status is readable to accounts that may not read the Challenge. This fills every field of a container, also one that a
+// later version adds, and changes each: no value may be in what a status says of it, except those that are public.
+func TestPendingChangesRepeatNoValue(t *testing.T) {
+	const canary = "hunter2"
+	public := []string{"Hostname", "Image"}
+	kind := reflect.TypeFor[bergv1.Container]()
+	for n := range kind.NumField() {
+		field := kind.Field(n)
+		before, after := bergv1.Container{Hostname: "web", Image: "i"}, bergv1.Container{Hostname: "web", Image: "i"}
+		fillValue(t, reflect.ValueOf(&after).Elem().Field(n), canary)
+		challenge := &bergv1.Challenge{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{after}}}
+		for way, changes := range map[string]*bergv1.PendingChanges{
+			"set":     Snapshot{Containers: []bergv1.Container{before}}.Changes(challenge),
+			"removed": Normalize(challenge).Changes(&bergv1.Challenge{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{before}}}),
+		} {
+			text := asJSON(t, changes)
+			if changes == nil && field.Name != "ImagePullPolicy" {
+				t.Errorf("%s, %s: a rollout changes nothing", field.Name, way)
 			}
-			delete(all, what)
-			i.Status.ChallengeSnapshot.Raw = []byte(asJSON(t, all))
+			isPublic := false
+			for _, name := range public {
+				isPublic = isPublic || name == field.Name
+			}
+			// The names of variables and of ports are public, and the type of a port is one of four.
+			text = strings.NewReplacer("environment "+canary, "", "-"+canary+" (", "", "+"+canary+" (", "", ", "+canary+")", "").Replace(text)
+			if !isPublic && strings.Contains(text, canary) {
+				t.Errorf("%s, %s: %s", field.Name, way, text)
+			}
 		}
 	}
-	for name, tc := range map[string]struct {
-		ring   *sealkey.Ring
-		change func(*bergv1.ChallengeInstance)
-		want   Seal
-	}{
-		"with its key":               {testRing, nil, SealCurrent},
-		"with a former key":          {both, nil, SealOutdated},
-		"with another key":           {other, nil, SealLost},
-		"without a key":              {nil, nil, SealLost},
-		"copied to another instance": {testRing, func(i *bergv1.ChallengeInstance) { i.UID = "another" }, SealLost},
-		"without what is sealed":     {testRing, without("sealed"), SealLost},
-		"with other containers": {testRing, func(i *bergv1.ChallengeInstance) {
-			i.Status.ChallengeSnapshot.Raw = []byte(strings.Replace(string(i.Status.ChallengeSnapshot.Raw), `{"hostname":"cache","image":"i","environment":[]}`, `{"hostname":"cache"},{"hostname":"another"}`, 1))
-		}, SealLost},
-		"of an earlier version":             {testRing, plain, SealOutdated},
-		"of an earlier version, and no key": {nil, plain, SealOutdated},
+}
+
+// fillValue sets a value of any type, and all that it consists of.
+func fillValue(t *testing.T, v reflect.Value, text string) {
+	t.Helper()
+	if decoder, ok := v.Addr().Interface().(json.Unmarshaler); ok {
+		for _, encoded := range []string{`"` + text + `"`, "12"} {
+			if decoder.UnmarshalJSON([]byte(encoded)) == nil {
+				return
+			}
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(12)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillValue(t, v.Elem(), text)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fillValue(t, v.Index(0), text)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fillValue(t, key, text)
+		fillValue(t, value, text)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for n := range v.NumField() {
+			if v.Type().Field(n).IsExported() {
+				fillValue(t, v.Field(n), text)
+			}
+		}
+	default:
+		t.Fatalf("a field of kind %s: say how to fill it", v.Kind())
+	}
+}
+
+func TestChangesOfARollout(t *testing.T) {
+	const before = `
+containers:
+- {hostname: web, image: "web:1", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}
+- {hostname: db, image: "db:1", ports: [{port: 5432}], additionalCapabilities: [CAP_CHOWN]}
+`
+	for name, tc := range map[string]struct{ from, to, want string }{
+		"nothing":               {"", "", "null"},
+		"other notations":       {"COLOUR: red, N: 1}", `COLOUR: red, N: "1"}`, "null"},
+		"an amount":             {"cpu: 0.5", "cpu: 500m", "null"},
+		"a capability":          {"CAP_CHOWN", "CHOWN", "null"},
+		"an image":              {"web:1", "web:2", `{"containers":[{"name":"web","effect":"Restarts","fields":["image web:1 → web:2"]}]}`},
+		"a variable":            {"red", secretValue, `{"containers":[{"name":"web","effect":"Restarts","fields":["environment COLOUR"]}]}`},
+		"a variable more":       {"N: 1}", "N: 1, M: 1}", `{"containers":[{"name":"web","effect":"Restarts","fields":["environment M"]}]}`},
+		"a command":             {"CAP_CHOWN]", "CAP_CHOWN], command: [hunter2]", `{"containers":[{"name":"db","effect":"Restarts","fields":["command"]}]}`},
+		"a type without a name": {"port: 5432", "port: 5432, type: publicPort", "null"},
+		"a name of a port": {"{port: 5432}", "{name: sql, port: 5432}", `{"containers":[{"name":"web","effect":"Restarts","fields":["addresses in *_ENDPOINT: +sql (db:5432/tcp, internalPort)"]},` +
+			`{"name":"db","effect":"Restarts","fields":["addresses in *_ENDPOINT: +sql (db:5432/tcp, internalPort)"]}]}`},
+		"another container": {"hostname: db", "hostname: bot", `{"containers":[{"name":"bot","effect":"Starts"},{"name":"db","effect":"Ends"}]}`},
+		"the policy":        {"\ncontainers", "\nallowOutboundTraffic: true\ncontainers", `{"networkPolicy":true}`},
 	} {
-		i := startedWith(t, testRing, c)
-		if tc.change != nil {
-			tc.change(i)
-		}
-		s, err := StoredSnapshot(i, tc.ring)
-		if err != nil || s.Seal != tc.want {
-			t.Errorf("%s: %+v, error %v", name, s, err)
-			continue
-		}
-		if opens := tc.want != SealLost; s.Matches(c) != opens || strings.Contains(fmt.Sprint(asJSON(t, s.Containers)), secretValue) != opens {
-			t.Errorf("%s: %s", name, asJSON(t, s.Containers))
-		}
-		if tc.want != SealOutdated {
-			continue
-		}
-		again, err := s.Encode(both, i.UID)
-		if err != nil || strings.Contains(string(again.Raw), secretValue) {
-			t.Errorf("%s, sealed again: %s, error %v", name, again.Raw, err)
-			continue
-		}
-		i.Status.ChallengeSnapshot = again
-		if s, err := StoredSnapshot(i, both); err != nil || s.Seal != SealCurrent || !s.Matches(c) {
-			t.Errorf("%s, sealed again: %+v, error %v", name, s, err)
+		s := Normalize(challengeFrom(t, before))
+		if got := strings.ReplaceAll(strings.ReplaceAll(asJSON(t, s.Changes(challengeFrom(t, strings.Replace(before, tc.from, tc.to, 1)))), `\u003e`, ">"), `\u003c`, "<"); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
 		}
 	}
 }
 
-// Most of what is simple has nothing to seal, and is stored as by earlier versions.
-func TestWithoutSecretsNothingIsSealed(t *testing.T) {
-	c := challengeFrom(t, `containers: [{hostname: web, image: i, environment: {}, ports: [{port: 80}]}]`)
-	i := startedWith(t, testRing, c)
-	if raw := string(i.Status.ChallengeSnapshot.Raw); strings.Contains(raw, "sealed") || strings.Contains(raw, "environment") {
-		t.Error(raw)
+func TestManyVariablesAreCounted(t *testing.T) {
+	before := bergv1.Container{Hostname: "web", Environment: map[string]bergv1.EnvironmentValue{}}
+	for _, name := range strings.Split("A B C D E F G", " ") {
+		before.Environment[name] = bergv1.StringValue(name)
 	}
-	if s, err := StoredSnapshot(i, nil); err != nil || s.Seal != SealCurrent || !s.Matches(c) {
-		t.Errorf("%+v, error %v", s, err)
-	}
-}
-
-func TestASnapshotThatIsNoneIsAnError(t *testing.T) {
-	i := &bergv1.ChallengeInstance{}
-	if s, err := StoredSnapshot(i, testRing); s != nil || err != nil {
-		t.Errorf("%+v, error %v", s, err)
-	}
-	i.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{"containers":[{"environment":1,"hostname":"hunter2"}]}`)}
-	if _, err := StoredSnapshot(i, testRing); err == nil || !strings.Contains(err.Error(), "status.challengeSnapshot") || strings.Contains(err.Error(), secretValue) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestValuesOfTheChallenge(t *testing.T) {
-	c := challengeFrom(t, secretive)
-	i := startedWith(t, testRing, c)
-	lost, err := StoredSnapshot(i, nil)
-	if err != nil || lost.Seal != SealLost {
-		t.Fatalf("%+v, error %v", lost, err)
-	}
-	for name, tc := range map[string]struct {
-		now  string
-		want bool
-	}{
-		"as it was":                       {secretive, true},
-		"another value":                   {strings.ReplaceAll(secretive, secretValue, "hunter3"), true},
-		"another image":                   {strings.ReplaceAll(secretive, "image: i", "image: j"), false},
-		"another name of a variable":      {strings.ReplaceAll(secretive, "PORT", "ADDRESS"), false},
-		"one variable less":               {strings.ReplaceAll(secretive, ", PORT: 80", ""), false},
-		"one container less":              {strings.ReplaceAll(secretive, "- {hostname: cache, image: i}", ""), false},
-		"other traffic":                   {secretive + "allowOutboundTraffic: true", false},
-		"something that no instance runs": {secretive + "description: other", true},
-	} {
-		now := challengeFrom(t, tc.now)
-		found, ok := lost.WithValuesFrom(now)
-		if ok != tc.want {
-			t.Errorf("%s: %v", name, ok)
-		}
-		if ok && (found.Seal != SealOutdated || !found.Matches(now) || found.Defaults == nil) {
-			t.Errorf("%s: %+v", name, found)
-		}
-	}
-	if lost.Seal != SealLost || lost.Matches(c) {
-		t.Errorf("the snapshot itself was changed: %+v", lost)
-	}
-}
-
-// Where the values are lost, pods keep those that they run with.
-func TestPodsKeepWhatTheyRunWith(t *testing.T) {
-	i := startedWith(t, testRing, challengeFrom(t, secretive))
-	known, err := StoredSnapshot(i, testRing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost, err := StoredSnapshot(i, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := testInputs(testConfig(t, nil), *known)
-	before := PlanWorkloads(in, nil)
-	in.Challenge, in.Running = *lost, map[string]corev1.Container{}
-	for _, d := range before {
-		in.Running[d.Name] = d.Spec.Template.Spec.Containers[0]
-	}
-	if got, want := asJSON(t, PlanWorkloads(in, nil)), asJSON(t, before); got != want {
-		t.Errorf("the pods would restart:\n%s\n%s", got, want)
-	}
-	if !strings.Contains(asJSON(t, before), secretValue) {
-		t.Error("the pods have no secret: this proves nothing")
-	}
-}
-
-func TestChangesOfWhatIsNotShown(t *testing.T) {
-	i := startedWith(t, testRing, challengeFrom(t, secretive))
-	s, err := StoredSnapshot(i, testRing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := challengeFrom(t, strings.NewReplacer("ADMIN_PASSWORD: hunter2", "ADMIN_PASSWORD: hunter3", "args: [hunter2]", "args: [hunter3]", "hostname: cache", "hostname: queue").Replace(secretive))
-	if got := fmt.Sprint(s.ChangesOfPrivate(now)); got != "[{web [environment ADMIN_PASSWORD]} {db [args]}]" {
-		t.Error(got)
-	}
-}
-
-// BenchmarkStoredSnapshot is what each reconciliation of a live instance does.
-func BenchmarkStoredSnapshot(b *testing.B) {
-	large := "containers:\n"
-	for n := range 16 {
-		large += fmt.Sprintf("- {hostname: c%d, image: i, environment: {", n)
-		for v := range 64 {
-			large += fmt.Sprintf("V%d: %q, ", v, strings.Repeat("x", 64))
-		}
-		large += "}, ports: [{port: 80}]}\n"
-	}
-	for name, text := range map[string]string{"three containers": secretive, "16 containers with 64 variables": large} {
-		c := challengeFrom(b, text)
-		i := startedWith(b, testRing, c)
-		readable := i.DeepCopy()
-		readable.Status.ChallengeSnapshot.Raw, _ = json.Marshal(NewSnapshot(c).plain())
-		for form, of := range map[string]*bergv1.ChallengeInstance{"sealed": i, "readable": readable} {
-			b.Run(name+", "+form, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := StoredSnapshot(of, testRing); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
+	got := changedFields(before, bergv1.Container{Hostname: "web", LivenessProbe: &corev1.Probe{}})
+	if want := "environment A,environment B,environment C,environment D,environment E,2 more variables,livenessProbe"; strings.Join(got, ",") != want {
+		t.Errorf("%v", got)
 	}
 }

@@ -22,9 +22,9 @@ func TestAQueuedInstanceIsPendingAndItsTimeoutHasNotStarted(t *testing.T) {
 	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
 	c := candidate("a", 0)
 	out := Outcome{Observed: Observed{Candidate: c}, Problem: WaitProblem(admission.Decision{Reason: admission.Full}, cfg)}
-	Compute(out, cfg, noon)
+	compute(out, cfg, noon)
 	s := c.Instance.Status
-	if s.Phase != bergv1.PhasePending || s.StartedAt != nil || s.ExpiresAt != nil || s.ChallengeSnapshot != nil {
+	if s.Phase != bergv1.PhasePending || s.StartedAt != nil || s.ExpiresAt != nil || s.ChallengeRevision != "" {
 		t.Errorf("%+v", s)
 	}
 	if !Queued(c.Instance) {
@@ -40,13 +40,13 @@ func TestAQueuedInstanceIsPendingAndItsTimeoutHasNotStarted(t *testing.T) {
 		}
 	}
 	before := c.Instance.DeepCopy()
-	Compute(Outcome{Observed: Observed{Candidate: c}, Problem: WaitProblem(admission.Decision{Reason: admission.Full}, cfg)}, cfg, noon.Add(time.Hour))
+	compute(Outcome{Observed: Observed{Candidate: c}, Problem: WaitProblem(admission.Decision{Reason: admission.Full}, cfg)}, cfg, noon.Add(time.Hour))
 	if !maps.EqualFunc(reasons(before), reasons(c.Instance), func(a, b string) bool { return a == b }) || UntilStartDeadline(c.Instance, cfg, noon.Add(time.Hour)) != 0 {
 		t.Error("time changes what is written of it")
 	}
 
 	// Another problem keeps it now.
-	Compute(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
+	compute(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: "why",
 	}}, cfg, noon)
 	if Queued(c.Instance) || !meta.IsStatusConditionPresentAndEqual(c.Instance.Status.Conditions, bergv1.ConditionAdmitted, metav1.ConditionUnknown) {
@@ -54,7 +54,7 @@ func TestAQueuedInstanceIsPendingAndItsTimeoutHasNotStarted(t *testing.T) {
 	}
 
 	started(c.Instance)
-	Compute(Outcome{Observed: Observed{Candidate: c, Limited: true}, Problem: BeingBuilt}, cfg, noon)
+	compute(Outcome{Observed: Observed{Candidate: c, Limited: true}, Problem: BeingBuilt}, cfg, noon)
 	if !meta.IsStatusConditionTrue(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) {
 		t.Errorf("%v", c.Instance.Status.Conditions)
 	}
@@ -65,7 +65,7 @@ func TestAQueuedInstanceIsPendingAndItsTimeoutHasNotStarted(t *testing.T) {
 
 func TestWithoutALimitThereIsNoConditionAdmitted(t *testing.T) {
 	c := candidate("a", 0, wasStarted)
-	Compute(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
+	compute(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
 	if meta.FindStatusCondition(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) != nil {
 		t.Error("there is a condition")
 	}
@@ -114,7 +114,7 @@ func TestAStatusIsWrittenOnlyWhenItWouldSayAnotherThing(t *testing.T) {
 		if Reports(c.Instance, p) {
 			t.Errorf("%s: an empty status says it", name)
 		}
-		Compute(Outcome{Observed: Observed{Candidate: c}, Problem: p}, cfg, noon)
+		compute(Outcome{Observed: Observed{Candidate: c}, Problem: p}, cfg, noon)
 		if !Reports(c.Instance, p) {
 			t.Errorf("%s: the status does not say it", name)
 		}
@@ -134,7 +134,7 @@ func TestAStatusIsWrittenOnlyWhenItWouldSayAnotherThing(t *testing.T) {
 			before := changed.Status.DeepCopy()
 			again := c
 			again.Instance = changed
-			Compute(Outcome{Observed: Observed{Candidate: again}, Problem: p}, cfg, noon)
+			compute(Outcome{Observed: Observed{Candidate: again}, Problem: p}, cfg, noon)
 			wasWritten := !equality.Semantic.DeepEqual(before, &changed.Status)
 			changed.Status = *before
 			if says := Reports(changed, p); says && wasWritten {

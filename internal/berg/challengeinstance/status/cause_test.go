@@ -89,7 +89,7 @@ func TestEveryCauseHasItsReasons(t *testing.T) {
 		"crashes after it ran":          {running(startingWith(nil, attempt(3, backsOff("10s")))), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Compute(tc.out, config.Challenge{Timeout: time.Hour}, noon)
+			compute(tc.out, config.Challenge{Timeout: time.Hour}, noon)
 			if got := tc.out.Instance.Status.Cause; got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
@@ -130,14 +130,14 @@ func TestACrashLoopIsOverWhenTheContainerWasReadyForAWhile(t *testing.T) {
 		out := startingWith(nil, tc.pod)
 		wasReady(out.Instance)
 		now := noon.Add(tc.after)
-		Compute(out, config.Challenge{Timeout: time.Hour}, now)
+		compute(out, config.Challenge{Timeout: time.Hour}, now)
 		c := meta.FindStatusCondition(out.Instance.Status.Conditions, bergv1.ConditionHealthy)
 		if c.Message != tc.health || UntilSettled(out.Observed, now) != tc.again {
 			t.Errorf("%s: %s, again in %s", name, c.Message, UntilSettled(out.Observed, now))
 		}
 		// It does not become Running by such a moment either.
 		out = startingWith(nil, tc.pod)
-		Compute(out, config.Challenge{Timeout: time.Hour}, now)
+		compute(out, config.Challenge{Timeout: time.Hour}, now)
 		if runs := out.Instance.Status.Phase == bergv1.PhaseRunning; runs != (tc.health != said) {
 			t.Errorf("%s: the phase is %s", name, out.Instance.Status.Phase)
 		}
@@ -162,12 +162,12 @@ func TestACrashLoopIsReportedOnce(t *testing.T) {
 		attempt(3, runs), attempt(3, hasDied), attempt(3, backsOff("40s")), attempt(4, runs),
 	}
 	known := startingWith(nil, loop[0])
-	Compute(known, cfg, noon)
+	compute(known, cfg, noon)
 	want := asJSON(t, known.Instance.Status)
 	for n := 1; n < len(loop); n++ {
 		out := startingWith(nil, loop[n])
 		out.Instance = known.Instance.DeepCopy()
-		Compute(out, cfg, noon.Add(time.Duration(n)*time.Minute))
+		compute(out, cfg, noon.Add(time.Duration(n)*time.Minute))
 		if got := asJSON(t, out.Instance.Status); got != want {
 			t.Errorf("step %d: %s\nwas %s", n, got, want)
 		}
@@ -183,7 +183,7 @@ func TestACrashLoopIsReportedOnce(t *testing.T) {
 		t.Error("becoming ready triggers no reconciliation")
 	}
 	out := startingWith(nil, recovers)
-	Compute(out, cfg, noon)
+	compute(out, cfg, noon)
 	if s := out.Instance.Status; s.Cause != "" || s.Phase != bergv1.PhaseRunning {
 		t.Errorf("ready at last, it is %s: %q", s.Phase, s.Cause)
 	}

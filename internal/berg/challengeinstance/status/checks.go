@@ -17,6 +17,7 @@ import (
 // checks must hold for an instance itself before it is built. They are in the order of their
 // conditions. The first problem counts.
 var checks = []func(Candidate, config.Challenge) *outcome.Problem{
+	contentIsReadable,
 	namespaceIsTaken,
 	referenceIsAllowed,
 	challengeExists,
@@ -56,8 +57,20 @@ func checkSpec(c Candidate, cfg config.Challenge) *outcome.Problem {
 // checkAdoption returns why a live instance cannot adopt the current version of its Challenge,
 // nil if it can.
 func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
-	c.Pinned = nil
+	c.Pinned, c.Unreadable = nil, nil
 	return checkSpec(c, cfg)
+}
+
+// contentIsReadable comes before all others, which depend on what the instance was started with. Its pods continue to run.
+func contentIsReadable(c Candidate, _ config.Challenge) *outcome.Problem {
+	if c.Unreadable == nil {
+		return nil
+	}
+	return &outcome.Problem{
+		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonRevisionMissing, Class: outcome.Retry, Err: c.Unreadable,
+		Message: fmt.Sprintf("The instance is not repaired, because the content of its start cannot be read: %s. Restore the Secret from a backup, "+
+			"or set the annotation %s to a new value to adopt the Challenge as it is now, or delete the instance", c.Unreadable, bergv1.AnnotationRollout),
+	}
 }
 
 // referenceIsAllowed comes before all checks of the Challenge: an instance that may not use it
@@ -118,7 +131,7 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	errs := manifests.NewSnapshot(c.Challenge).Validate(rules.AllowedBy(cfg))
+	errs := manifests.Normalize(c.Challenge).Validate(rules.AllowedBy(cfg))
 	if len(errs) == 0 {
 		return nil
 	}

@@ -83,7 +83,7 @@ func TestCheck(t *testing.T) {
 	digested := func(s *bergv1.ChallengeInstanceStatus) {
 		s.NamespaceTokenHash = fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
 	}
-	byOlderVersion := func(*bergv1.ChallengeInstanceStatus) {}
+	withoutProof := func(*bergv1.ChallengeInstanceStatus) {}
 	withUID := func(uid types.UID) func(*corev1.Namespace) { return func(n *corev1.Namespace) { n.UID = uid } }
 	withProof := func(proof string) func(*corev1.Namespace) {
 		return func(n *corev1.Namespace) { n.Annotations[bergv1.AnnotationNamespaceToken] = proof }
@@ -126,8 +126,7 @@ func TestCheck(t *testing.T) {
 		"namespace with the secret":             {begun(digested, namespaceOf("m", withProof(secret))), ""},
 		"namespace with a copy of the digest":   {begun(digested, namespaceOf("m", withProof(fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))), withID(id))), bergv1.ReasonNamespaceConflict},
 		"namespace with all but the secret":     {begun(digested, namespaceOf("m", withID(id))), bergv1.ReasonNamespaceConflict},
-		"namespace of an older version":         {begun(byOlderVersion, namespaceOf("m", withID(id))), ""},
-		"namespace of an older version, copied": {begun(byOlderVersion, namespaceOf("m")), bergv1.ReasonNamespaceConflict},
+		"a namespace without a proof":           {begun(withoutProof, namespaceOf("m")), bergv1.ReasonNamespaceConflict},
 		"namespace without proof":               {holding(&corev1.Namespace{}), bergv1.ReasonNamespaceConflict},
 		"namespace of an instance that is gone": {holding(namespaceOf("gone")), bergv1.ReasonNamespaceConflict},
 	} {

@@ -41,7 +41,7 @@ func ToOpen(out Outcome, now time.Time) Opening {
 	for _, c := range out.Pinned.Containers {
 		ready, _, _ := checkContainer(out.Observed, c, now)
 		live, _ := ContainerPods(out.Pods, c.Hostname)
-		port := out.Pinned.StartupPort(c)
+		port := manifests.StartupPort(c)
 		for _, p := range live {
 			if PodReady(p) {
 				continue
@@ -66,7 +66,7 @@ func ToOpen(out Outcome, now time.Time) Opening {
 
 // connects reports whether the operator connects to an instance.
 func connects(out Outcome) bool {
-	return out.Problem == nil && out.Pinned != nil && out.Pinned.Defaults != nil && out.Pinned.Defaults.StartupProbes
+	return out.Problem == nil && out.Pinned != nil
 }
 
 // nodePorts returns each public TCP port at the node of its pod.
@@ -100,5 +100,5 @@ func awaitsProbe(s corev1.ContainerStatus) bool { return s.Started != nil && !*s
 
 // opened reports whether the program of a container accepts connections, although its pod is not ready yet.
 func opened(o Observed, c bergv1.Container, p *corev1.Pod) bool {
-	return o.Opened && Begins(p) && o.Pinned.StartupPort(c) != 0
+	return o.Opened && Begins(p) && manifests.StartupPort(c) != 0
 }

@@ -29,7 +29,6 @@ func TestConnectionsGoToNodePortsAtTheNodesOfPods(t *testing.T) {
 		"not ready":                {func(o *Outcome) { o.Pods[1] = on("db", "10.0.0.5", false) }, "[]"},
 		"Running before":           {func(o *Outcome) { wasReady(o.Instance) }, "[]"},
 		"a problem":                {func(o *Outcome) { o.Problem = BeingBuilt }, "[]"},
-		"of an earlier version":    {func(o *Outcome) { o.Pinned.Defaults.StartupProbes = false }, "[]"},
 		"the node's own loopback":  {func(o *Outcome) { o.Pods[0].Status.HostIP = "127.0.0.1" }, "[[fd00::6]:30004]"},
 		"a cloud's metadata":       {func(o *Outcome) { o.Pods[0].Status.HostIP = "169.254.169.254" }, "[[fd00::6]:30004]"},
 		"a name":                   {func(o *Outcome) { o.Pods[0].Status.HostIP = "attacker.example" }, "[[fd00::6]:30004]"},
@@ -38,7 +37,6 @@ func TestConnectionsGoToNodePortsAtTheNodesOfPods(t *testing.T) {
 		"turned off by the author": {func(o *Outcome) { o.Pinned.Containers[0].Ports[0].ConnectAtStart = ptr.To(false) }, "[10.0.0.5:30003 [fd00::6]:30004]"},
 	} {
 		out := startingWith(nil, on("web", "10.0.0.5", true), on("db", "fd00::6", true))
-		out.Pinned.Defaults = &manifests.Defaults{StartupProbes: true}
 		out.Pinned.Containers = []bergv1.Container{
 			{Hostname: "web", Ports: []bergv1.Port{{Port: 1, Type: bergv1.PublicPort}, {Port: 2, Type: bergv1.PublicPort, Protocol: "udp"}, {Port: 3, Type: bergv1.PublicPort}}},
 			{Hostname: "db", Ports: []bergv1.Port{{Port: 4}, {Port: 5, Type: bergv1.PublicHTTPRoute}, {Port: 6, Type: bergv1.PublicPort}}},
@@ -81,10 +79,8 @@ func TestProgramsMayBeOpenBeforeTheirPodsAreReady(t *testing.T) {
 		"a cloud's metadata":         {func(o *Outcome) { o.Pods[1].Status.PodIP = "169.254.169.254" }, "[uid-web] []"},
 		"Running since a moment ago": {func(o *Outcome) { wasReady(o.Instance) }, "[uid-web uid-db] []"},
 		"a problem":                  {func(o *Outcome) { o.Problem = BeingBuilt }, "[] []"},
-		"of an earlier version":      {func(o *Outcome) { o.Pinned.Defaults.StartupProbes = false }, "[] []"},
 	} {
 		out := startingWith(nil, begun("web", "10.1.0.1"), begun("db", "10.1.0.2"))
-		out.Pinned.Defaults = &manifests.Defaults{StartupProbes: true}
 		out.Pinned.Containers = []bergv1.Container{
 			{Hostname: "web", Ports: []bergv1.Port{{Port: 8000, Type: bergv1.PublicHTTPRoute}}},
 			{Hostname: "db", Ports: []bergv1.Port{{Port: 1337, Type: bergv1.PublicPort}}},
@@ -113,7 +109,6 @@ func TestAProgramThatIsOpenCountsAsReady(t *testing.T) {
 	} {
 		out := startingWith(nil, pod("web", false))
 		out.Opened = true
-		out.Pinned.Defaults = &manifests.Defaults{StartupProbes: true}
 		out.Pinned.Containers[0].Ports = []bergv1.Port{{Port: 8000, Type: bergv1.PublicHTTPRoute}}
 		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Started: ptr.To(false), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		tc.modify(&out)

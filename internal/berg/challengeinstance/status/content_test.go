@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -40,12 +39,12 @@ func TestWhatAnEditMeansForAnInstance(t *testing.T) {
 		"how many instances may run": {func(s *bergv1.ChallengeSpec) { s.MaxInstances = 3 }, false},
 	} {
 		pinned := webOnly()
-		pinned.Defaults = manifests.NewDefaults(cfg)
+		pinned.Defaults = cfg.Defaults
 		out := startingWith(nil, pod("web", true))
 		out.Pinned, out.Challenge = &pinned, challengeOf(webOnly())
 		wasReady(out.Instance)
 		tc.edit(&out.Challenge.Spec)
-		Compute(out, cfg, noon)
+		compute(out, cfg, noon)
 		c := meta.FindStatusCondition(out.Instance.Status.Conditions, bergv1.ConditionUpToDate)
 		if outdated := c.Status == metav1.ConditionFalse; outdated != tc.outdated || tc.outdated && c.Reason != bergv1.ReasonChallengeChanged && c.Reason != bergv1.ReasonFlagMissing {
 			t.Errorf("%s: UpToDate is %s: %s", name, c.Status, c.Reason)

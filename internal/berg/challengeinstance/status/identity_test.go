@@ -66,7 +66,7 @@ func TestWhatNeverRanAdoptsItsChallenge(t *testing.T) {
 		"settings, ran and cannot start now": {wasReady, challengeOf(webOnly()), true, []corev1.Pod{waitingPod("web", "ImagePullBackOff")}, false},
 	} {
 		pinned := webOnly()
-		pinned.Defaults = manifests.NewDefaults(cfg)
+		pinned.Defaults = cfg.Defaults
 		if tc.settings {
 			pinned.Defaults.PullSecretName = "another"
 		}
@@ -77,9 +77,7 @@ func TestWhatNeverRanAdoptsItsChallenge(t *testing.T) {
 		if !tc.want {
 			continue
 		}
-		if err := Pin(&o, cfg, testRing); err != nil {
-			t.Fatal(err)
-		}
+		pin(&o, Adoption{Snapshot: manifests.NewSnapshot(o.Challenge, cfg)}, cfg)
 		if RolloutDue(o, cfg, noon) {
 			t.Errorf("%s: it is adopted again and again", name)
 		}

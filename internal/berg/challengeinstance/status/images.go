@@ -16,7 +16,7 @@ import (
 // name says which image they run, as far as that node has it.
 func RunningImages(o Observed) map[string]digests.Running {
 	all := map[string]digests.Running{}
-	if o.Pinned == nil || o.Pinned.Defaults == nil {
+	if o.Pinned == nil {
 		return all
 	}
 	for _, c := range o.Pinned.Containers {
@@ -49,7 +49,7 @@ func replaced(o Observed) []string {
 	}
 	if len(names) == 0 && kept {
 		for name, image := range RunningImages(o) {
-			if image.Started.Before(before.LastTransitionTime.Time) && image.Digest != o.Pinned.Images[name] {
+			if image.Started.Before(before.LastTransitionTime.Time) && image.Digest != o.Instance.Status.Images[name] {
 				names = append(names, name)
 			}
 		}
@@ -64,8 +64,8 @@ func refreshed(o *Observed, pinned manifests.Snapshot) map[string]string {
 	var all map[string]string
 	for _, c := range pinned.Containers {
 		digest := o.Replaced[c.Hostname]
-		if digest == "" && o.Pinned != nil {
-			digest = o.Pinned.Images[c.Hostname]
+		if digest == "" {
+			digest = o.Instance.Status.Images[c.Hostname]
 		}
 		if digest == "" {
 			continue

@@ -37,7 +37,7 @@ func TestAnImageThatChangedUnderItsName(t *testing.T) {
 		"a rollout has adopted what it runs": {func(o *Outcome) {
 			shown(o)
 			startedAt(o, noon.Add(-time.Hour))
-			o.Pinned.Images = map[string]string{"web": "a"}
+			o.Instance.Status.Images = map[string]string{"web": "a"}
 		}, bergv1.ReasonUpToDate},
 		"images are no more pulled every time": {func(o *Outcome) {
 			shown(o)
@@ -48,7 +48,7 @@ func TestAnImageThatChangedUnderItsName(t *testing.T) {
 	} {
 		out := startingWith(nil, pod("web", true))
 		out.Pinned.Containers[0].ImagePullPolicy = bergv1.ImagePullPolicy(corev1.PullAlways)
-		out.Pinned.Defaults = manifests.NewDefaults(cfg)
+		out.Pinned.Defaults = cfg.Defaults
 		out.Challenge = challengeOf(*out.Pinned)
 		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ImageID: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}
 		tc.modify(&out)
@@ -68,15 +68,11 @@ func TestARolloutPullsAnImageOnceMore(t *testing.T) {
 	out := startingWith(nil, pod("web", true))
 	images := func() map[string]string {
 		t.Helper()
-		if err := Pin(&out.Observed, cfg, testRing); err != nil {
-			t.Fatal(err)
+		pin(&out.Observed, Adoption{Snapshot: manifests.NewSnapshot(out.Challenge, cfg)}, cfg)
+		if !out.Pinned.Matches(out.Challenge) || !defaultsCurrent(out.Pinned, cfg, out.Instance) {
+			t.Fatalf("not up to date after a rollout: %+v", out.Pinned)
 		}
-		stored, err := manifests.StoredSnapshot(out.Instance, testRing)
-		if err != nil || !stored.Matches(out.Challenge) || !defaultsCurrent(stored, cfg, out.Instance) {
-			t.Fatalf("not up to date after a rollout: %+v, error %v", stored, err)
-		}
-		out.Pinned = stored
-		return stored.Images
+		return out.Instance.Status.Images
 	}
 	if got := images(); got != nil {
 		t.Errorf("without news: %v", got)
@@ -100,14 +96,14 @@ func TestImagesAreComparedWhereTheyArePulledAtEveryStart(t *testing.T) {
 		author     string
 		want       bool
 	}{
-		{config.Challenge{ImagePullPolicy: corev1.PullIfNotPresent}, "", false},
-		{config.Challenge{ImagePullPolicy: corev1.PullIfNotPresent}, "Always", true},
-		{config.Challenge{ImagePullPolicy: corev1.PullAlways}, "", true},
-		{config.Challenge{ImagePullPolicy: corev1.PullAlways}, "IfNotPresent", false},
-		{config.Challenge{ImagePullPolicy: corev1.PullNever}, "Always", false},
+		{config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullIfNotPresent}}, "", false},
+		{config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullIfNotPresent}}, "Always", true},
+		{config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullAlways}}, "", true},
+		{config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullAlways}}, "IfNotPresent", false},
+		{config.Challenge{Defaults: config.Defaults{ImagePullPolicy: corev1.PullNever}}, "Always", false},
 	} {
 		out := startingWith(nil, pod("web", true))
-		out.Pinned.Defaults = &manifests.Defaults{ImagePullPolicy: tc.configured.ImagePullPolicy}
+		out.Pinned.Defaults = tc.configured.Defaults
 		out.Pinned.Containers[0].ImagePullPolicy = bergv1.ImagePullPolicy(tc.author)
 		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ImageID: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		if got := RunningImages(out.Observed); (got["web"].Digest == "a") != tc.want {

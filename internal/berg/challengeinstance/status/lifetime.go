@@ -1,8 +1,6 @@
 package status
 
 import (
-	"cmp"
-	"encoding/json"
 	"regexp"
 	"time"
 
@@ -26,7 +24,10 @@ func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1
 func lifetime(instance *bergv1.ChallengeInstance, cfg config.Challenge) time.Duration {
 	d, ok := ownTimeout(instance)
 	if !ok {
-		d = cmp.Or(pinnedTimeout(instance), cfg.Timeout)
+		d = cfg.Timeout
+		if pinned := instance.Status.DefaultTimeout; pinned != nil {
+			d = pinned.Duration
+		}
 	}
 	if cfg.MaxLifetime > 0 {
 		d = min(d, cfg.MaxLifetime)
@@ -61,28 +62,6 @@ func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, no
 		return bergv1.TerminationTimeout
 	}
 	return ""
-}
-
-// RawSnapshot is the stored snapshot of an instance, nil before its start.
-func RawSnapshot(instance *bergv1.ChallengeInstance) []byte {
-	if instance.Status.ChallengeSnapshot == nil {
-		return nil
-	}
-	return instance.Status.ChallengeSnapshot.Raw
-}
-
-// pinnedTimeout is the default timeout at the start of an instance, zero if unknown. It
-// decodes only this field of the snapshot.
-func pinnedTimeout(instance *bergv1.ChallengeInstance) time.Duration {
-	var pinned struct {
-		Defaults struct {
-			Timeout metav1.Duration `json:"timeout"`
-		} `json:"defaults"`
-	}
-	if raw := RawSnapshot(instance); raw == nil || json.Unmarshal(raw, &pinned) != nil {
-		return 0
-	}
-	return pinned.Defaults.Timeout.Duration
 }
 
 // startDeadline is when an instance that is not ready becomes Failed; nil for never.

@@ -1,54 +1,40 @@
 package status
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
+	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
-// What an earlier version has pinned says nothing of plain HTTP: it told of HTTPS.
-func TestDefaultsOfEarlierVersions(t *testing.T) {
-	secure := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "true", "CHALLENGE_HTTP_PORT": "8080"}).Challenge
-	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "8080"}).Challenge
-	data, err := json.Marshal(manifests.NewDefaults(secure))
-	if err != nil {
-		t.Fatal(err)
+// An instance is up to date while the settings mean the same for it, however they are written.
+func TestSettingsThatMeanTheSameAreCurrent(t *testing.T) {
+	load := func(tls string) map[string]string {
+		return map[string]string{"CHALLENGE_HTTP_TLS": tls, "CHALLENGE_HTTP_PORT": "8080"}
 	}
-	if strings.Contains(string(data), "plainHTTP") {
-		t.Errorf("not as an earlier version writes it: %s", data)
-	}
-	earlier := &manifests.Defaults{}
+	secure, auto, plain := testConfig(t, load("true")).Challenge, testConfig(t, load("auto")).Challenge, testConfig(t, load("false")).Challenge
 	instance := &bergv1.ChallengeInstance{}
-	if err := json.Unmarshal(data, earlier); err != nil {
-		t.Fatal(err)
-	}
-	if !defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance) || defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance) || !earlier.ApplyTo(plain).UsesHTTPS() {
-		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance), defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance), earlier.ApplyTo(plain).UsesHTTPS())
-	}
-	if now := manifests.NewDefaults(plain); !defaultsCurrent(&manifests.Snapshot{Defaults: now}, plain, instance) || now.ApplyTo(secure).UsesHTTPS() {
-		t.Errorf("plain HTTP is not pinned: %+v", now)
+	pinned := manifests.NewSnapshot(&bergv1.Challenge{}, auto)
+	if !defaultsCurrent(&pinned, secure, instance) || !defaultsCurrent(&pinned, auto, instance) || defaultsCurrent(&pinned, plain, instance) {
+		t.Errorf("HTTPTLS %s: current with true %v, auto %v, false %v", pinned.Defaults.HTTPTLS,
+			defaultsCurrent(&pinned, secure, instance), defaultsCurrent(&pinned, auto, instance), defaultsCurrent(&pinned, plain, instance))
 	}
 }
 
-// What an earlier version started has none of this pinned, and a rollout would change its pods.
-func TestPodsOfAnEarlierVersionAreNotUpToDate(t *testing.T) {
+// The default timeout concerns only instances that have none of their own.
+func TestTheDefaultTimeoutIsOneOfTheSettings(t *testing.T) {
+	cfg := testConfig(t, nil).Challenge
+	pinned := manifests.NewSnapshot(&bergv1.Challenge{}, cfg)
 	instance := &bergv1.ChallengeInstance{}
-	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
-		"containers": [{"hostname": "web", "image": "example.com/web:1"}],
-		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
-			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
-			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
-	pinned, err := manifests.StoredSnapshot(instance, testRing)
-	if err != nil {
-		t.Fatal(err)
+	instance.Status.DefaultTimeout = &metav1.Duration{Duration: cfg.Timeout + time.Hour}
+	if defaultsCurrent(&pinned, cfg, instance) {
+		t.Error("another default timeout counts as current")
 	}
-	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
-	if defaultsCurrent(pinned, cfg.Challenge, instance) {
-		t.Error("it counts as up to date, though a rollout would change its pods")
+	instance.Spec.Timeout = "30m"
+	if !defaultsCurrent(&pinned, cfg, instance) {
+		t.Error("the default timeout concerns an instance with its own")
 	}
 }

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // Candidate is an instance and what it will be built from.
@@ -21,8 +24,10 @@ type Candidate struct {
 	Challenge *bergv1.Challenge
 	// Nodes is what the nodes support.
 	Nodes nodes.Support
-	// Pinned is the snapshot that the instance was started with; nil before the start.
+	// Pinned is the snapshot that the instance was started with; nil before the start, and if it is Unreadable.
 	Pinned *manifests.Snapshot
+	// Unreadable says why what the instance was started with cannot be read; nil if it can, and before the start.
+	Unreadable error
 }
 
 // Observed is everything that decides what happens to an instance.
@@ -46,8 +51,28 @@ type Observed struct {
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
 	Limited bool
-	// Sandboxes says, by the UID of a pod, why the container runtime rejects its sandbox.
+	// Sandboxes says, by the UID of a pod, why the container runtime rejects its sandbox; nil if all pods are ready.
 	Sandboxes map[types.UID]string
+}
+
+// Outcome is what one reconciliation observed and did. The status is computed from it.
+type Outcome struct {
+	Observed
+	// Problem is what stopped the reconciliation; nil if every object is in place.
+	Problem *outcome.Problem
+	// Endpoints are those of every port if all Services are in place: empty without ports, nil
+	// while unknown.
+	Endpoints []manifests.Endpoint
+	// Written is when the reconciliation had written objects.
+	Written Written
+	// Connecting: the pods are ready, and the first connection to the public ports is being waited for.
+	Connecting bool
+	// Adopted is set by a reconciliation that only decides what the instance is built from, nil by the others.
+	Adopted *Adoption
+	// NamespaceTokenHash is set by a reconciliation that only prepares the creation of the namespace.
+	NamespaceTokenHash string
+	// RequeueAfter is when to check again the pods that do not end, zero for never.
+	RequeueAfter time.Duration
 }
 
 // containers are those that the instance runs or will run.
@@ -55,9 +80,11 @@ func (c Candidate) containers() []bergv1.Container {
 	if c.Pinned != nil {
 		return c.Pinned.Containers
 	}
-	return manifests.NewSnapshot(c.Challenge).Containers
+	return manifests.Normalize(c.Challenge).Containers
 }
 
 // Withdrawn reports whether the Challenge of a started instance no longer exists. The instance
 // does not need it.
-func Withdrawn(c Candidate) bool { return c.Pinned != nil && c.Challenge == nil }
+func Withdrawn(c Candidate) bool {
+	return c.Instance.Status.ChallengeRevision != "" && c.Challenge == nil
+}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
 // podsSummary summarises the pods of an instance.
@@ -34,7 +35,7 @@ func checkPods(o Observed, now time.Time) podsSummary {
 			if c.ReadinessProbe != nil {
 				probed = append(probed, c.Hostname)
 			}
-			if port := o.Pinned.StartupPort(c); port != 0 {
+			if port := manifests.StartupPort(c); port != 0 {
 				closed = append(closed, fmt.Sprintf("port %d of %s", port, c.Hostname))
 			}
 		}

@@ -6,15 +6,11 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // NewProblem turns the error of a write into a problem on the condition of that step.
 func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
-	if values := (*LostError)(nil); errors.As(err, &values) {
-		return &outcome.Problem{Condition: conditionType, Reason: bergv1.ReasonValuesLost, Class: outcome.Blocked, Message: values.Error()}
-	}
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
 	switch outcome.Classify(err) {
@@ -46,15 +42,6 @@ func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 		p.Message += stoppedUntilConfined
 	}
 	return p
-}
-
-// LostError says that a container has no Deployment any more, and that nothing tells what it was started with.
-type LostError struct{ Container string }
-
-func (e *LostError) Error() string {
-	return fmt.Sprintf("The Deployment of container %s is gone and is not created again: the variables, commands and probes of the start cannot be read. "+
-		"Restore the Secret %s in the operator's namespace from a backup, or set the annotation %s to a new value, or end the instance",
-		e.Container, sealkey.SecretName, bergv1.AnnotationRollout)
 }
 
 const stoppedUntilConfined = ". Until the network policies are in place, no container of the instance runs"

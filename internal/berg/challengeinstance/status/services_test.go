@@ -27,7 +27,7 @@ func TestServicesArePublishedOnceKnown(t *testing.T) {
 			Observed:  Observed{Candidate: Candidate{Instance: testInstance(func(i *bergv1.ChallengeInstance) { i.Status.Services = before }), Pinned: &manifests.Snapshot{}}},
 			Endpoints: tc.endpoints,
 		}
-		Compute(out, testConfig(t, nil).Challenge, noon)
+		compute(out, testConfig(t, nil).Challenge, noon)
 		if diff := cmp.Diff(tc.want, out.Instance.Status.Services); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -113,7 +113,7 @@ func TestStartTimes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Compute(tc.out, config.Challenge{Timeout: time.Hour}, afterNoon(60))
+			compute(tc.out, config.Challenge{Timeout: time.Hour}, afterNoon(60))
 			if got := ends(tc.out.Instance.Status.Start); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
@@ -125,22 +125,22 @@ func TestTimesCauseNoWriteOfTheirOwn(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour}
 	out := wroteAt(startingWith(nil, nodeSays("web", -1, -1, -1, -1, -1)), .1, .3)
 	out.Pinned.Containers[0].ReadinessProbe = &corev1.Probe{}
-	Compute(out, cfg, afterNoon(1))
+	compute(out, cfg, afterNoon(1))
 	before := asJSON(t, out.Instance.Status)
 	out.Pods = []corev1.Pod{nodeSays("web", 1, 2, 3, 3, -1)}
-	Compute(out, cfg, afterNoon(5))
+	compute(out, cfg, afterNoon(5))
 	if got := asJSON(t, out.Instance.Status); got != before {
 		t.Errorf("that a container runs is written alone: %s\nwas %s", got, before)
 	}
 	out.Pods = []corev1.Pod{nodeSays("web", 1, 2, 3, 3, 6)}
-	Compute(out, cfg, afterNoon(7))
+	compute(out, cfg, afterNoon(7))
 	want := [7]float64{.1, .3, 1, 2, 3, 3, 6}
 	if got := ends(out.Instance.Status.Start); got != want {
 		t.Errorf("Running it says %v, want %v", got, want)
 	}
 	ready := asJSON(t, out.Instance.Status.Start)
 	out.Pods = []corev1.Pod{nodeSays("web", 50, 51, 52, 52, -1)}
-	Compute(out, cfg, afterNoon(60))
+	compute(out, cfg, afterNoon(60))
 	if got := asJSON(t, out.Instance.Status.Start); got != ready {
 		t.Errorf("a pod that replaces another one changes the start: %s, was %s", got, ready)
 	}
@@ -174,7 +174,7 @@ func TestStartTimesNeverDecrease(t *testing.T) {
 				}
 			}
 			wasReadyAt := out.Instance.Status.ReadyAt
-			Compute(out, cfg, afterNoon(float64(look*5)))
+			compute(out, cfg, afterNoon(float64(look*5)))
 			got := ends(out.Instance.Status.Start)
 			last := -1.0
 			for n, end := range got {
@@ -205,7 +205,7 @@ func TestAStartAtTheEpochIsUnknown(t *testing.T) {
 
 func TestStagesOfAStartAreCountedOnce(t *testing.T) {
 	out := wroteAt(startingWith(nil, nodeSays("web", 1, -1, 9, 9, 10)), .1, .3)
-	Compute(out, config.Challenge{Timeout: time.Hour}, afterNoon(11))
+	compute(out, config.Challenge{Timeout: time.Hour}, afterNoon(11))
 	if n := len(view.Stages(out.Instance)); n != 6 {
 		t.Errorf("%d times, want one for each stage that is known", n)
 	}

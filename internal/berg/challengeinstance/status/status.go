@@ -17,42 +17,35 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
-	"github.com/bergctf/berg-operator/internal/berg/sealed"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one reconciliation observed and did. The status is computed from it.
-type Outcome struct {
-	Observed
-	// Problem is what stopped the reconciliation; nil if every object is in place.
-	Problem *outcome.Problem
-	// Endpoints are those of every port if all Services are in place: empty without ports, nil
-	// while unknown.
-	Endpoints []manifests.Endpoint
-	// Written is when the reconciliation had written objects.
-	Written Written
-}
-
 // steps are the conditions of a build in their order. After a problem of one, the later ones
 // are Unknown.
 var steps = bergv1.BuildConditions
 
-// Compute writes the status of a live instance.
-func Compute(out Outcome, cfg config.Challenge, now time.Time) {
+// Compute writes the status of an instance that is not being deleted, all but Ready, which it returns.
+func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	s := &out.Instance.Status
 	before := s.DeepCopy()
+	if out.Adopted != nil {
+		pin(&out.Observed, *out.Adopted, cfg)
+	}
 	pods := checkPods(out.Observed, now)
-
+	if pods.ready && s.ReadyAt == nil && (out.Connecting || out.Adopted != nil) {
+		pods = podsSummary{message: unconnected(s.Conditions)}
+	}
 	s.ObservedGeneration = out.Instance.Generation
 	s.ExpiresAt = ExpiresAt(out.Instance, cfg)
 	if out.Endpoints != nil {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
-	if uid := namespaceUID(out); uid != "" {
+	if out.NamespaceTokenHash != "" {
+		s.NamespaceUID, s.NamespaceTokenHash = "", out.NamespaceTokenHash
+	} else if uid := namespaceUID(out); uid != "" {
 		s.NamespaceUID, s.NamespaceTokenHash = uid, ""
 	}
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
@@ -65,13 +58,44 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	s.Phase = computePhase(out, late)
 	s.Cause = computeCause(out, s.Phase, pods)
 	start, health := podsReady(out, pods, late, cfg), healthy(out, pods)
-	SetConditions(out.Instance, now, append(buildConditions(out), start, health, upToDate(out.Observed, cfg), alive(out.Instance))...)
-	setReady(out.Instance, now, computeReady(out, late, start, health))
+	current := upToDate(out.Observed, cfg)
+	s.PendingChanges = pendingChanges(out.Candidate, current)
+	SetConditions(out.Instance, now, append(buildConditions(out), start, health, current, alive(out.Instance))...)
 	// That a pod was scheduled is not worth a write of its own: it is written with the next
 	// change.
 	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
 		s.Start = startTimes(out, now)
 	}
+	return computeReady(out, late, start, health)
+}
+
+// Adoption is what an instance is built from, from the next reconciliation on: a status names it before any object is written.
+type Adoption struct {
+	Snapshot manifests.Snapshot
+	// Revision is the name of the Secret that has the content.
+	Revision string
+}
+
+// pin writes an adoption into the status.
+func pin(o *Observed, adopted Adoption, cfg config.Challenge) {
+	s := &o.Instance.Status
+	s.Images = refreshed(o, adopted.Snapshot)
+	s.ChallengeRevision, s.Source = adopted.Revision, o.Instance.Labels[bergv1.LabelSource]
+	s.DefaultTimeout = &metav1.Duration{Duration: cfg.Timeout}
+	s.Services = manifests.KeepWanted(s.Services, adopted.Snapshot.Containers)
+	s.ChallengeGeneration = o.Challenge.Generation
+	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
+	o.Pinned, o.Unreadable = &adopted.Snapshot, nil
+}
+
+// unconnected returns the message of an instance whose pods are ready and whose ports were not connected to yet. The former
+// message stays: the connection takes milliseconds, and another text would cost every start one more write.
+func unconnected(conditions []metav1.Condition) string {
+	before := meta.FindStatusCondition(conditions, bergv1.ConditionPodsReady)
+	if before != nil && before.Reason == bergv1.ReasonStarting {
+		return before.Message
+	}
+	return "No connection to its public ports has succeeded yet"
 }
 
 // namespaceUID returns the UID of the namespace that belongs to the instance, "" if there is none.
@@ -91,7 +115,7 @@ func computePhase(out Outcome, late bool) bergv1.Phase {
 		return bergv1.PhaseFailed
 	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
 		return bergv1.PhasePending
-	case p != nil && p.Class == outcome.Retry && s.ReadyAt != nil && !Unconfined(p):
+	case p != nil && (p.Class == outcome.Retry || p.Class == outcome.InProgress) && s.ReadyAt != nil && !Unconfined(p):
 		return bergv1.PhaseRunning // a repair need not affect its pods
 	case p != nil:
 		return bergv1.PhaseCreating
@@ -123,13 +147,8 @@ func computeReady(out Outcome, late bool, start, health metav1.Condition) reconc
 	if s.Phase == bergv1.PhaseRunning && health.Status == metav1.ConditionTrue {
 		ready.Status = metav1.ConditionTrue
 	}
+	ready.Message = redact.NewRedactor(out.Instance.Spec.Flag)(ready.Message)
 	return ready
-}
-
-// setReady sets Ready and Stalled without the flag.
-func setReady(instance *bergv1.ChallengeInstance, now time.Time, ready reconcile.Ready) {
-	ready.Message = redact.NewRedactor(instance.Spec.Flag)(ready.Message)
-	ready.SetOn(&instance.Status.Conditions, instance.Generation, now)
 }
 
 // Condition returns a condition without times, which setConditions adds.
@@ -236,7 +255,7 @@ func healthy(out Outcome, pods podsSummary) metav1.Condition {
 	switch {
 	case out.Instance.Status.ReadyAt == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet"
-	case out.Problem != nil && out.Problem.Class != outcome.Retry:
+	case out.Problem != nil && (out.Problem.Class != outcome.Retry || out.Pinned == nil):
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)
 	case pods.ready:
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready"
@@ -251,17 +270,10 @@ func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
 	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
 		"The Challenge was changed after the start. To adopt the change, set the annotation "+bergv1.AnnotationRollout+" to a new value; affected pods restart"
 	switch {
+	case c.Unreadable != nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonRevisionMissing, fmt.Sprintf("The content of the start cannot be read: %s", c.Unreadable)
 	case c.Pinned == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
-	case c.Pinned.Seal == manifests.SealLost && c.Challenge == nil:
-		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonValuesLost, valuesLost+
-			". The Challenge no longer exists: restore that Secret from a backup, or create the Challenge again, or end the instance"
-	case c.Pinned.Seal == manifests.SealLost:
-		reason, message = bergv1.ReasonValuesLost, valuesLost+", because they may not be those of the Challenge. Restore that Secret from a backup, or set the annotation "+
-			bergv1.AnnotationRollout+" to a new value: affected pods restart"
-		if p := checkAdoption(c, cfg); p != nil {
-			reason, message = p.Reason, valuesLost+". The Challenge cannot be adopted: "+p.Message
-		}
 	case c.Challenge == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge no longer exists"
 	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned, cfg, c.Instance):
@@ -277,15 +289,18 @@ func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
 	default:
 		if p := checkAdoption(c, cfg); p != nil {
 			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
-		} else {
-			message += sealed.Note(c.Pinned.ChangesOfPrivate(c.Challenge))
 		}
 	}
 	return Condition(bergv1.ConditionUpToDate, status, reason, message)
 }
 
-const valuesLost = "The variables, commands and probes of the start cannot be read: the Secret " + sealkey.SecretName +
-	" in the operator's namespace was lost or replaced, or the status was changed. The pods keep theirs"
+// pendingChanges returns what a rollout would change that UpToDate tells of, nil for nothing.
+func pendingChanges(c Candidate, current metav1.Condition) *bergv1.PendingChanges {
+	if current.Reason != bergv1.ReasonChallengeChanged {
+		return nil
+	}
+	return c.Pinned.Changes(c.Challenge)
+}
 
 func hasRoutes(containers []bergv1.Container) bool {
 	for _, c := range containers {
@@ -309,18 +324,10 @@ func redactConditions(conditions []metav1.Condition, flag string) {
 // defaultsCurrent reports whether the configuration equals the stored one, as far as it
 // concerns the instance: the default timeout does not if spec.timeout is set.
 func defaultsCurrent(pinned *manifests.Snapshot, cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
-	d := pinned.Defaults
-	if d == nil {
-		return true
+	if !equality.Semantic.DeepEqual(pinned.Defaults.Resolved(), cfg.Defaults.Resolved()) {
+		return false
 	}
-	now := manifests.NewDefaults(cfg)
-	now.Source, now.StaticFlag = d.Source, d.StaticFlag
-	if !pinned.HasExpansions() {
-		now.LiteralVariables = d.LiteralVariables // no pod would differ
-	}
-	now.StartupProbes = d.StartupProbes // it matters until the instance runs
-	if _, own := ownTimeout(instance); own || d.Timeout == nil {
-		now.Timeout = d.Timeout
-	}
-	return equality.Semantic.DeepEqual(d, now)
+	_, own := ownTimeout(instance)
+	pinnedTimeout := instance.Status.DefaultTimeout
+	return own || pinnedTimeout == nil || pinnedTimeout.Duration == cfg.Timeout
 }

@@ -13,13 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
-	"github.com/bergctf/berg-operator/internal/berg/sealkey"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
@@ -27,9 +25,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
-
-// testRing has one key.
-var testRing, _ = (&sealkey.Ring{}).With(make([]byte, sealkey.Size))
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
@@ -53,7 +48,7 @@ func testInstance(modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeIn
 func started(i *bergv1.ChallengeInstance) {
 	i.Status.InstanceID = "01920000-0000-7000-8000-000000000001"
 	i.Status.StartedAt = &metav1.Time{Time: noon}
-	i.Status.ChallengeSnapshot, _ = webOnly().Encode(testRing, i.UID)
+	i.Status.ChallengeRevision = "challenge-revision-one"
 }
 
 func wasReady(i *bergv1.ChallengeInstance) {
@@ -126,7 +121,7 @@ func TestCompute(t *testing.T) {
 	}
 	pinnedTo := func(out Outcome, domain string) Outcome {
 		s := pinned
-		s.Defaults = manifests.NewDefaults(cfg)
+		s.Defaults = cfg.Defaults
 		s.Defaults.Domain = domain
 		out.Pinned = &s
 		return out
@@ -364,7 +359,7 @@ func TestCompute(t *testing.T) {
 				now = noon.Add(5 * time.Second)
 			}
 			instance := tc.out.Instance
-			Compute(tc.out, cfg, now)
+			compute(tc.out, cfg, now)
 			if instance.Status.Phase != tc.phase {
 				t.Errorf("phase %s, want %s", instance.Status.Phase, tc.phase)
 			}
@@ -396,7 +391,7 @@ func TestCompute(t *testing.T) {
 			}
 
 			settled := instance.DeepCopy()
-			Compute(tc.out, cfg, now.Add(time.Second))
+			compute(tc.out, cfg, now.Add(time.Second))
 			if !equality.Semantic.DeepEqual(settled.Status, instance.Status) {
 				t.Errorf("the same outcome a second later gives another status:\n%+v\n%+v", settled.Status, instance.Status)
 			}
@@ -510,7 +505,9 @@ func TestLifetime(t *testing.T) {
 // pinnedDefault is a default timeout that an instance was started with.
 func pinnedDefault(d string) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) {
-		i.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{"containers":[{"hostname":"a"}],"defaults":{"domain":"d","timeout":"` + d + `"}}`)}
+		if parsed, err := time.ParseDuration(d); err == nil {
+			i.Status.DefaultTimeout = &metav1.Duration{Duration: parsed}
+		}
 	}
 }
 
@@ -561,4 +558,9 @@ func asJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// compute writes a status with all conditions, as the frame does.
+func compute(out Outcome, cfg config.Challenge, now time.Time) {
+	Compute(out, cfg, now).SetOn(&out.Instance.Status.Conditions, out.Instance.Generation, now)
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -52,8 +53,9 @@ func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition
 	instance.Status.Cause = ""
 	SetConditions(instance, now, deleted,
 		Condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
-	setReady(instance, now, reconcile.Ready{
-		Status: metav1.ConditionFalse, Reason: deleted.Reason, Message: deleted.Message,
+	ready := reconcile.Ready{
+		Status: metav1.ConditionFalse, Reason: deleted.Reason, Message: redact.Text(deleted.Message, instance.Spec.Flag),
 		Stalled: deleted.Reason == bergv1.ReasonDeletionBlocked,
-	})
+	}
+	ready.SetOn(&instance.Status.Conditions, instance.Generation, now)
 }

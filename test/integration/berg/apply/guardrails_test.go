@@ -5,11 +5,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,83 +71,6 @@ containers:
 		Expect(security.SeccompProfile).To(HaveValue(Equal(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("berg-nested.json")})))
 		Expect(security.Privileged).To(HaveValue(BeFalse()))
 		Expect(security.Capabilities.Add).To(BeEmpty())
-	})
-
-	It("come to the pods that an earlier version started with a rollout, and not before", func(ctx context.Context) {
-		i := bergtest.StartRunning(ctx, "earlier", bergtest.OneContainer)
-
-		By("making it one of an earlier version")
-		resume := inprocess.Pause()
-		Expect(k8s.Status().Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"status":{"challengeSnapshot":{"defaults":{
-			"ephemeralStorageLimit":null,"ephemeralStorageRequest":null,"seccompProfile":null,"userNamespaces":null,"engineDefaults":null,"startupProbes":null}}}}`)))).To(Succeed())
-		var d appsv1.Deployment
-		deployment := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
-		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
-		d.Spec.Template.Spec.SecurityContext = nil
-		d.Spec.Template.Spec.Containers[0].StartupProbe = nil
-		d.Spec.Template.Spec.Volumes, d.Spec.Template.Spec.Containers[0].VolumeMounts = nil, nil
-		r := d.Spec.Template.Spec.Containers[0].Resources
-		delete(r.Limits, corev1.ResourceEphemeralStorage)
-		delete(r.Requests, corev1.ResourceEphemeralStorage)
-		Expect(k8s.Update(ctx, &d, client.FieldOwner("berg-operator"))).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
-			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
-			g.Expect(d.Status.ReadyReplicas).To(BeEquivalentTo(1))
-			g.Expect(d.Status.UpdatedReplicas).To(BeEquivalentTo(1))
-		}).Should(Succeed())
-		before := bergtest.PodsByContainer(ctx, i)
-
-		By("upgrading the operator")
-		resume()
-		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
-		template := d.Spec.Template
-		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
-		Expect(d.Spec.Template).To(Equal(template), "the Deployment was changed")
-		Expect(bergtest.PodsByContainer(ctx, i)).To(Equal(before), "a player's pod was restarted")
-
-		By("rolling out")
-		bergtest.RollOut(ctx, i, "rails")
-		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		Eventually(func(g Gomega) {
-			g.Expect(bergtest.PodsByContainer(ctx, i)).To(HaveKeyWithValue("web", Not(Equal(before["web"]))))
-		}).Should(Succeed())
-		Expect(disk(onlyPod(ctx, i))).To(Equal("64Mi of 1Gi"))
-		Expect(onlyPod(ctx, i).Containers[0].StartupProbe).NotTo(BeNil())
-	})
-
-	It("leave an instance as it is that an earlier version started without startup probes", func(ctx context.Context) {
-		i := bergtest.StartRunning(ctx, "unprobed", bergtest.OneContainer)
-		ns := i.Namespace
-		Expect(onlyPod(ctx, i).Containers[0].StartupProbe).NotTo(BeNil())
-
-		By("making it one of an earlier version")
-		resume := inprocess.Pause()
-		Expect(k8s.Status().Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"status":{"challengeSnapshot":{"defaults":{"startupProbes":null}}}}`)))).To(Succeed())
-		var d appsv1.Deployment
-		deployment := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
-		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
-		d.Spec.Template.Spec.Containers[0].StartupProbe = nil
-		Expect(k8s.Update(ctx, &d, client.FieldOwner("berg-operator"))).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
-			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
-			g.Expect(d.Status.UpdatedReplicas).To(BeEquivalentTo(1))
-			g.Expect(d.Status.ReadyReplicas).To(BeEquivalentTo(1))
-		}).Should(Succeed())
-		before := bergtest.PodsByContainer(ctx, i)
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-		version := i.ResourceVersion
-
-		By("upgrading the operator, which brings another instance to Running afterwards")
-		resume()
-		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "unprobed"), bergv1.PhaseRunning)
-		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		Expect(i.ResourceVersion).To(Equal(version), "the status was written")
-		template := d.Spec.Template
-		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
-		Expect(d.Spec.Template).To(Equal(template), "the Deployment was changed")
-		Expect(bergtest.PodsByContainer(ctx, i)).To(Equal(before), "a player's pod was restarted")
 	})
 })
 

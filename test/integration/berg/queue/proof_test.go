@@ -151,18 +151,6 @@ var _ = Describe("A namespace with every copied label and annotation", func() {
 })
 
 var _ = Describe("The status of an instance", func() {
-	It("keeps the UID of a namespace that an older version has created", func(ctx context.Context) {
-		i := bergtest.StartRunning(ctx, "older", bergtest.EveryKind)
-		uid := i.Status.NamespaceUID
-		resume := inprocess.Pause()
-		Expect(k8s.Status().Patch(ctx, i, apiserver.RawPatch(`{"status":{"namespaceUID":null}}`))).To(Succeed())
-		resume()
-		expect.Becomes(ctx, i, func(g Gomega) {
-			g.Expect(i.Status.NamespaceUID).To(Equal(uid))
-		})
-		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-	})
-
 	It("has a random value that the host names follow from", func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "seeded", bergtest.EveryKind)
 		Expect(i.Status.Seed).To(HaveLen(26))

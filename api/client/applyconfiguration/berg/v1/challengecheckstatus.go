@@ -24,7 +24,7 @@ type ChallengeCheckStatusApplyConfiguration struct {
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
 	// annotation. It proves whose the namespace is until namespaceUID is known.
-	NamespaceProof *string `json:"namespaceProof,omitempty"`
+	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// What the last completed check found.
 	LastResult *CheckResultApplyConfiguration `json:"lastResult,omitempty"`
 	// What the last ten checks found, or as many as spec.historyLimit says, the last one
@@ -75,11 +75,11 @@ func (b *ChallengeCheckStatusApplyConfiguration) WithNamespaceUID(value types.UI
 	return b
 }
 
-// WithNamespaceProof sets the NamespaceProof field in the declarative configuration to the given value
+// WithNamespaceTokenHash sets the NamespaceTokenHash field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceProof field is set to the value of the last call.
-func (b *ChallengeCheckStatusApplyConfiguration) WithNamespaceProof(value string) *ChallengeCheckStatusApplyConfiguration {
-	b.NamespaceProof = &value
+// If called multiple times, the NamespaceTokenHash field is set to the value of the last call.
+func (b *ChallengeCheckStatusApplyConfiguration) WithNamespaceTokenHash(value string) *ChallengeCheckStatusApplyConfiguration {
+	b.NamespaceTokenHash = &value
 	return b
 }
 

@@ -5,7 +5,6 @@ package v1
 import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtime "k8s.io/apimachinery/pkg/runtime"
 	types "k8s.io/apimachinery/pkg/types"
 	applyconfigurationsmetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
@@ -48,9 +47,8 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// SHA-256 of a random value that only the operator knows until it creates the namespace,
 	// which has that value as an annotation. It proves whose the namespace is until
 	// namespaceUID is known.
-	NamespaceProof *string `json:"namespaceProof,omitempty"`
+	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
-	// An instance that was started by an older version has none: they follow from its UID.
 	Seed *string `json:"seed,omitempty"`
 	// Where players reach the instance: one entry for each port that is not
 	// internal. Complete in the phase Running; empty if all are internal, and while
@@ -79,10 +77,21 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// metadata.generation of the Challenge that the instance was started with.
 	// A later edit of the Challenge does not change a live instance.
 	ChallengeGeneration *int64 `json:"challengeGeneration,omitempty"`
-	// The part of the Challenge's spec that the instance was started with (its
-	// containers and allowOutboundTraffic), from which its objects are repaired. Values of
-	// variables, commands and probes are encrypted: the operator alone reads them.
-	ChallengeSnapshot *runtime.RawExtension `json:"challengeSnapshot,omitempty"`
+	// Name of the Secret in the operator's namespace that keeps the content of the Challenge, and the
+	// operator's settings, with which the instance was started and from which it is repaired. The name
+	// ends with a hash of the content.
+	ChallengeRevision *string `json:"challengeRevision,omitempty"`
+	// Lifetime of the instance while spec.timeout is empty: the operator's CHALLENGE_INSTANCE_TIMEOUT as it
+	// was at the start.
+	DefaultTimeout *metav1.Duration `json:"defaultTimeout,omitempty"`
+	// Label berg.norelect.ch/source of the instance at its start. A later change of the label does not
+	// restart pods.
+	Source *string `json:"source,omitempty"`
+	// Digests of the images that rollouts pulled again under the same name, by container.
+	Images map[string]string `json:"images,omitempty"`
+	// What a rollout would change, while the Challenge is not the one of the start. Values of
+	// variables, commands and probes are not repeated.
+	PendingChanges *PendingChangesApplyConfiguration `json:"pendingChanges,omitempty"`
 	// Value of the annotation berg.norelect.ch/rollout that was carried out last. A
 	// new value of the annotation makes the instance adopt its Challenge as it is.
 	ObservedRollout *string `json:"observedRollout,omitempty"`
@@ -142,11 +151,11 @@ func (b *ChallengeInstanceStatusApplyConfiguration) WithNamespaceUID(value types
 	return b
 }
 
-// WithNamespaceProof sets the NamespaceProof field in the declarative configuration to the given value
+// WithNamespaceTokenHash sets the NamespaceTokenHash field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceProof field is set to the value of the last call.
-func (b *ChallengeInstanceStatusApplyConfiguration) WithNamespaceProof(value string) *ChallengeInstanceStatusApplyConfiguration {
-	b.NamespaceProof = &value
+// If called multiple times, the NamespaceTokenHash field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithNamespaceTokenHash(value string) *ChallengeInstanceStatusApplyConfiguration {
+	b.NamespaceTokenHash = &value
 	return b
 }
 
@@ -232,11 +241,49 @@ func (b *ChallengeInstanceStatusApplyConfiguration) WithChallengeGeneration(valu
 	return b
 }
 
-// WithChallengeSnapshot sets the ChallengeSnapshot field in the declarative configuration to the given value
+// WithChallengeRevision sets the ChallengeRevision field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ChallengeSnapshot field is set to the value of the last call.
-func (b *ChallengeInstanceStatusApplyConfiguration) WithChallengeSnapshot(value runtime.RawExtension) *ChallengeInstanceStatusApplyConfiguration {
-	b.ChallengeSnapshot = &value
+// If called multiple times, the ChallengeRevision field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithChallengeRevision(value string) *ChallengeInstanceStatusApplyConfiguration {
+	b.ChallengeRevision = &value
+	return b
+}
+
+// WithDefaultTimeout sets the DefaultTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DefaultTimeout field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithDefaultTimeout(value metav1.Duration) *ChallengeInstanceStatusApplyConfiguration {
+	b.DefaultTimeout = &value
+	return b
+}
+
+// WithSource sets the Source field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Source field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithSource(value string) *ChallengeInstanceStatusApplyConfiguration {
+	b.Source = &value
+	return b
+}
+
+// WithImages puts the entries into the Images field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Images field,
+// overwriting an existing map entries in Images field with the same key.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithImages(entries map[string]string) *ChallengeInstanceStatusApplyConfiguration {
+	if b.Images == nil && len(entries) > 0 {
+		b.Images = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.Images[k] = v
+	}
+	return b
+}
+
+// WithPendingChanges sets the PendingChanges field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PendingChanges field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithPendingChanges(value *PendingChangesApplyConfiguration) *ChallengeInstanceStatusApplyConfiguration {
+	b.PendingChanges = value
 	return b
 }
 

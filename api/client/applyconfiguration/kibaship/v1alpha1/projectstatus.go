@@ -25,7 +25,7 @@ type ProjectStatusApplyConfiguration struct {
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
 	// annotation. It proves whose the namespace is until namespaceUID is known.
-	NamespaceProof *string `json:"namespaceProof,omitempty"`
+	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// The phase in words: the problem, if there is one.
 	Message *string `json:"message,omitempty"`
 	// When a reconciliation last brought the Project to Ready, or changed something about a
@@ -69,11 +69,11 @@ func (b *ProjectStatusApplyConfiguration) WithNamespaceUID(value types.UID) *Pro
 	return b
 }
 
-// WithNamespaceProof sets the NamespaceProof field in the declarative configuration to the given value
+// WithNamespaceTokenHash sets the NamespaceTokenHash field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceProof field is set to the value of the last call.
-func (b *ProjectStatusApplyConfiguration) WithNamespaceProof(value string) *ProjectStatusApplyConfiguration {
-	b.NamespaceProof = &value
+// If called multiple times, the NamespaceTokenHash field is set to the value of the last call.
+func (b *ProjectStatusApplyConfiguration) WithNamespaceTokenHash(value string) *ProjectStatusApplyConfiguration {
+	b.NamespaceTokenHash = &value
 	return b
 }
 

@@ -33,7 +33,7 @@ type EnvironmentStatusApplyConfiguration struct {
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
 	// annotation. It proves whose the namespace is until namespaceUID is known.
-	NamespaceProof *string `json:"namespaceProof,omitempty"`
+	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// The RoleBinding in the namespace. Its name is kept here and never changes.
 	RoleBindingStatus *ResourceStatusApplyConfiguration `json:"roleBindingStatus,omitempty"`
 	// Which steps are done, which are not, and why.
@@ -94,11 +94,11 @@ func (b *EnvironmentStatusApplyConfiguration) WithNamespaceUID(value types.UID) 
 	return b
 }
 
-// WithNamespaceProof sets the NamespaceProof field in the declarative configuration to the given value
+// WithNamespaceTokenHash sets the NamespaceTokenHash field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceProof field is set to the value of the last call.
-func (b *EnvironmentStatusApplyConfiguration) WithNamespaceProof(value string) *EnvironmentStatusApplyConfiguration {
-	b.NamespaceProof = &value
+// If called multiple times, the NamespaceTokenHash field is set to the value of the last call.
+func (b *EnvironmentStatusApplyConfiguration) WithNamespaceTokenHash(value string) *EnvironmentStatusApplyConfiguration {
+	b.NamespaceTokenHash = &value
 	return b
 }
 

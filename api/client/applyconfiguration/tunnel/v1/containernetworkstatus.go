@@ -21,7 +21,7 @@ type ContainerNetworkStatusApplyConfiguration struct {
 	ID *string `json:"id,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it makes the namespace, which has that value as an
 	// annotation. It proves whose the namespace is until id is known.
-	NamespaceProof *string `json:"namespaceProof,omitempty"`
+	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// Name of the namespace.
 	NetworkName *string `json:"networkName,omitempty"`
 	// What provides the network: kubernetes.
@@ -71,11 +71,11 @@ func (b *ContainerNetworkStatusApplyConfiguration) WithID(value string) *Contain
 	return b
 }
 
-// WithNamespaceProof sets the NamespaceProof field in the declarative configuration to the given value
+// WithNamespaceTokenHash sets the NamespaceTokenHash field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceProof field is set to the value of the last call.
-func (b *ContainerNetworkStatusApplyConfiguration) WithNamespaceProof(value string) *ContainerNetworkStatusApplyConfiguration {
-	b.NamespaceProof = &value
+// If called multiple times, the NamespaceTokenHash field is set to the value of the last call.
+func (b *ContainerNetworkStatusApplyConfiguration) WithNamespaceTokenHash(value string) *ContainerNetworkStatusApplyConfiguration {
+	b.NamespaceTokenHash = &value
 	return b
 }
 

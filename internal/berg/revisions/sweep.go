@@ -1,0 +1,117 @@
+package revisions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// sweepInterval is how often unused Secrets are looked for.
+const sweepInterval = 10 * time.Minute
+
+// Names lists the names of the Secrets that instances name.
+type Names func(ctx context.Context) (sets.Set[string], error)
+
+// Run sweeps at an interval until the context ends.
+func (s *Store[T]) Run(ctx context.Context, cached, live Names) error {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := s.Sweep(ctx, cached, live); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "stored Challenges that no instance uses were not deleted; it is tried again")
+		}
+	}
+}
+
+// Sweep deletes the Secrets that no instance names, and restores those that an instance names, that were deleted, and that
+// this process has read. cached may lag behind the API server; live is called only if something is to be deleted.
+func (s *Store[T]) Sweep(ctx context.Context, cached, live Names) error {
+	stored, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	named, err := cached(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{s.restore(ctx, stored, named)}
+	unused := s.retire(stored, named)
+	if len(unused) > 0 {
+		// From here on this process names none of them, and what it named them for before is written.
+		if named, err = live(ctx); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	for _, secret := range unused {
+		if !named.Has(secret.Name) {
+			errs = append(errs, s.remove(ctx, secret))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// retire returns the Secrets that no instance of the cache names and that this process has not named for a while. It names
+// them for no further instance.
+func (s *Store[T]) retire(stored map[string]*corev1.Secret, named sets.Set[string]) (unused []*corev1.Secret) {
+	for name, secret := range stored {
+		if named.Has(name) || !s.retireOne(name) {
+			continue
+		}
+		unused = append(unused, secret)
+	}
+	return unused
+}
+
+func (s *Store[T]) retireOne(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.revisions[name]
+	if r == nil || s.clock.Since(r.used) < graceTime {
+		return false
+	}
+	if s.byContent[r.hash] == name {
+		delete(s.byContent, r.hash)
+	}
+	delete(s.revisions, name)
+	return true
+}
+
+// remove deletes a Secret as it was listed: not one that another process has claimed since.
+func (s *Store[T]) remove(ctx context.Context, secret *corev1.Secret) error {
+	err := apply.IgnoreAbsent(s.client.Delete(ctx, secret,
+		client.Preconditions(metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}), client.DisableReadYourWritesConsistency))
+	if err != nil {
+		return fmt.Errorf("delete the unused Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// restore creates named Secrets again that another client has deleted.
+func (s *Store[T]) restore(ctx context.Context, stored map[string]*corev1.Secret, named sets.Set[string]) error {
+	var errs []error
+	for name := range named {
+		r := s.known(name)
+		if r == nil || stored[name] != nil {
+			continue
+		}
+		log.FromContext(ctx).Info("a Secret that instances need was deleted: it is created again", "secret", name)
+		if err := s.client.Create(ctx, s.secret(r.secret.Data[keyContent], r.secret.Data[keySalt]), client.DisableReadYourWritesConsistency); err != nil {
+			errs = append(errs, fmt.Errorf("restore the Secret %s/%s: %w", s.namespace, name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
