@@ -131,7 +131,7 @@ func (r *Reconciler) withRun(ctx context.Context, d *kibashipv1.Deployment, name
 	return apply.IgnoreAbsent(do(live))
 }
 
-// newProblem turns what stopped a write into a problem. What is in the way and belongs to an
+// writeProblem turns what stopped a write into a problem. What is in the way and belongs to an
 // earlier Deployment of the same name is taken away by the garbage collector.
 func (r *Reconciler) writeProblem(ctx context.Context, condition string, err error) *outcome.Problem {
 	p := newProblem(condition, err)

@@ -118,7 +118,7 @@ func due(o Observed, name string) bool {
 	})
 }
 
-// newProblem turns what stopped a write, or a read of what a run needs, into a problem.
+// writeProblem turns what stopped a write, or a read of what a run needs, into a problem.
 func newProblem(condition string, err error) *outcome.Problem {
 	p := &outcome.Problem{Condition: condition, Message: err.Error(), Err: err}
 	switch outcome.FindCause(err) {
