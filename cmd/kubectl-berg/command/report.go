@@ -45,8 +45,9 @@ state and latest logs, what doctor and status show, and the states of pods, Chal
 instances, with events.
 
 It contains no flag, no Secret, no variable or command of a Challenge, no output of a container of an
-instance, and no address. It removes flags and secrets that other programs have quoted, in any notation.
-Read it before you send it. It changes nothing, and is at most 17 MiB before it is compressed.`,
+instance, and no address. It removes flags and secrets that other programs have quoted, and flags also
+where they are escaped, or encoded in base64 or hexadecimal digits. Read it before you send it. It changes
+nothing, and is at most 17 MiB before it is compressed.`,
 		Example: `  kubectl berg report
   kubectl berg report --since 12h --file - > report.tar.gz`,
 		Args: cobra.NoArgs,

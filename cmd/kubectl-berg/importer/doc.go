@@ -5,7 +5,8 @@
 //	result.go      what comes of it
 //	compose.go     compose files, which compose-go reads as docker compose does
 //	service.go     what the keys of a service become
-//	dockerfile.go  instructions of a Dockerfile, as BuildKit parses them: ports, programs, copied files
+//	dockerfile.go  instructions of a Dockerfile, as BuildKit parses them
+//	program.go     the program of an image, its files and its ports
 //	klodd.go       challenges of klodd
 //	kctf.go        challenges of kCTF
 //	rcds.go        challenges of rCTF

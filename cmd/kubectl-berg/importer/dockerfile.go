@@ -2,13 +2,11 @@ package importer
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,17 +39,17 @@ type image struct {
 	// lines are the instructions of the last stage, with their programs.
 	lines []string
 	// runs are the commands of RUN that have not been searched for flags.
-	runs []line
+	runs []sourceLine
 	// unclear are instructions after which the path of a flag is not certain.
-	unclear []line
+	unclear []sourceLine
 	// restricted are instructions after which not all users can read the flag.
-	restricted []line
+	restricted []sourceLine
 	// refused are lines that docker build refuses, with its words.
-	refused []line
+	refused []sourceLine
 }
 
-// line is an instruction of a Dockerfile.
-type line struct {
+// sourceLine is an instruction of a Dockerfile.
+type sourceLine struct {
 	number int
 	text   string
 }
@@ -65,7 +63,7 @@ type copied struct {
 	// text is the content of a file that stands in the Dockerfile. Its from is "".
 	text string
 	// unclear is an instruction whose destination may be a file or a folder.
-	unclear line
+	unclear sourceLine
 }
 
 // isFlag reports whether a file has the flag, by its names.
@@ -75,12 +73,6 @@ type stage struct {
 	name string
 	image
 }
-
-var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
-	`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
-
-// listenCall is how programs say on which port they listen.
-var listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
 
 // readDockerfile reads a Dockerfile, without building it. Values of arguments are their defaults or given.
 func readDockerfile(file, context, target string, args map[string]string) image {
@@ -98,22 +90,22 @@ type dockerfile struct {
 	// given are arguments of the build, arguments their values and defaults.
 	given, arguments map[string]string
 	stages           []stage
-	refused          []line
+	refused          []sourceLine
 }
 
 func parseDockerfile(content, file, context, target string, args map[string]string) image {
 	parsed, err := parser.Parse(strings.NewReader(content))
 	if err != nil {
-		return image{file: file, context: context, refused: []line{{1, oneLine(err.Error())}}}
+		return image{file: file, context: context, refused: []sourceLine{{1, oneLine(err.Error())}}}
 	}
 	d := dockerfile{context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
 	for _, node := range parsed.AST.Children {
 		instruction, err := instructions.ParseInstruction(node)
 		if err == nil {
-			err = d.add(instruction, line{node.StartLine, oneLine(node.Original)})
+			err = d.add(instruction, sourceLine{node.StartLine, oneLine(node.Original)})
 		}
 		if err != nil {
-			d.refused = append(d.refused, line{node.StartLine, oneLine(err.Error())})
+			d.refused = append(d.refused, sourceLine{node.StartLine, oneLine(err.Error())})
 		}
 	}
 	out := image{}
@@ -131,7 +123,7 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 var errNoStage = errors.New("no build stage in current context")
 
 // add reads an instruction.
-func (d *dockerfile) add(instruction any, source line) error {
+func (d *dockerfile) add(instruction any, source sourceLine) error {
 	if a, ok := instruction.(*instructions.ArgCommand); ok {
 		return d.argument(a)
 	}
@@ -171,7 +163,7 @@ func (d *dockerfile) add(instruction any, source line) error {
 	case *instructions.CmdCommand:
 		s.command = commandLine(i.ShellDependantCmdLine)
 	case *instructions.RunCommand:
-		run := line{source.number, strings.Join(i.CmdLine, " ")}
+		run := sourceLine{source.number, strings.Join(i.CmdLine, " ")}
 		for _, file := range i.Files {
 			run.text += "\n" + file.Data
 		}
@@ -259,7 +251,7 @@ func (d *dockerfile) stage(name string) *stage {
 }
 
 // copy follows a COPY instruction: files of the context, and flags of earlier stages.
-func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source line) {
+func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source sourceLine) {
 	before := len(s.copies)
 	if c.From == "" {
 		s.copyFiles(c.SourcesAndDest, nil, source)
@@ -279,7 +271,7 @@ func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source line) {
 }
 
 // copyFiles adds the files of a COPY or ADD instruction, from the context or from an earlier stage.
-func (s *stage) copyFiles(files instructions.SourcesAndDest, earlier *stage, source line) {
+func (s *stage) copyFiles(files instructions.SourcesAndDest, earlier *stage, source sourceLine) {
 	to := path.Clean(absolute(s.workdir, files.DestPath))
 	folder := strings.HasSuffix(files.DestPath, "/") || path.Base(files.DestPath) == "." || len(files.SourcePaths)+len(files.SourceContents) > 1 ||
 		to == "/" || slices.Contains(s.folders, to) || rules.UsuallyFolder(to)
@@ -350,7 +342,7 @@ func (s *stage) copyStage(source *stage, from, to string, add func(copied)) {
 func (s *stage) settle() {
 	for n := range s.copies {
 		c := &s.copies[n]
-		if c.unclear == (line{}) {
+		if c.unclear == (sourceLine{}) {
 			continue
 		}
 		above := func(other string) bool { return strings.HasPrefix(other+"/", c.to+"/") }
@@ -359,7 +351,7 @@ func (s *stage) settle() {
 		} else {
 			s.unclear = append(s.unclear, c.unclear)
 		}
-		c.unclear = line{}
+		c.unclear = sourceLine{}
 	}
 	s.searchRuns()
 }
@@ -383,192 +375,4 @@ func looksLikeDockerfile(content []byte) bool {
 		}
 	}
 	return false
-}
-
-// variable is one of a shell, with a default or another value behind a dash or a plus.
-var variable = regexp.MustCompile(`\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})`)
-
-// expand replaces the variables of a script by their values. Unknown variables stay.
-func expand(text string, values map[string]string) string {
-	return variable.ReplaceAllStringFunc(text, func(found string) string {
-		part := variable.FindStringSubmatch(found)
-		value, known := values[part[1]+part[2]]
-		empty := !known || value == "" && strings.HasPrefix(part[3], ":")
-		switch {
-		case strings.HasSuffix(part[3], "-") && empty:
-			return part[4]
-		case strings.HasSuffix(part[3], "+") && empty:
-			return ""
-		case strings.HasSuffix(part[3], "+"):
-			return part[4]
-		case !known:
-			return found
-		}
-		return value
-	})
-}
-
-// exposedPorts reads 80, 80/udp and 8000-8002.
-func exposedPorts(text string) (out []port) {
-	numbers, protocol, _ := strings.Cut(text, "/")
-	first, last, isRange := strings.Cut(numbers, "-")
-	from, err := strconv.ParseUint(first, 10, 16)
-	to := from
-	if err == nil && isRange {
-		to, err = strconv.ParseUint(last, 10, 16)
-	}
-	if err != nil || from == 0 {
-		return nil
-	}
-	for n := from; n <= to && len(out) < 64; n++ {
-		out = append(out, port{number: int32(n), udp: strings.EqualFold(protocol, "udp")})
-	}
-	return out
-}
-
-// portsOfPrograms are the ports of servers whose arguments name none, by a word of their command line.
-var portsOfPrograms = map[string]int32{
-	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
-	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "ssh": 22, "nginx": 80, "apache2ctl": 80, "apachectl": 80, "apache2-foreground": 80,
-	"apache2": 80, "httpd": 80, "lighttpd": 80, "vsftpd": 21, "artisan": 8000, "sanic": 8000, "waitress-serve": 8080, "next": 3000, "anvil": 8545,
-	"ganache": 8545, "ynetd": 1024,
-}
-
-// ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
-func (i image) ports() []port {
-	if len(i.exposed) > 0 {
-		return i.exposed
-	}
-	line := expand(strings.Join(i.program(), " "), i.env)
-	if found := listensOn(line, listenPort); found != nil {
-		return found
-	}
-	for _, name := range []string{"PORT", "JAIL_PORT", "ASPNETCORE_HTTP_PORTS", "ASPNETCORE_URLS"} {
-		if number := lastNumber.FindString(i.env[name]); number != "" {
-			return exposedPorts(number)
-		}
-	}
-	for _, f := range i.files(i.program()) {
-		if found := listensOn(expand(f.text, i.env), listenPort, listenCall); found != nil {
-			return found
-		}
-	}
-	if words := strings.Fields(line); len(words) == 2 && path.Base(words[0]) != "sleep" { // as in /chall 4242
-		if number, err := strconv.ParseUint(words[1], 10, 16); err == nil && number >= 1024 {
-			return exposedPorts(words[1])
-		}
-	}
-	for word := range strings.FieldsSeq(strings.ReplaceAll(line, "/", " ")) {
-		if number := portsOfPrograms[word]; number != 0 {
-			return []port{{number: number}}
-		}
-	}
-	if strings.Contains(line, "java") && strings.Contains(i.text(), "spring") {
-		return []port{{number: 8080}}
-	}
-	for _, base := range i.bases {
-		if p := imagePort(base); p != 0 {
-			return []port{{number: p}}
-		}
-	}
-	return nil
-}
-
-// lastNumber is the port at the end of an address.
-var lastNumber = regexp.MustCompile(`\d{2,5}$`)
-
-// listensOn returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
-func listensOn(text string, patterns ...*regexp.Regexp) []port {
-	for _, p := range patterns {
-		for _, found := range p.FindAllStringSubmatch(text, -1) {
-			if ports := exposedPorts(found[1]); len(ports) > 0 && !slices.Contains(databases, ports[0].number) {
-				return ports
-			}
-		}
-	}
-	return nil
-}
-
-// startFile is a file of the context that the image starts.
-type startFile struct{ name, text string }
-
-// maxStartFile is how much is read of one, in bytes.
-const maxStartFile = 64 << 10
-
-// files are the scripts and sources that a command line names.
-func (i image) files(words []string) (all []startFile) {
-	if i.context == "" {
-		return nil
-	}
-	for _, word := range words {
-		name := path.Base(strings.Trim(word, `"'`))
-		files := []string{filepath.Join(i.context, name)}
-		at := path.Clean(absolute(i.workdir, strings.Trim(word, `"'`)))
-		for _, c := range i.copies {
-			switch below, inside := strings.CutPrefix(at, strings.TrimSuffix(c.to, "/")+"/"); {
-			case c.folder && inside:
-				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from), filepath.FromSlash(below)))
-			case c.folder:
-			case path.Base(c.to) == name && c.from != "":
-				files = append(files, filepath.Join(i.context, filepath.FromSlash(c.from)))
-			}
-		}
-		for _, to := range []string{at, "/" + name} {
-			if text := i.texts[to]; text != "" {
-				all = append(all, startFile{name, text})
-				files = nil
-				break
-			}
-		}
-		for _, file := range files {
-			info, err := os.Stat(file)
-			if err != nil || !info.Mode().IsRegular() || info.Size() > maxStartFile {
-				continue
-			}
-			if content, err := os.ReadFile(file); err == nil {
-				all = append(all, startFile{name, string(content)})
-				break
-			}
-		}
-	}
-	return all
-}
-
-// program is the command line of the image.
-func (i image) program() []string {
-	return append(slices.Concat(i.entrypoint, i.command), i.startScript(i.command)...)
-}
-
-// startScript is the command line that the package.json of the context has for a start.
-func (i image) startScript(command []string) []string {
-	starts := slices.ContainsFunc(command, func(w string) bool { return slices.Contains([]string{"npm", "yarn", "pnpm", "bun"}, w) })
-	if !starts || !slices.Contains(command, "start") {
-		return nil
-	}
-	var manifest struct {
-		Scripts map[string]string `json:"scripts"`
-	}
-	content, err := os.ReadFile(filepath.Join(i.context, "package.json"))
-	if err != nil || json.Unmarshal(content, &manifest) != nil {
-		return nil
-	}
-	return strings.Fields(manifest.Scripts["start"])
-}
-
-// flagText is a text in the shape of a flag, as in flag{...}. Its words say nothing about a program.
-var flagText = regexp.MustCompile(`\w+\{[^{}\n]*\}`)
-
-// text shows the kind of program: names of images, instructions, and dependencies in the context.
-func (i image) text() string {
-	all := slices.Clone(i.bases)
-	for _, instruction := range i.lines {
-		all = append(all, flagText.ReplaceAllString(instruction, ""))
-	}
-	all = append(all, strings.Join(i.program(), " "))
-	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
-		if content, err := os.ReadFile(filepath.Join(i.context, name)); i.context != "" && err == nil {
-			all = append(all, string(content[:min(len(content), 64<<10)]))
-		}
-	}
-	return strings.ToLower(strings.Join(all, "\n"))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -144,13 +143,16 @@ func flagsBelow(folder string) (out []string) {
 	return out
 }
 
+// maxFlag is the size of the largest file that is read as a flag, in bytes.
+const maxFlag = 4096
+
 // readFlag returns the flag in a file of the author, "" if there is none.
 func readFlag(file string) string {
-	content, err := os.ReadFile(file)
-	if err != nil || len(content) >= 4096 {
+	text := readSmall(file)
+	if len(text) >= maxFlag {
 		return ""
 	}
-	return strings.TrimSpace(string(content))
+	return strings.TrimSpace(text)
 }
 
 // flagAt puts the flag of the instance in place of a file of the image, and reports whether it did.

@@ -65,7 +65,7 @@ func (i *image) searchRuns() {
 		}
 		for _, f := range texts {
 			for _, command := range commands(f.text) {
-				source := line{run.number, strings.TrimPrefix(f.name+": "+command, ": ")}
+				source := sourceLine{run.number, strings.TrimPrefix(f.name+": "+command, ": ")}
 				named, above := namesFlag(command), i.namesFolder(command)
 				switch {
 				case named && !setsReaders.MatchString(command), above && removes.MatchString(command):
@@ -81,13 +81,13 @@ func (i *image) searchRuns() {
 
 // openPath returns a line after which the path of a flag is not certain. The flag of an instance is read-only: a script
 // that changes the file when the container starts would fail.
-func (i image) openPath() (source line, found bool) {
+func (i image) openPath() (source sourceLine, found bool) {
 	if len(i.unclear) > 0 {
 		return i.unclear[0], true
 	}
 	flags := i.flags()
 	if len(flags) > 0 && i.ignored(flags[0]) {
-		return line{text: ".dockerignore: " + flags[0].from}, true
+		return sourceLine{text: ".dockerignore: " + flags[0].from}, true
 	}
 	for _, f := range i.files(i.program()) {
 		if len(flags) == 0 || !strings.HasPrefix(f.text, "#!") {
@@ -97,11 +97,11 @@ func (i image) openPath() (source line, found bool) {
 			_, target, written := strings.Cut(command, ">")
 			changes := removes.MatchString(command) || setsReaders.MatchString(command)
 			if changes && (namesFlag(command) || i.namesFolder(command)) || written && namesFlag(target) {
-				return line{text: f.name + ": " + command}, true
+				return sourceLine{text: f.name + ": " + command}, true
 			}
 		}
 	}
-	return line{}, false
+	return sourceLine{}, false
 }
 
 // ignored reports whether the context may leave out a file.

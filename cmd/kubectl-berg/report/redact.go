@@ -62,7 +62,7 @@ func NewRedactor(challenges []bergv1.Challenge, instances []bergv1.ChallengeInst
 // cutFrom is the length from which a message may have been cut off, within a flag. Kubernetes keeps 1024 characters of one.
 const cutFrom = 500
 
-// Text removes flags in any notation, what has the format of a flag, and what looks like a secret.
+// Text removes flags, what has the format of a flag, and what looks like a secret.
 func (r *Redactor) Text(text string) string {
 	if len(text) >= cutFrom && len(text) <= maxMessage {
 		text = r.flags.RemoveCut(text)

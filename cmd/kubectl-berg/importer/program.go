@@ -1,0 +1,208 @@
+package importer
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
+	`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
+
+// listenCall is how programs say on which port they listen.
+var listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
+
+// exposedPorts reads 80, 80/udp and 8000-8002.
+func exposedPorts(text string) (out []port) {
+	numbers, protocol, _ := strings.Cut(text, "/")
+	first, last, isRange := strings.Cut(numbers, "-")
+	from, err := strconv.ParseUint(first, 10, 16)
+	to := from
+	if err == nil && isRange {
+		to, err = strconv.ParseUint(last, 10, 16)
+	}
+	if err != nil || from == 0 {
+		return nil
+	}
+	for n := from; n <= to && len(out) < 64; n++ {
+		out = append(out, port{number: int32(n), udp: strings.EqualFold(protocol, "udp")})
+	}
+	return out
+}
+
+// portsOfPrograms are the ports of servers whose arguments name none, by a word of their command line.
+var portsOfPrograms = map[string]int32{
+	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
+	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "ssh": 22, "nginx": 80, "apache2ctl": 80, "apachectl": 80, "apache2-foreground": 80,
+	"apache2": 80, "httpd": 80, "lighttpd": 80, "vsftpd": 21, "artisan": 8000, "sanic": 8000, "waitress-serve": 8080, "next": 3000, "anvil": 8545,
+	"ganache": 8545, "ynetd": 1024,
+}
+
+// ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
+func (i image) ports() []port {
+	if len(i.exposed) > 0 {
+		return i.exposed
+	}
+	line := expand(strings.Join(i.program(), " "), i.env)
+	if found := listensOn(line, listenPort); found != nil {
+		return found
+	}
+	for _, name := range []string{"PORT", "JAIL_PORT", "ASPNETCORE_HTTP_PORTS", "ASPNETCORE_URLS"} {
+		if number := lastNumber.FindString(i.env[name]); number != "" {
+			return exposedPorts(number)
+		}
+	}
+	for _, f := range i.files(i.program()) {
+		if found := listensOn(expand(f.text, i.env), listenPort, listenCall); found != nil {
+			return found
+		}
+	}
+	if words := strings.Fields(line); len(words) == 2 && path.Base(words[0]) != "sleep" { // as in /chall 4242
+		if number, err := strconv.ParseUint(words[1], 10, 16); err == nil && number >= 1024 {
+			return exposedPorts(words[1])
+		}
+	}
+	for word := range strings.FieldsSeq(strings.ReplaceAll(line, "/", " ")) {
+		if number := portsOfPrograms[word]; number != 0 {
+			return []port{{number: number}}
+		}
+	}
+	if strings.Contains(line, "java") && strings.Contains(i.text(), "spring") {
+		return []port{{number: 8080}}
+	}
+	for _, base := range i.bases {
+		if p := imagePort(base); p != 0 {
+			return []port{{number: p}}
+		}
+	}
+	return nil
+}
+
+// lastNumber is the port at the end of an address.
+var lastNumber = regexp.MustCompile(`\d{2,5}$`)
+
+// listensOn returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
+func listensOn(text string, patterns ...*regexp.Regexp) []port {
+	for _, p := range patterns {
+		for _, found := range p.FindAllStringSubmatch(text, -1) {
+			if ports := exposedPorts(found[1]); len(ports) > 0 && !slices.Contains(databases, ports[0].number) {
+				return ports
+			}
+		}
+	}
+	return nil
+}
+
+// startFile is a file of the context that the image starts.
+type startFile struct{ name, text string }
+
+// maxFile is the size of the largest file that is read, in bytes.
+const maxFile = 64 << 10
+
+// readSmall returns the content of a file, "" for a large one and for anything else than a file.
+func readSmall(file string) string {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
+		return ""
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(content)
+}
+
+// files are the scripts and sources that a command line names.
+func (i image) files(words []string) (all []startFile) {
+	if i.context == "" {
+		return nil
+	}
+	for _, word := range words {
+		word = strings.Trim(word, `"'`)
+		name, target := path.Base(word), path.Clean(absolute(i.workdir, word))
+		text := cmp.Or(i.texts[target], i.texts["/"+name])
+		sources := []string{name}
+		for _, c := range i.copies {
+			below, inside := strings.CutPrefix(target, strings.TrimSuffix(c.to, "/")+"/")
+			if c.folder && inside {
+				sources = append(sources, path.Join(c.from, below))
+			} else if !c.folder && path.Base(c.to) == name && c.from != "" {
+				sources = append(sources, c.from)
+			}
+		}
+		for _, source := range sources {
+			text = cmp.Or(text, readSmall(filepath.Join(i.context, filepath.FromSlash(source))))
+		}
+		if text != "" {
+			all = append(all, startFile{name, text})
+		}
+	}
+	return all
+}
+
+// program is the command line of the image.
+func (i image) program() []string {
+	return append(slices.Concat(i.entrypoint, i.command), i.startScript(i.command)...)
+}
+
+// startScript is the command line that the package.json of the context has for a start.
+func (i image) startScript(command []string) []string {
+	starts := slices.ContainsFunc(command, func(w string) bool { return slices.Contains([]string{"npm", "yarn", "pnpm", "bun"}, w) })
+	if !starts || !slices.Contains(command, "start") {
+		return nil
+	}
+	var manifest struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	if json.Unmarshal([]byte(readSmall(filepath.Join(i.context, "package.json"))), &manifest) != nil {
+		return nil
+	}
+	return strings.Fields(manifest.Scripts["start"])
+}
+
+// flagText is a text in the shape of a flag, as in flag{...}. Its words say nothing about a program.
+var flagText = regexp.MustCompile(`\w+\{[^{}\n]*\}`)
+
+// text shows the kind of program: names of images, instructions, and dependencies in the context.
+func (i image) text() string {
+	all := slices.Clone(i.bases)
+	for _, instruction := range i.lines {
+		all = append(all, flagText.ReplaceAllString(instruction, ""))
+	}
+	all = append(all, strings.Join(i.program(), " "))
+	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
+		if i.context != "" {
+			all = append(all, readSmall(filepath.Join(i.context, name)))
+		}
+	}
+	return strings.ToLower(strings.Join(all, "\n"))
+}
+
+// variable is one of a shell, with a default or another value behind a dash or a plus.
+var variable = regexp.MustCompile(`\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})`)
+
+// expand replaces the variables of a script by their values. Unknown variables stay.
+func expand(text string, values map[string]string) string {
+	return variable.ReplaceAllStringFunc(text, func(found string) string {
+		part := variable.FindStringSubmatch(found)
+		value, known := values[part[1]+part[2]]
+		empty := !known || value == "" && strings.HasPrefix(part[3], ":")
+		switch {
+		case strings.HasSuffix(part[3], "-") && empty:
+			return part[4]
+		case strings.HasSuffix(part[3], "+") && empty:
+			return ""
+		case strings.HasSuffix(part[3], "+"):
+			return part[4]
+		case !known:
+			return found
+		}
+		return value
+	})
+}
