@@ -21,7 +21,7 @@ var upwardArrows = map[string]int{
 	"cmd/berg-tunnel/command":                   4,
 	"cmd/kubectl-berg/console":                  1,
 	"cmd/kubectl-berg/doctor":                   1,
-	"cmd/kubectl-berg/importer":                 7,
+	"cmd/kubectl-berg/importer":                 8,
 	"cmd/kubectl-berg/lint":                     3,
 	"cmd/kubectl-berg/why":                      1,
 	"internal/api/evening":                      7,
