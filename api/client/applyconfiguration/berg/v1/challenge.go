@@ -18,11 +18,10 @@ import (
 type ChallengeApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What players read about the challenge, and which containers run for each
-	// of them. A Challenge alone runs nothing: a ChallengeInstance that names it
-	// does.
+	// The description of the challenge for players, and the containers that run for each of them. A
+	// Challenge alone runs nothing: a ChallengeInstance that names it does.
 	Spec *ChallengeSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator has done for the challenge ahead of players.
+	// State that the operator observed ahead of players.
 	Status *ChallengeStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -11,16 +11,16 @@ import (
 // ChallengeCheckApplyConfiguration represents a declarative configuration of the ChallengeCheck type for use
 // with apply.
 //
-// ChallengeCheck lets a program of the author solve a Challenge repeatedly: the
-// operator starts an instance with a secret flag, runs the solver outside of it,
-// compares what the solver reports with the flag, and ends the instance. Only an operator with
-// CHECK_CONCURRENCY above 0 reconciles ChallengeChecks.
+// ChallengeCheck lets a program of the author solve a Challenge repeatedly: the operator starts an
+// instance with a secret flag, runs the solver outside the instance, compares the solver's report
+// with the flag, and ends the instance. Only an operator with CHECK_CONCURRENCY above 0 reconciles
+// ChallengeChecks.
 type ChallengeCheckApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// Which Challenge is checked, by which program, and when.
 	Spec *ChallengeCheckSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the checks found, and what is being done. Written by the operator alone.
+	// Results of the checks, and progress of the current one. Written by the operator alone.
 	Status *ChallengeCheckStatusApplyConfiguration `json:"status,omitempty"`
 }
 

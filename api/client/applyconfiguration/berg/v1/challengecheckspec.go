@@ -17,7 +17,7 @@ type ChallengeCheckSpecApplyConfiguration struct {
 	// How long the instance may take until it is Running, and then the solver until it
 	// ends: each of them, for example 90s or 5m, from 10s to 1h. Default: 5m.
 	Timeout *string `json:"timeout,omitempty"`
-	// Whether no further check is begun. One that has begun is completed. Default: false.
+	// Whether no further check is started. A check that has started is completed. Default: false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// How many results status.history keeps, from 1 to 10. Default: 10.
 	HistoryLimit *int32 `json:"historyLimit,omitempty"`

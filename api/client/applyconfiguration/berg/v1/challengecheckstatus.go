@@ -11,7 +11,7 @@ import (
 // ChallengeCheckStatusApplyConfiguration represents a declarative configuration of the ChallengeCheckStatus type for use
 // with apply.
 //
-// ChallengeCheckStatus is what the checks of a Challenge found.
+// ChallengeCheckStatus holds the results of the checks of a Challenge.
 type ChallengeCheckStatusApplyConfiguration struct {
 	// Whether the Challenge can be solved (Solvable), and whether a check is being made and
 	// if not, why (Running).
@@ -23,19 +23,19 @@ type ChallengeCheckStatusApplyConfiguration struct {
 	// is not the check's, also with the same labels and annotations: nothing is written in it.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// annotation. It identifies the namespace until namespaceUID is known.
 	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
-	// What the last completed check found.
+	// The result of the last completed check.
 	LastResult *CheckResultApplyConfiguration `json:"lastResult,omitempty"`
-	// What the last ten checks found, or as many as spec.historyLimit says, the last one
-	// first, without what their solvers wrote.
+	// The results of the last ten checks, or as many as spec.historyLimit says, the last one first,
+	// without the output of their solvers.
 	History []CheckResultApplyConfiguration `json:"history,omitempty"`
-	// When the next check is due. It may have to wait: the condition Running says what
-	// for. Empty: none is due because time passes.
+	// When the next check is due. It may have to wait: the condition Running says why. Empty: none is
+	// due because time passes.
 	NextRunAt *apismetav1.Time `json:"nextRunAt,omitempty"`
 	// After a check that was interrupted: when it is made again at the earliest.
 	RetryAt *apismetav1.Time `json:"retryAt,omitempty"`
-	// metadata.generation that this status describes. If it is lower than that of the
+	// metadata.generation that this status describes. If it is lower than the generation of the
 	// resource, the operator has not seen the latest change yet.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }

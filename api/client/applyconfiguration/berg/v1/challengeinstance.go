@@ -19,8 +19,8 @@ type ChallengeInstanceApplyConfiguration struct {
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// Which Challenge runs, for which owner, with which flag, and for how long.
 	Spec *ChallengeInstanceSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed: how far the instance is, where players reach it,
-	// and its problems. Written by the operator alone.
+	// State that the operator observed: the progress of the instance, its addresses for players, and
+	// its problems. Written by the operator alone.
 	Status *ChallengeInstanceStatusApplyConfiguration `json:"status,omitempty"`
 }
 

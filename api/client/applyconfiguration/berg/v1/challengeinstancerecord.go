@@ -11,14 +11,14 @@ import (
 // ChallengeInstanceRecordApplyConfiguration represents a declarative configuration of the ChallengeInstanceRecord type for use
 // with apply.
 //
-// ChallengeInstanceRecord is what is left of a ChallengeInstance that has ended: why it ended,
-// what happened when, how its containers ended and what they wrote last. Only an operator with
-// RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. No
-// flag is in it, but what players typed may be.
+// ChallengeInstanceRecord is the record of a ChallengeInstance that has ended: why it ended, its
+// timeline, how its containers ended and the end of their logs. Only an operator with
+// RECORD_RETENTION writes them, into the namespace RECORD_NAMESPACE, and deletes them again. It
+// contains no flag, but perhaps input of players.
 type ChallengeInstanceRecordApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What is known of the instance. Written once, and never changed by the operator.
+	// Data of the instance. Written once, and never changed by the operator.
 	Spec *ChallengeInstanceRecordSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 // ChallengeInstanceRecordSpecApplyConfiguration represents a declarative configuration of the ChallengeInstanceRecordSpec type for use
 // with apply.
 //
-// ChallengeInstanceRecordSpec is what is known of an instance that has ended.
+// ChallengeInstanceRecordSpec describes an instance that has ended.
 type ChallengeInstanceRecordSpecApplyConfiguration struct {
 	// Which instance it was.
 	Instance *RecordedInstanceApplyConfiguration `json:"instance,omitempty"`
@@ -29,10 +29,10 @@ type ChallengeInstanceRecordSpecApplyConfiguration struct {
 	// The last phase that it had alive, empty where the operator was restarted after that.
 	// Failed: it never could be built, problem says why.
 	Phase *bergv1.Phase `json:"phase,omitempty"`
-	// What was wrong with it at the end: the first of its conditions that was False, or, if none
+	// The problem of the instance at its end: the first of its conditions that was False, or, if none
 	// was, the first that was Unknown. Absent if all were True.
 	Problem *RecordedProblemApplyConfiguration `json:"problem,omitempty"`
-	// What happened when, earliest first.
+	// Timeline of the instance, earliest first.
 	Timeline []RecordedMomentApplyConfiguration `json:"timeline,omitempty"`
 	// When its deletion began.
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`

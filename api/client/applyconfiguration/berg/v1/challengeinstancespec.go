@@ -14,9 +14,8 @@ import (
 // The rules are here and not at the fields, because an error of a field's
 // own rule repeats the field's value, and a flag must not be repeated.
 //
-// The maximum timeout is what can be counted in nanoseconds. Its rule adds up seconds,
-// because the function duration fails for what is longer, with a message that does not
-// help.
+// The maximum timeout is the maximum number of nanoseconds in 64 bits. Its rule adds up seconds,
+// because the function duration fails for longer ones, with a message that does not help.
 type ChallengeInstanceSpecApplyConfiguration struct {
 	// The Challenge to run, for example {name: guestbook}. Cannot be changed.
 	ChallengeRef *ChallengeReferenceApplyConfiguration `json:"challengeRef,omitempty"`

@@ -12,7 +12,7 @@ import (
 // ChallengeInstanceStatusApplyConfiguration represents a declarative configuration of the ChallengeInstanceStatus type for use
 // with apply.
 //
-// ChallengeInstanceStatus is what the operator observed of an instance.
+// ChallengeInstanceStatus is the observed state of an instance.
 type ChallengeInstanceStatusApplyConfiguration struct {
 	// UUID (version 7) of this instance, set once before anything is created. It
 	// orders instances by the time of their start.
@@ -23,17 +23,15 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// Terminated: its namespace is gone; Failed: it cannot be built, the
 	// conditions say why, and it continues by itself when that is fixed.
 	Phase *bergv1.Phase `json:"phase,omitempty"`
-	// Why the instance does not run yet, or not any more, in one word out of a short
-	// closed list that a platform can put into a sentence for a player. The first of
-	// several problems counts. NotReadyYet: no problem is known, the start takes time;
-	// also while a readiness probe fails. Queued: a limit on instances is reached.
-	// OwnerBusy: it waits for an earlier instance of its owner. Frozen: its Challenge
-	// is frozen. NoCapacity: no node has enough free resources. ImageUnavailable: an image
-	// cannot be pulled. Crashing: a container ends by itself, also between two
-	// attempts. Refused: the cluster refuses something of it. AddressPending: a node
-	// port or a route is not there. Invalid: the Challenge, or the flag, must be
-	// corrected. Empty in the phase Running, and while it is being deleted. The
-	// conditions have the details, for organisers.
+	// Why the instance does not run yet, or not any more, in one word out of a short closed list that
+	// a platform can put into a sentence for a player. The first of several problems counts.
+	// NotReadyYet: no problem is known, the start takes time; also while a readiness probe fails.
+	// Queued: a limit on instances is reached. OwnerBusy: it waits for an earlier instance of its
+	// owner. Frozen: its Challenge is frozen. NoCapacity: no node has enough free resources.
+	// ImageUnavailable: an image cannot be pulled. Crashing: a container ends by itself, also between
+	// two attempts. Refused: the cluster refuses one of its objects. AddressPending: a node port or a
+	// route is not there. Invalid: the Challenge, or the flag, must be corrected. Empty in the phase
+	// Running, and while it is being deleted. The conditions have the details, for organisers.
 	Cause *bergv1.Cause `json:"cause,omitempty"`
 	// Where the time of the start went: when each stage was over. Every time is written
 	// with the next change of the status, and all that are known are there in the
@@ -44,9 +42,8 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// UID of that namespace, since the operator created it. A namespace of the same name with another
 	// UID is not the instance's, also with the same labels and annotations: nothing is written in it.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
-	// SHA-256 of a random value that only the operator knows until it creates the namespace,
-	// which has that value as an annotation. It proves whose the namespace is until
-	// namespaceUID is known.
+	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has
+	// that value as an annotation. It identifies the namespace until namespaceUID is known.
 	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
 	Seed *string `json:"seed,omitempty"`
@@ -65,14 +62,13 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// When the instance expires: startedAt plus spec.timeout, or plus
 	// CHALLENGE_MAX_LIFETIME if that is set and shorter.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
-	// What is done, what is missing and why, in the order in which an instance is
-	// built: ChallengeFound, FlagValidation, NamespaceCreated, NetworkPolicyCreated,
-	// ServicesCreated, RoutesCreated, DeploymentsCreated, PodsReady, Healthy,
-	// UpToDate; and NamespaceDeleted at the end. The first that is False says where
-	// it stopped.
+	// The steps that are done, and the steps that are missing and why, in the order in which an
+	// instance is built: ChallengeFound, FlagValidation, NamespaceCreated, NetworkPolicyCreated,
+	// ServicesCreated, RoutesCreated, DeploymentsCreated, PodsReady, Healthy, UpToDate; and
+	// NamespaceDeleted at the end. The first that is False says where it stopped.
 	Conditions []applyconfigurationsmetav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// metadata.generation that this status describes. If it is lower than that of
-	// the resource, the operator has not seen the latest change yet.
+	// metadata.generation that this status describes. If it is lower than the generation of the
+	// resource, the operator has not seen the latest change yet.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// metadata.generation of the Challenge that the instance was started with.
 	// A later edit of the Challenge does not change a live instance.

@@ -9,9 +9,8 @@ import (
 // ChallengeSpecApplyConfiguration represents a declarative configuration of the ChallengeSpec type for use
 // with apply.
 //
-// ChallengeSpec is what an author writes. Only the containers and
-// allowOutboundTraffic matter to the operator; the rest is for the platform
-// that shows the challenge to players.
+// ChallengeSpec is written by an author. Only the containers and allowOutboundTraffic matter to the
+// operator; the rest is for the platform that shows the challenge to players.
 type ChallengeSpecApplyConfiguration struct {
 	// Title that players see. Default: the name of the Challenge.
 	DisplayName *string `json:"displayName,omitempty"`
@@ -41,12 +40,12 @@ type ChallengeSpecApplyConfiguration struct {
 	// Whether the containers may open connections to the internet. Without it they
 	// reach each other and the Gateway only. Default: false.
 	AllowOutboundTraffic *bool `json:"allowOutboundTraffic,omitempty"`
-	// How many instances of the Challenge may exist at the same time, at least 1. Beyond
-	// that an instance waits in Pending until another one is gone, and those that were
-	// created before it have started. Instances that run are not ended when the number is
-	// lowered. Default: no bound but the operator's CHALLENGE_MAX_INSTANCES.
+	// How many instances of the Challenge may exist at the same time, at least 1. Beyond that an
+	// instance waits in Pending until another one is gone, and all instances that were created before
+	// it have started. Instances that run are not ended when the number is lowered. Default: no bound
+	// but the operator's CHALLENGE_MAX_INSTANCES.
 	MaxInstances *int32 `json:"maxInstances,omitempty"`
-	// What one instance takes of the budget of its source, the operator's SOURCE_BUDGET. 0:
+	// Share of the budget of its source, the operator's SOURCE_BUDGET, that one instance takes. 0:
 	// nothing. Default: 1.
 	Cost *int32 `json:"cost,omitempty"`
 	// Points that the challenge is always worth, instead of a score that falls

@@ -9,12 +9,12 @@ import (
 // ChallengeStatusApplyConfiguration represents a declarative configuration of the ChallengeStatus type for use
 // with apply.
 //
-// ChallengeStatus is what the operator found out about a Challenge.
+// ChallengeStatus is the observed state of a Challenge.
 type ChallengeStatusApplyConfiguration struct {
 	// Whether instances of the Challenge can run (Accepted, Ready), and whether the images
 	// are on every node that may run them (ImagesReady).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// metadata.generation to which Accepted and Ready refer. If it is lower than that of the
+	// metadata.generation to which Accepted and Ready refer. If it is lower than the generation of the
 	// resource, the operator has not seen the latest change yet.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }

@@ -10,15 +10,14 @@ import (
 // CheckResultApplyConfiguration represents a declarative configuration of the CheckResult type for use
 // with apply.
 //
-// CheckResult is what one check found.
+// CheckResult is the result of one check.
 type CheckResultApplyConfiguration struct {
 	// The run that it is the result of.
 	CheckRunApplyConfiguration `json:""`
-	// Solved, or what failed. NeverStarted: the instance did not become Running;
-	// SolverNotStarted: the solver's pod did not run; Unreachable: the solver says that it
-	// cannot reach the instance; WrongFlag: it ended well without the flag; SolverCrashed:
-	// it failed; TooSlow: it did not end within the timeout; Refused: the API server
-	// refused what the check consists of.
+	// Solved, or the failure. NeverStarted: the instance did not become Running; SolverNotStarted: the
+	// solver's pod did not run; Unreachable: the solver says that it cannot reach the instance;
+	// WrongFlag: it ended well without the flag; SolverCrashed: it failed; TooSlow: it did not end
+	// within the timeout; Refused: the API server refused an object of the check.
 	Result *bergv1.CheckResultType `json:"result,omitempty"`
 	// Why, in a sentence.
 	Message *string `json:"message,omitempty"`
@@ -28,7 +27,7 @@ type CheckResultApplyConfiguration struct {
 	SolveSeconds *int64 `json:"solveSeconds,omitempty"`
 	// Exit code of the solver. Empty if it never ended.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// The end of what the solver wrote, without flags, when it was not Solved.
+	// The end of the solver's output, without flags, when it was not Solved.
 	Output *string `json:"output,omitempty"`
 }
 

@@ -11,16 +11,15 @@ import (
 //
 // CheckRun is a check that is being made.
 type CheckRunApplyConfiguration struct {
-	// When the operator began to make the check, before anything of it was created.
+	// When the operator started the check, before it created any object.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// When its result was known, or it was interrupted: from then on what belongs to it is
-	// deleted.
+	// When its result was known, or it was interrupted: from then on its objects are deleted.
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// metadata.generation of the ChallengeCheck that it was begun with.
+	// metadata.generation of the ChallengeCheck when the check started.
 	Generation *int64 `json:"generation,omitempty"`
-	// metadata.generation of the Challenge that it was begun with.
+	// metadata.generation of the Challenge when the check started.
 	ChallengeGeneration *int64 `json:"challengeGeneration,omitempty"`
-	// metadata.uid of the Challenge that it was begun with.
+	// metadata.uid of the Challenge when the check started.
 	ChallengeUID *string `json:"challengeUID,omitempty"`
 }
 

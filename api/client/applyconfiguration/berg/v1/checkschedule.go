@@ -7,8 +7,8 @@ package v1
 //
 // CheckSchedule says when a Challenge is checked although nothing was changed.
 type CheckScheduleApplyConfiguration struct {
-	// Time from the beginning of one check to that of the next, for example 30m or 6h, from
-	// 1m to 9999h. Default: empty, no check is made because time passes.
+	// Time between the starts of two checks, for example 30m or 6h, from 1m to 9999h. Default: empty,
+	// no check is made because time passes.
 	Every *string `json:"every,omitempty"`
 	// How long before the hideUntil of the Challenge it is checked once more, for example
 	// 1h: time to correct it before players see it. Default: empty, not for that reason.

@@ -10,7 +10,7 @@ import (
 // ContainerApplyConfiguration represents a declarative configuration of the Container type for use
 // with apply.
 //
-// Container says what runs, how players reach it, and how it gets the flag.
+// Container says which image runs, how players reach it, and how it gets the flag.
 type ContainerApplyConfiguration struct {
 	// Name of the container and its host name for the other containers of the
 	// instance: lower-case letters, digits and dashes, a letter first, at most
@@ -56,9 +56,8 @@ type ContainerApplyConfiguration struct {
 	// operator's default, CHALLENGE_CPU_LIMIT (1000m) or CHALLENGE_MEMORY_LIMIT
 	// (512Mi).
 	ResourceLimits *ResourcesApplyConfiguration `json:"resourceLimits,omitempty"`
-	// Size of /dev/shm, for example "1Gi" for a browser or a database. What is
-	// written there counts to the memory limit, which it must not exceed. Default:
-	// half of the memory limit, at least 64Mi.
+	// Size of /dev/shm, for example "1Gi" for a browser or a database. Its content counts to the
+	// memory limit, which it must not exceed. Default: half of the memory limit, at least 64Mi.
 	SharedMemory *bergv1.Amount `json:"sharedMemory,omitempty"`
 	// Ports on which the container listens, at most 32, and 128 in all containers,
 	// 16 of them publicPort. Number and protocol together must be unique. Without
@@ -68,11 +67,10 @@ type ContainerApplyConfiguration struct {
 	// How the instance's flag reaches this container: exactly one of env, content
 	// and executable. Default: not at all.
 	DynamicFlag *DynamicFlagApplyConfiguration `json:"dynamicFlag,omitempty"`
-	// Linux capabilities beyond those of the container runtime, for example
-	// NET_ADMIN, with or without the prefix CAP_. The operator's
-	// CHALLENGE_ALLOWED_CAPABILITIES lists those that it may be. One that the Pod
-	// Security Standard "baseline" forbids makes the instance's namespace
-	// "privileged".
+	// Linux capabilities in addition to the container runtime's default, for example NET_ADMIN, with
+	// or without the prefix CAP_. The operator's CHALLENGE_ALLOWED_CAPABILITIES lists the allowed
+	// ones. A capability that the Pod Security Standard "baseline" forbids makes the instance's
+	// namespace "privileged".
 	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
 	// "nested" if the programs of the image make a sandbox of their own, as nsjail,
 	// pwn.red/jail and bubblewrap do: the container runs in a user namespace, in which

@@ -21,9 +21,8 @@ type PortApplyConfiguration struct {
 	// Transport protocol of the port: tcp or udp, in either case. The two route
 	// types need tcp. Default: tcp.
 	Protocol *bergv1.Protocol `json:"protocol,omitempty"`
-	// What is spoken on the port, for example http or ssh. It is passed on in
-	// status.services for clients that choose how to connect; http and https there
-	// make an address for browsers.
+	// Application protocol of the port, for example http or ssh. It is passed on in status.services
+	// for clients that choose how to connect; http and https there make an address for browsers.
 	AppProtocol *string `json:"appProtocol,omitempty"`
 	// Who can reach the port. internalPort: the containers of the instance;
 	// publicPort: anyone, on a port of every node; publicHttpRoute: anyone, by

@@ -15,7 +15,7 @@ type RecordedContainerApplyConfiguration struct {
 	Image *string `json:"image,omitempty"`
 	// Node that it ran on, empty if none was found.
 	Node *string `json:"node,omitempty"`
-	// Running, Waiting or Terminated, and what the pod was if it had no containers yet, for
+	// Running, Waiting or Terminated, and the phase of the pod if it had no containers yet, for
 	// example Pending.
 	State *string `json:"state,omitempty"`
 	// Whether it was ready.
@@ -28,9 +28,9 @@ type RecordedContainerApplyConfiguration struct {
 	Restarts *int32 `json:"restarts,omitempty"`
 	// How it ended last; absent if it never did.
 	Exit *RecordedExitApplyConfiguration `json:"exit,omitempty"`
-	// The end of what it wrote, at most 64 KiB, less where many containers wrote a lot. Flags
-	// are <flag>, and what a terminal would take for a command is �. After a restart it begins
-	// with the end of the run before.
+	// The end of its log, at most 64 KiB, less where many containers wrote a lot. Flags are replaced
+	// by <flag>, and control characters by �. After a restart it begins with the end of the previous
+	// run's log.
 	Log *string `json:"log,omitempty"`
 	// Whether it wrote more than log has.
 	LogCut *bool `json:"logCut,omitempty"`

@@ -13,7 +13,7 @@ type RecordedInstanceApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// UID of the ChallengeInstance, which is the record's name, too.
 	UID *string `json:"uid,omitempty"`
-	// status.instanceId, empty if it never was begun.
+	// status.instanceId, empty if the instance never started.
 	InstanceID *string `json:"instanceId,omitempty"`
 }
 

@@ -11,7 +11,7 @@ import (
 //
 // RecordedMoment is a step in the life of an instance.
 type RecordedMomentApplyConfiguration struct {
-	// What happened: Created, NamespaceCreated, Started, Running, Expired or Ended.
+	// The moment: Created, NamespaceCreated, Started, Running, Expired or Ended.
 	Moment *string `json:"moment,omitempty"`
 	// When, to the second.
 	At *metav1.Time `json:"at,omitempty"`

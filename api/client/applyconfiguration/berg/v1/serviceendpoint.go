@@ -11,18 +11,18 @@ type ServiceEndpointApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// Host name to connect to, below the operator's CHALLENGE_DOMAIN.
 	Hostname *string `json:"hostname,omitempty"`
-	// Port to connect to: the node port, or that of the Gateway's listener.
+	// Port to connect to: the node port, or the port of the Gateway's listener.
 	Port *int32 `json:"port,omitempty"`
 	// Transport protocol: TCP or UDP.
 	Protocol *string `json:"protocol,omitempty"`
-	// What is spoken on the port, as the Challenge says, for example http or ssh.
+	// Application protocol of the port, from the Challenge, for example http or ssh.
 	AppProtocol *string `json:"appProtocol,omitempty"`
 	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a publicHttpRoute
 	// unless the operator's CHALLENGE_HTTP_TLS is false or its CHALLENGE_HTTP_PORT is 80. Default: false.
 	TLS *bool `json:"tls,omitempty"`
-	// All of it in one, to give to a player: https:// or http:// for a browser, else
-	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the
-	// scheme's own is left out.
+	// The whole address in one text, to give to a player: https:// or http:// for a browser, else
+	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the scheme's own
+	// is left out.
 	URL *string `json:"url,omitempty"`
 }
 

@@ -11,21 +11,21 @@ package v1
 // may surround it. It exits with 0 when it has got a flag, with 69 when it cannot reach
 // the instance, and with anything else when it failed.
 type SolverApplyConfiguration struct {
-	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private
-	// one is pulled with the operator's PULL_SECRET_NAME, as those of challenges are.
+	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private one is
+	// pulled with the operator's PULL_SECRET_NAME, like the images of challenges.
 	Image *string `json:"image,omitempty"`
-	// Command and its arguments, for example [sh, -c, "python3 solve.py > $FLAG_FILE"].
-	// Default: what the image runs.
+	// Command and its arguments, for example [sh, -c, "python3 solve.py > $FLAG_FILE"]. Default: the
+	// command of the image.
 	Command []string `json:"command,omitempty"`
-	// Further environment variables. For each port that is not internal there are
-	// <NAME>_ENDPOINT (HOST:PORT), <NAME>_HOST, <NAME>_PORT and <NAME>_URL, which replace
-	// those of the same name here: <NAME> is the port's name in status.services of the
-	// instance, in upper case, with _ for all but A-Z and 0-9.
+	// Further environment variables. For each port that is not internal there are <NAME>_ENDPOINT
+	// (HOST:PORT), <NAME>_HOST, <NAME>_PORT and <NAME>_URL, which replace variables of the same name
+	// here: <NAME> is the port's name in status.services of the instance, in upper case, with _ for
+	// all but A-Z and 0-9.
 	Env []SolverVariableApplyConfiguration `json:"env,omitempty"`
 	// Resources reserved for the solver. Default: the operator's CHALLENGE_CPU_REQUEST and
 	// CHALLENGE_MEMORY_REQUEST, or the limit if that is smaller.
 	ResourceRequests *ResourcesApplyConfiguration `json:"resourceRequests,omitempty"`
-	// What the solver may use. Default: the operator's CHALLENGE_CPU_LIMIT and
+	// Maximum resources of the solver. Default: the operator's CHALLENGE_CPU_LIMIT and
 	// CHALLENGE_MEMORY_LIMIT.
 	ResourceLimits *ResourcesApplyConfiguration `json:"resourceLimits,omitempty"`
 	// RuntimeClass of the solver's pod. Default: the cluster's.

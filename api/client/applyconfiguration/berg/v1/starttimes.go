@@ -9,10 +9,10 @@ import (
 // StartTimesApplyConfiguration represents a declarative configuration of the StartTimes type for use
 // with apply.
 //
-// StartTimes are when the stages of an instance's start were over, in their order. The
-// first two are measured by the operator; the others are what the nodes say of the pods,
-// in whole seconds, of the pod that was the last. None lies before the one above it, and
-// what no node says is left out: its time counts to the stage below.
+// StartTimes are when the stages of an instance's start were over, in their order. The first two
+// are measured by the operator; the nodes report the others for each pod, in whole seconds, and the
+// last pod counts. None lies before the one above it, and a stage that no node reports is left out:
+// its time counts to the stage below.
 type StartTimesApplyConfiguration struct {
 	// When its namespace was there.
 	NamespaceCreatedAt *metav1.MicroTime `json:"namespaceCreatedAt,omitempty"`
@@ -20,8 +20,7 @@ type StartTimesApplyConfiguration struct {
 	ObjectsWrittenAt *metav1.MicroTime `json:"objectsWrittenAt,omitempty"`
 	// When all its pods had a node.
 	ScheduledAt *metav1.MicroTime `json:"scheduledAt,omitempty"`
-	// When all its pods had their network: from then on their nodes pull what images they
-	// do not have.
+	// When all its pods had their network: from then on their nodes pull missing images.
 	SandboxesCreatedAt *metav1.MicroTime `json:"sandboxesCreatedAt,omitempty"`
 	// When all its images were on their nodes: when the last container was started for the
 	// first time, as far as it was seen, which is right after its image is there.

@@ -19,8 +19,8 @@ type ChallengeApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// Which definition this Challenge is a copy of.
 	Spec *ChallengeSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed. A Challenge that it has not reconciled yet has no status: clients
-	// must read it again.
+	// State that the operator observed. A Challenge that it has not reconciled yet has no status:
+	// clients must read it again.
 	Status *ChallengeStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,12 +12,12 @@ import (
 // ChallengeDefinitionApplyConfiguration represents a declarative configuration of the ChallengeDefinition type for use
 // with apply.
 //
-// ChallengeDefinition says what a Challenge consists of. The operator reads it when a
-// Challenge starts and never changes it; a running Challenge stays as it was started.
+// ChallengeDefinition defines the components of a Challenge. The operator reads it when a Challenge
+// starts and never changes it; a running Challenge stays as it was started.
 type ChallengeDefinitionApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What runs, and for how long.
+	// The components that run, and for how long.
 	Spec *ChallengeDefinitionSpecApplyConfiguration `json:"spec,omitempty"`
 	// Always empty: see the status of the Challenges that use the definition.
 	Status *hexactfv1alpha1.ChallengeDefinitionStatus `json:"status,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ChallengeDefinitionSpecApplyConfiguration represents a declarative configuration of the ChallengeDefinitionSpec type for use
 // with apply.
 //
-// ChallengeDefinitionSpec says what runs, and for how long.
+// ChallengeDefinitionSpec defines the components that run, and for how long.
 type ChallengeDefinitionSpecApplyConfiguration struct {
 	// Whether a Challenge is shared by all players and does not expire. Default: false.
 	IsOne *bool `json:"isOne,omitempty"`

@@ -11,7 +11,7 @@ import (
 // ChallengeStatusApplyConfiguration represents a declarative configuration of the ChallengeStatus type for use
 // with apply.
 //
-// ChallengeStatus is what the operator observed of a Challenge.
+// ChallengeStatus is the observed state of a Challenge.
 type ChallengeStatusApplyConfiguration struct {
 	// When the operator first reconciled this Challenge. It is written once; the duration of
 	// the Challenge counts from here.
@@ -21,9 +21,9 @@ type ChallengeStatusApplyConfiguration struct {
 	// isOne of the definition as it was at the start: whether the Challenge is shared and
 	// does not expire.
 	IsOne *bool `json:"isOne,omitempty"`
-	// Node port at which players reach the Challenge: the first port of its Service of type
-	// NodePort. Of several such Services the last one counts. It is here as soon as the Service
-	// has its port; players reach it there in state Running. Absent without such a Service.
+	// Node port at which players reach the Challenge: the first port of its Service of type NodePort.
+	// If there are several such Services, the last one counts. It is here as soon as the Service has
+	// its port; players reach it there in state Running. Absent without such a Service.
 	Endpoint *int32 `json:"endpoint,omitempty"`
 	// When the Challenge expires and is deleted: startedAt plus the duration of the definition
 	// as it was at the start. Absent if it does not expire.
@@ -39,8 +39,8 @@ type ChallengeStatusApplyConfiguration struct {
 	// The messages to the platform: each is recorded here together with the change of state,
 	// before it is sent. Absent if no message was ever recorded.
 	Messages *MessagesApplyConfiguration `json:"messages,omitempty"`
-	// What the Challenge was started with, and its objects are repaired from: the components
-	// of the definition, and the settings of their isolation.
+	// Inputs that the Challenge was started with, and from which its objects are repaired: the
+	// components of the definition, and the settings of their isolation.
 	DefinitionSnapshot *runtime.RawExtension `json:"definitionSnapshot,omitempty"`
 	// Which steps are done, which are not, and why.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`

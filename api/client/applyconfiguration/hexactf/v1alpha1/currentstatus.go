@@ -15,7 +15,7 @@ type CurrentStatusApplyConfiguration struct {
 	// yet; Running: all Deployments were available and the endpoint is known; Error: it
 	// cannot run, errorMsg says why; Terminating: it is being deleted.
 	State *hexactfv1alpha1.State `json:"state,omitempty"`
-	// The problem, and what to do about it; empty if there is none.
+	// The problem and its remedy; empty if there is none.
 	ErrorMsg *string `json:"errorMsg,omitempty"`
 }
 

@@ -11,15 +11,15 @@ import (
 // ApplicationApplyConfiguration represents a declarative configuration of the Application type for use
 // with apply.
 //
-// Application says what runs in a Project. It is in the Project's namespace and is called
-// project-<project>-app-<app>-kibaship-com. The operator checks it and makes no workload of it;
-// a Deployment builds it.
+// Application describes a workload or database of a Project. It is in the Project's namespace and
+// is called project-<project>-app-<app>-kibaship-com. The operator checks it and creates no
+// workload for it; a Deployment builds it.
 type ApplicationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What runs: the type, where it comes from, and its size.
+	// The workload: its type, its source, and its size.
 	Spec *ApplicationSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed.
+	// State that the operator observed.
 	Status *ApplicationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

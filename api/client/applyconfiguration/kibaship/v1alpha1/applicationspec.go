@@ -9,14 +9,14 @@ import (
 // ApplicationSpecApplyConfiguration represents a declarative configuration of the ApplicationSpec type for use
 // with apply.
 //
-// ApplicationSpec says what runs. Only the block of its type is needed and used.
+// ApplicationSpec describes a workload or database. Only the block of its type is needed and used.
 type ApplicationSpecApplyConfiguration struct {
 	// The Project that this Application belongs to. The Application must be in its
 	// namespace, project-<name>-ns-kibaship-com.
 	ProjectRef *LocalReferenceApplyConfiguration `json:"projectRef,omitempty"`
-	// What kind of Application it is. The Project must allow it.
+	// Type of the Application. The Project must allow it.
 	Type *kibashipv1alpha1.ApplicationType `json:"type,omitempty"`
-	// The size of the Application. It must be within the resourceBounds of the Project; what
+	// The size of the Application. It must be within the resourceBounds of the Project; an amount that
 	// is left out comes from the Project's defaultLimits.
 	Limits *LimitsApplyConfiguration `json:"limits,omitempty"`
 	// For type GitRepository: where the source is, and how it is built.

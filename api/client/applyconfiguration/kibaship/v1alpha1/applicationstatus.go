@@ -9,19 +9,18 @@ import (
 // ApplicationStatusApplyConfiguration represents a declarative configuration of the ApplicationStatus type for use
 // with apply.
 //
-// ApplicationStatus is what the operator observed of an Application.
+// ApplicationStatus is the observed state of an Application.
 type ApplicationStatusApplyConfiguration struct {
-	// Pending: something that passes by itself is missing; Ready: it can be deployed; Failed:
-	// something must be fixed, the message says what; Deleting: its Deployments are being
-	// deleted.
+	// Pending: something that passes by itself is missing; Ready: it can be deployed; Failed: the
+	// problem in the message must be fixed; Deleting: its Deployments are being deleted.
 	Phase *string `json:"phase,omitempty"`
 	// The phase in words: the problem, if there is one.
 	Message *string `json:"message,omitempty"`
 	// metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// The size that holds: that of the spec, completed from the Project's defaultLimits.
+	// The size in force: the spec's, completed from the Project's defaultLimits.
 	Limits *LimitsApplyConfiguration `json:"limits,omitempty"`
-	// What is done, what is missing and why.
+	// The steps that are done, and the steps that are missing and why.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

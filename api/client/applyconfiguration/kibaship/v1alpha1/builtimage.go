@@ -17,11 +17,11 @@ type BuiltImageApplyConfiguration struct {
 	Digest *string `json:"digest,omitempty"`
 	// Tag of the image.
 	Tag *string `json:"tag,omitempty"`
-	// When the image was built, or looked up.
+	// When the image was built, or resolved.
 	BuiltAt *v1.Time `json:"builtAt,omitempty"`
 	// SHA of the commit that was built.
 	CommitSHA *string `json:"commitSha,omitempty"`
-	// For what the image was looked up: the generation of the Deployment, and a hash of its
+	// The request that the image was resolved for: the generation of the Deployment, and a hash of its
 	// annotation run-again. Empty where it was built.
 	Request *string `json:"request,omitempty"`
 }

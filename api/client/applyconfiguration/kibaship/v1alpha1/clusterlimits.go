@@ -5,7 +5,7 @@ package v1alpha1
 // ClusterLimitsApplyConfiguration represents a declarative configuration of the ClusterLimits type for use
 // with apply.
 //
-// ClusterLimits are those of a type that has nodes.
+// ClusterLimits are the limits of a type that has nodes.
 type ClusterLimitsApplyConfiguration struct {
 	LimitsApplyConfiguration `json:""`
 	// Number of nodes, which the replicas of an Application are.

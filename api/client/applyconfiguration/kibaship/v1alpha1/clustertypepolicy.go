@@ -11,7 +11,7 @@ type ClusterTypePolicyApplyConfiguration struct {
 	Enabled *bool `json:"enabled,omitempty"`
 	// Limits of an Application that does not say. Default: none.
 	DefaultLimits *ClusterLimitsApplyConfiguration `json:"defaultLimits,omitempty"`
-	// What an Application may ask for. Default: anything.
+	// Sizes that an Application may ask for. Default: any.
 	ResourceBounds *ClusterBoundsApplyConfiguration `json:"resourceBounds,omitempty"`
 }
 

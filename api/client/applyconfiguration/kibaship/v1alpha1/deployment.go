@@ -17,9 +17,9 @@ import (
 type DeploymentApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What is built: an Application, and which commit of it.
+	// The build: an Application, and its commit.
 	Spec *DeploymentSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed.
+	// State that the operator observed.
 	Status *DeploymentStatusApplyConfiguration `json:"status,omitempty"`
 }
 

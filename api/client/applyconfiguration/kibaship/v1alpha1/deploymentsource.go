@@ -7,10 +7,10 @@ package v1alpha1
 //
 // DeploymentSource says which commit is built.
 type DeploymentSourceApplyConfiguration struct {
-	// SHA of the commit, in full. Default: the newest commit of branch, or that of tag, when the run starts.
+	// SHA of the commit, in full. Default: the newest commit of branch, or the commit of tag, when the run starts.
 	CommitSHA *string `json:"commitSHA,omitempty"`
-	// Branch whose newest commit is built. Default: that of the Application. Together with commitSHA it is a note for people: the
-	// commit is built, whichever branch has it.
+	// Branch whose newest commit is built. Default: the branch of the Application. Together with commitSHA it is a note for
+	// people: the commit is built, whichever branch has it.
 	Branch *string `json:"branch,omitempty"`
 	// Git tag whose commit is built.
 	Tag *string `json:"tag,omitempty"`

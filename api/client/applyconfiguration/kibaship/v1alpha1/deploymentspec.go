@@ -5,7 +5,7 @@ package v1alpha1
 // DeploymentSpecApplyConfiguration represents a declarative configuration of the DeploymentSpec type for use
 // with apply.
 //
-// DeploymentSpec says what is built. A change starts a new run.
+// DeploymentSpec describes a build. A change starts a new run.
 type DeploymentSpecApplyConfiguration struct {
 	// The Application, in the namespace of this Deployment.
 	ApplicationRef *LocalReferenceApplyConfiguration `json:"applicationRef,omitempty"`

@@ -10,11 +10,11 @@ import (
 // DeploymentStatusApplyConfiguration represents a declarative configuration of the DeploymentStatus type for use
 // with apply.
 //
-// DeploymentStatus is what the operator observed of a Deployment.
+// DeploymentStatus is the observed state of a Deployment.
 type DeploymentStatusApplyConfiguration struct {
-	// Initializing: nothing runs yet, the conditions say what is missing; Running: an image is
-	// being built; Succeeded, Failed: what came of it; Waiting: there is nothing to do until
-	// the spec changes, or something that the message names is there.
+	// Initializing: nothing runs yet, the conditions say why; Running: an image is being built;
+	// Succeeded, Failed: the result of the last run; Waiting: there is nothing to do until the spec
+	// changes, or until a condition in the message is met.
 	Phase *kibashipv1alpha1.DeploymentPhase `json:"phase,omitempty"`
 	// The phase in words: the problem, if there is one.
 	Message *string `json:"message,omitempty"`
@@ -27,11 +27,11 @@ type DeploymentStatusApplyConfiguration struct {
 	CurrentPipelineRun *PipelineRunStatusApplyConfiguration `json:"currentPipelineRun,omitempty"`
 	// The last run that built an image.
 	LastSuccessfulRun *PipelineRunStatusApplyConfiguration `json:"lastSuccessfulRun,omitempty"`
-	// The image of the last successful run, or the one that a DockerImage means.
+	// The image of the last successful run, or the image that a DockerImage refers to.
 	BuiltImage *BuiltImageApplyConfiguration `json:"builtImage,omitempty"`
 	// The last five runs, the newest first.
 	RunHistory []PipelineRunStatusApplyConfiguration `json:"runHistory,omitempty"`
-	// What is done, what is missing and why.
+	// The steps that are done, and the steps that are missing and why.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -11,7 +11,7 @@ type DockerImageApplyConfiguration struct {
 	Image *string `json:"image,omitempty"`
 	// Secret of type kubernetes.io/dockerconfigjson with which the image is read.
 	ImagePullSecretRef *LocalReferenceApplyConfiguration `json:"imagePullSecretRef,omitempty"`
-	// Tag that takes the place of the one in image.
+	// Tag that replaces the tag in image.
 	Tag *string `json:"tag,omitempty"`
 }
 

@@ -12,11 +12,11 @@ import (
 // NetworkPolicy cuts a Project off from other namespaces: its pods reach each other and the
 // cluster's name servers, and no other pod reaches them.
 type NetworkPolicyApplyConfiguration struct {
-	// Namespaces whose pods may reach those of the Project, for example that of an ingress
+	// Namespaces whose pods may reach the pods of the Project, for example the namespace of an ingress
 	// controller. Default: none.
 	IngressFrom []string `json:"ingressFrom,omitempty"`
-	// What pods may reach in addition to each other and the cluster's name servers: None; Internet,
-	// without private networks; All. Builds need to reach the git server and the registry.
+	// Addresses that pods may reach in addition to each other and the cluster's name servers: None;
+	// Internet, without private networks; All. Builds need to reach the git server and the registry.
 	Egress *kibashipv1alpha1.Egress `json:"egress,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 // PipelineRunStatusApplyConfiguration represents a declarative configuration of the PipelineRunStatus type for use
 // with apply.
 //
-// PipelineRunStatus is what the operator observed of one run.
+// PipelineRunStatus is the observed state of one run.
 type PipelineRunStatusApplyConfiguration struct {
 	// Name of the PipelineRun.
 	Name *string `json:"name,omitempty"`
@@ -18,7 +18,8 @@ type PipelineRunStatusApplyConfiguration struct {
 	Namespace *string `json:"namespace,omitempty"`
 	// State of the run: Running, Succeeded or Failed.
 	Phase *kibashipv1alpha1.DeploymentPhase `json:"phase,omitempty"`
-	// Stands for what the run was started to build: the repository with its branch, tag or commit, and how it is built.
+	// Identifies the source that the run was started to build: the repository with its branch, tag or commit, and how
+	// it is built.
 	Source *string `json:"source,omitempty"`
 	// When the run started.
 	StartTime *v1.Time `json:"startTime,omitempty"`
@@ -28,7 +29,7 @@ type PipelineRunStatusApplyConfiguration struct {
 	CommitSHA *string `json:"commitSha,omitempty"`
 	// Reference of the image that was built.
 	Image *string `json:"image,omitempty"`
-	// Why the run failed, or what it waits for.
+	// Why the run failed, or why it waits.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -17,9 +17,9 @@ import (
 type ProjectApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What the tenant may run, and within which limits.
+	// The workloads that the tenant may run, and their limits.
 	Spec *ProjectSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed.
+	// State that the operator observed.
 	Status *ProjectStatusApplyConfiguration `json:"status,omitempty"`
 }
 

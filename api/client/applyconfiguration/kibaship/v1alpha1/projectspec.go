@@ -10,24 +10,24 @@ import (
 // ProjectSpecApplyConfiguration represents a declarative configuration of the ProjectSpec type for use
 // with apply.
 //
-// ProjectSpec says what a tenant may run, and within which limits.
+// ProjectSpec limits the workloads of a tenant.
 type ProjectSpecApplyConfiguration struct {
 	// Which types of Applications the Project may have, and how large each may be. Default:
 	// every type but the two clusters, of any size.
 	ApplicationTypes *ApplicationTypesApplyConfiguration `json:"applicationTypes,omitempty"`
-	// What holds of volumes.
+	// Limits of volumes.
 	Volumes *VolumesApplyConfiguration `json:"volumes,omitempty"`
-	// Pod Security Standard that the namespace enforces. Builds of Git repositories need
-	// baseline or less. With this, quota, containerLimits or networkPolicy the Project's
-	// ServiceAccount loses the rights with which it could take them off: it may use what
-	// applications are made of, and change neither its namespace nor its limits.
-	// Default: none is enforced, as the cluster is set up.
+	// Pod Security Standard that the namespace enforces. Builds of Git repositories need baseline or
+	// less. With this, quota, containerLimits or networkPolicy the Project's ServiceAccount loses the
+	// rights with which it could remove them: it may manage the objects that applications consist of,
+	// and change neither its namespace nor its limits. Default: none is enforced, as the cluster is
+	// set up.
 	PodSecurity *kibashipv1alpha1.PodSecurity `json:"podSecurity,omitempty"`
-	// What all pods and volumes of the Project may use together, as in spec.hard of a
-	// ResourceQuota, for example requests.cpu, limits.memory, pods. Default: no quota.
+	// Maximum of all pods and volumes of the Project together, as in spec.hard of a ResourceQuota, for
+	// example requests.cpu, limits.memory, pods. Default: no quota.
 	Quota *v1.ResourceList `json:"quota,omitempty"`
-	// What a container gets that does not say what it needs, and what it may ask for at most.
-	// A quota of CPU or memory refuses pods that do not say: so set both. Default: no limits.
+	// Resources of a container that requests none, and the maximum that a container may request. A
+	// quota of CPU or memory refuses pods that request none: so set both. Default: no limits.
 	ContainerLimits *ContainerLimitsApplyConfiguration `json:"containerLimits,omitempty"`
 	// Cuts the Project off from other namespaces. Default: as open as the cluster is.
 	NetworkPolicy *NetworkPolicyApplyConfiguration `json:"networkPolicy,omitempty"`

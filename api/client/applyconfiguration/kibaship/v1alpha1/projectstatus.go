@@ -12,11 +12,11 @@ import (
 // ProjectStatusApplyConfiguration represents a declarative configuration of the ProjectStatus type for use
 // with apply.
 //
-// ProjectStatus is what the operator observed of a Project.
+// ProjectStatus is the observed state of a Project.
 type ProjectStatusApplyConfiguration struct {
-	// Pending: it is being made or deleted, or waits for something that passes by itself;
-	// Ready: namespace and rights are in place; Failed: something must be fixed, the message
-	// says what, and it continues by itself once that is done.
+	// Pending: it is being made or deleted, or waits for something that passes by itself; Ready:
+	// namespace and rights are in place; Failed: the problem in the message must be fixed, and then it
+	// continues by itself.
 	Phase *kibashipv1alpha1.ProjectPhase `json:"phase,omitempty"`
 	// Name of the namespace, once it is this Project's.
 	NamespaceName *string `json:"namespaceName,omitempty"`
@@ -24,7 +24,7 @@ type ProjectStatusApplyConfiguration struct {
 	// Project's, also with the same labels and annotations: nothing is written in it.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// annotation. It identifies the namespace until namespaceUID is known.
 	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// The phase in words: the problem, if there is one.
 	Message *string `json:"message,omitempty"`
@@ -33,9 +33,9 @@ type ProjectStatusApplyConfiguration struct {
 	LastReconcileTime *v1.Time `json:"lastReconcileTime,omitempty"`
 	// metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// What the Project has and uses.
+	// Contents and usage of the Project.
 	Usage *ProjectUsageApplyConfiguration `json:"usage,omitempty"`
-	// What is done, what is missing and why.
+	// The steps that are done, and the steps that are missing and why.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -9,13 +9,13 @@ import (
 // ProjectUsageApplyConfiguration represents a declarative configuration of the ProjectUsage type for use
 // with apply.
 //
-// ProjectUsage is what a Project has and uses.
+// ProjectUsage counts the contents and the usage of a Project.
 type ProjectUsageApplyConfiguration struct {
 	// Number of Applications in the namespace.
 	Applications *int32 `json:"applications,omitempty"`
 	// Number of Deployments in the namespace.
 	Deployments *int32 `json:"deployments,omitempty"`
-	// What is used of the quota, as the cluster counts it. Absent without a quota.
+	// Used amounts of the quota, as the cluster counts them. Absent without a quota.
 	Quota *v1.ResourceList `json:"quota,omitempty"`
 }
 

@@ -11,7 +11,7 @@ type TypePolicyApplyConfiguration struct {
 	Enabled *bool `json:"enabled,omitempty"`
 	// Limits of an Application that does not say. Default: none.
 	DefaultLimits *LimitsApplyConfiguration `json:"defaultLimits,omitempty"`
-	// What an Application may ask for. Default: anything.
+	// Sizes that an Application may ask for. Default: any.
 	ResourceBounds *BoundsApplyConfiguration `json:"resourceBounds,omitempty"`
 }
 

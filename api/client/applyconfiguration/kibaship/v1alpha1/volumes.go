@@ -5,7 +5,7 @@ package v1alpha1
 // VolumesApplyConfiguration represents a declarative configuration of the Volumes type for use
 // with apply.
 //
-// Volumes says what holds of volumes.
+// Volumes limits the size of volumes.
 type VolumesApplyConfiguration struct {
 	// Maximum storage that an Application, or a volume in the namespace, may ask for, for
 	// example 100Gi. Default: any size.

@@ -19,7 +19,7 @@ type EnvironmentApplyConfiguration struct {
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// The namespace to create.
 	Spec *EnvironmentSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed.
+	// State that the operator observed.
 	Status *EnvironmentStatusApplyConfiguration `json:"status,omitempty"`
 }
 

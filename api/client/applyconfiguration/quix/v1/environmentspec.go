@@ -11,13 +11,13 @@ type EnvironmentSpecApplyConfiguration struct {
 	// 44 characters, a letter or digit at both ends. The namespace is called
 	// <id> followed by the operator's NAMESPACE_SUFFIX (-qdep). Cannot be changed.
 	ID *string `json:"id,omitempty"`
-	// Labels of the namespace, in addition to those that the operator sets. Each key
-	// starts with quix.io/. A label that is removed here is removed from the
-	// namespace; labels that other clients set stay. Default: none.
+	// Labels of the namespace, in addition to the labels that the operator sets. Each key starts with
+	// quix.io/. A label that is removed here is removed from the namespace; labels that other clients
+	// set stay. Default: none.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations of the namespace, in addition to those that the operator sets.
-	// Each key starts with quix.io/. An annotation that is removed here is removed
-	// from the namespace; annotations that other clients set stay. Default: none.
+	// Annotations of the namespace, in addition to the annotations that the operator sets. Each key
+	// starts with quix.io/. An annotation that is removed here is removed from the namespace;
+	// annotations that other clients set stay. Default: none.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

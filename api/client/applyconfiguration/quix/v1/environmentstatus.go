@@ -12,7 +12,7 @@ import (
 // EnvironmentStatusApplyConfiguration represents a declarative configuration of the EnvironmentStatus type for use
 // with apply.
 //
-// EnvironmentStatus is what the operator observed of an environment.
+// EnvironmentStatus is the observed state of an environment.
 type EnvironmentStatusApplyConfiguration struct {
 	// The phase of the environment. InProgress: it is being created, or waits for
 	// an operation that ends by itself; Ready: namespace and binding are in place;
@@ -32,7 +32,7 @@ type EnvironmentStatusApplyConfiguration struct {
 	// Environment's, also with the same labels and annotations: nothing is written in it.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// annotation. It identifies the namespace until namespaceUID is known.
 	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// The RoleBinding in the namespace. Its name is kept here and never changes.
 	RoleBindingStatus *ResourceStatusApplyConfiguration `json:"roleBindingStatus,omitempty"`

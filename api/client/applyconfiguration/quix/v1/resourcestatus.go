@@ -9,7 +9,7 @@ import (
 // ResourceStatusApplyConfiguration represents a declarative configuration of the ResourceStatus type for use
 // with apply.
 //
-// ResourceStatus is what the operator observed of one object of an environment.
+// ResourceStatus is the observed state of one object of an environment.
 type ResourceStatusApplyConfiguration struct {
 	// Creating: it is being created; Active: it is as it should be; Failed: it is
 	// not, the message says why; Deleting: it is being deleted.

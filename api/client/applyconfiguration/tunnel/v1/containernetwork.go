@@ -17,7 +17,7 @@ type ContainerNetworkApplyConfiguration struct {
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// The network. It cannot be changed.
 	Spec *ContainerNetworkSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed. Absent until the first reconciliation.
+	// State that the operator observed. Absent until the first reconciliation.
 	Status *ContainerNetworkStatusApplyConfiguration `json:"status,omitempty"`
 }
 

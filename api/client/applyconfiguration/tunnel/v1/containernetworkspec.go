@@ -14,7 +14,8 @@ type ContainerNetworkSpecApplyConfiguration struct {
 	// Name of the network's namespace. It must not be one of Kubernetes itself. It may be omitted with mode session: then
 	// the name is made from the name of this object.
 	NetworkName *string `json:"networkName,omitempty"`
-	// Whether the network should have IPv6 addresses. The status repeats it; the addresses of pods are those of the cluster.
+	// Whether the network should have IPv6 addresses. The status repeats it; pods have the addresses of the cluster's
+	// network.
 	IPv6 *bool `json:"ipv6,omitempty"`
 	// Who makes and deletes the namespace. session: it is made, and deleted with this object. persistent: it is made unless
 	// it exists, and stays. existing: it must exist, and stays. cleanup: it must exist, and is deleted with this object if

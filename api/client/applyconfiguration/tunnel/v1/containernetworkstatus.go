@@ -10,21 +10,21 @@ import (
 // ContainerNetworkStatusApplyConfiguration represents a declarative configuration of the ContainerNetworkStatus type for use
 // with apply.
 //
-// ContainerNetworkStatus is what the operator observed of a network.
+// ContainerNetworkStatus is the observed state of a network.
 type ContainerNetworkStatusApplyConfiguration struct {
 	// Pending: the namespace is being made, or is not ready yet; Running: containers can run in it; FailedToStart: it cannot
 	// be used; Removed: it existed and was deleted; NotFound: it must exist and does not. message says why.
 	State *tunnelv1.ContainerNetworkState `json:"state,omitempty"`
-	// Why the state is what it is, and what to do about it.
+	// Reason for the state, and the remedy.
 	Message *string `json:"message,omitempty"`
 	// UID of the namespace.
 	ID *string `json:"id,omitempty"`
 	// SHA-256 of a random value that only the operator knows until it makes the namespace, which has that value as an
-	// annotation. It proves whose the namespace is until id is known.
+	// annotation. It identifies the namespace until id is known.
 	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// Name of the namespace.
 	NetworkName *string `json:"networkName,omitempty"`
-	// What provides the network: kubernetes.
+	// Provider of the network: kubernetes.
 	Driver *string `json:"driver,omitempty"`
 	// Whether IPv6 addresses were requested: the same as spec.ipv6.
 	IPv6 *bool `json:"ipv6,omitempty"`

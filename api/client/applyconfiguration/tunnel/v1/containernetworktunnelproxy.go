@@ -22,7 +22,7 @@ type ContainerNetworkTunnelProxyApplyConfiguration struct {
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// The network, and the tunnels to servers.
 	Spec *ContainerNetworkTunnelProxySpecApplyConfiguration `json:"spec,omitempty"`
-	// What the operator observed.
+	// State that the operator observed.
 	Status *ContainerNetworkTunnelProxyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

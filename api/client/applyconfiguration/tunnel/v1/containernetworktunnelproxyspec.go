@@ -10,14 +10,14 @@ type ContainerNetworkTunnelProxySpecApplyConfiguration struct {
 	// Name of the ContainerNetwork that the client proxy is in. It need not exist yet. Cannot
 	// be changed.
 	ContainerNetworkName *string `json:"containerNetworkName,omitempty"`
-	// The tunnels, at most 256. They may be added, changed and removed at any time: a tunnel that is changed is prepared
-	// again, and the others are not touched.
+	// The tunnels, at most 256. They may be added, changed and removed at any time: a changed tunnel is prepared again,
+	// and the others are not touched.
 	Tunnels []TunnelConfigurationApplyConfiguration `json:"tunnels,omitempty"`
 	// Base image of the proxies' image. Cannot be changed. Default: TUNNEL_BASE_IMAGE, which is
 	// mcr.microsoft.com/azurelinux/base/core:3.0 unless it is set.
 	BaseImage *string `json:"baseImage,omitempty"`
-	// More names at which clients in the network find the client proxy, in addition to that of this object: each is a
-	// Service; at most 16. Cannot be changed.
+	// More names at which clients in the network find the client proxy, in addition to the name of this object: each
+	// is a Service; at most 16. Cannot be changed.
 	Aliases []string `json:"aliases,omitempty"`
 }
 

@@ -11,13 +11,13 @@ import (
 // ContainerNetworkTunnelProxyStatusApplyConfiguration represents a declarative configuration of the ContainerNetworkTunnelProxyStatus type for use
 // with apply.
 //
-// ContainerNetworkTunnelProxyStatus is what the operator observed of a pair of proxies.
+// ContainerNetworkTunnelProxyStatus is the observed state of a pair of proxies.
 type ContainerNetworkTunnelProxyStatusApplyConfiguration struct {
-	// Pending: the network, or another prerequisite, is missing; BuildingImage: the image of the proxies is looked up, and
+	// Pending: the network, or another prerequisite, is missing; BuildingImage: the image of the proxies is resolved, and
 	// built if necessary; Starting: the proxies are being started; Running: tunnels are prepared as the spec says; Failed:
 	// the proxies have ended and are not restarted, and message says why. Failed is final.
 	State *tunnelv1.ContainerNetworkTunnelProxyState `json:"state,omitempty"`
-	// Why the state is what it is, and what to do about it.
+	// Reason for the state, and the remedy.
 	Message *string `json:"message,omitempty"`
 	// The tunnels, sorted by name.
 	TunnelStatuses []TunnelStatusApplyConfiguration `json:"tunnelStatuses,omitempty"`
@@ -35,7 +35,8 @@ type ContainerNetworkTunnelProxyStatusApplyConfiguration struct {
 	ClientProxyDataPort *int32 `json:"clientProxyDataPort,omitempty"`
 	// How the server proxy reaches the client proxy: TUNNEL_PUBLISH at the time when the pair was started.
 	ClientProxyPublish *string `json:"clientProxyPublish,omitempty"`
-	// Process ID of the server proxy in its own PID namespace, in a pod that of the container. Absent unless it runs.
+	// Process ID of the server proxy in its own PID namespace, which in a pod is the container's. Absent unless it
+	// runs.
 	ServerProxyProcessID *int64 `json:"serverProxyProcessId,omitempty"`
 	// When the server proxy was started.
 	ServerProxyStartupTimestamp *metav1.MicroTime `json:"serverProxyStartupTimestamp,omitempty"`

@@ -10,7 +10,7 @@ import (
 // TunnelStatusApplyConfiguration represents a declarative configuration of the TunnelStatus type for use
 // with apply.
 //
-// TunnelStatus is what the operator observed of one tunnel.
+// TunnelStatus is the observed state of one tunnel.
 type TunnelStatusApplyConfiguration struct {
 	// Name of the tunnel.
 	Name *string `json:"name,omitempty"`
@@ -19,9 +19,9 @@ type TunnelStatusApplyConfiguration struct {
 	// Ready: the client proxy accepts connections; Failed: it does not, and errorMessage says why. A tunnel does not fail
 	// because its server does not answer.
 	State *tunnelv1.TunnelState `json:"state,omitempty"`
-	// What is wrong, and what to do about it.
+	// The problem, and its remedy.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
-	// What differs from the spec although the tunnel is Ready: that clientProxyPort was in use, and which port it has instead.
+	// A difference from the spec although the tunnel is Ready: clientProxyPort was in use, and the tunnel has another port.
 	Message *string `json:"message,omitempty"`
 	// When this status changed last.
 	Timestamp *metav1.MicroTime `json:"timestamp,omitempty"`
