@@ -37,10 +37,6 @@ const (
 
 	// The delays between two replacements of a broken producer.
 	minReplaceDelay, maxReplaceDelay = time.Second, 10 * time.Second
-	// stuckAfter is how long a broker may answer pings and acknowledge nothing before the producer counts as stuck.
-	stuckAfter = 30 * time.Second
-	// pingInterval is the minimum time between two such pings.
-	pingInterval = 5 * time.Second
 )
 
 // Errors that do not come from the broker.
@@ -72,25 +68,21 @@ type Client struct {
 	now      func() time.Time
 	maxSends int // limit of sends, and of delivered
 
-	mu             sync.Mutex
-	current        *producer              // nil after Close
-	retired        map[*producer]struct{} // until their last message is answered
-	sends          map[string]*send       // in flight, by key
-	delivered      map[string][]byte      // acknowledged when no caller waited any more, by key
-	connectErr     error                  // error of the last attempt to connect; nil once one succeeds
-	replaced       time.Time              // when current replaced a broken one
-	replaceDelay   time.Duration          // before the next replacement
-	pinging        bool
-	pinged         time.Time // when the last ping began
-	answeringSince time.Time // since when pings succeed and nothing is acknowledged; else zero
+	mu           sync.Mutex
+	current      *producer              // nil after Close
+	retired      map[*producer]struct{} // until their last message is answered
+	sends        map[string]*send       // in flight, by key
+	delivered    map[string][]byte      // acknowledged when no caller waited any more, by key
+	connectErr   error                  // error of the last attempt to connect; nil once one succeeds
+	replaced     time.Time              // when current replaced a broken one
+	replaceDelay time.Duration          // before the next replacement
 }
 
 // producer is a client of the library, with the number of its sends in flight.
 type producer struct {
 	*kgo.Client
 	inFlight int
-	broken   bool      // may not recover from its last error
-	since    time.Time // when it was replaced
+	broken   bool // may not recover from its last error
 }
 
 // send is one message in flight.
@@ -130,6 +122,8 @@ func newClient(cfg config.Kafka, options ...kgo.Opt) (*Client, error) {
 		kgo.MaxBufferedRecords(maxSends),
 		// Shorter than our own timeout, so that a record that no broker received is given up, with the reason.
 		kgo.RecordDeliveryTimeout(max(time.Second, cfg.SendTimeout*4/5)),
+		// Also a record that a broker may have received: otherwise a broker that never acknowledges it would block its key.
+		kgo.AllowIdempotentProduceCancellation(),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.RequestTimeoutOverhead(answerTimeout),
 		kgo.ConnIdleTimeout(idleTimeout),
@@ -174,10 +168,9 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 			}
 		case <-ctx.Done():
 			if same {
-				return c.stopWaiting(s) //nolint:contextcheck // the ping outlives the caller
+				return c.stopWaiting(s)
 			}
 			// This may be the last caller that waits for the message before its own.
-			c.detectStuck() //nolint:contextcheck // the ping outlives the caller
 			return c.unanswered()
 		}
 	}
@@ -252,7 +245,7 @@ func (c *Client) completed(p *producer, key string, s *send, err error) {
 	delete(c.sends, key)
 	switch {
 	case err == nil:
-		c.replaceDelay, c.answeringSince = 0, time.Time{}
+		c.replaceDelay = 0
 		if s.waiters == 0 {
 			c.remember(key, s.value)
 		}
@@ -290,16 +283,14 @@ func (c *Client) remember(key string, value []byte) {
 // stopWaiting ends the wait for a send, which stays in flight.
 func (c *Client) stopWaiting(s *send) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
 	case <-s.done:
-		c.mu.Unlock()
 		return s.err
 	default:
+		s.waiters--
+		return &unansweredError{c.connectErr}
 	}
-	s.waiters--
-	c.mu.Unlock()
-	c.detectStuck()
-	return c.unanswered()
 }
 
 func (c *Client) unanswered() error {
@@ -329,73 +320,21 @@ func (c *Client) usable() *producer {
 	return c.current
 }
 
-// replace replaces the current producer, which ends with its last answer. It reports whether it did: the options were
-// valid before, and the next message tries again.
-func (c *Client) replace() bool {
+// replace replaces the current producer, which ends with its last answer. The options were valid before: after an error
+// the next message tries again.
+func (c *Client) replace() {
 	library, err := kgo.NewClient(c.opts...)
 	if err != nil {
-		return false
+		return
 	}
 	c.replaced = c.now()
 	c.replaceDelay = min(max(2*c.replaceDelay, minReplaceDelay), maxReplaceDelay)
-	c.answeringSince = time.Time{}
 	if old := c.current; old.inFlight == 0 {
 		go old.Close()
 	} else {
-		old.since = c.replaced
 		c.retired[old] = struct{}{}
 	}
 	c.current = &producer{Client: library}
-	return true
-}
-
-// detectStuck pings a broker that has not acknowledged a message. If it has answered pings for stuckAfter and acknowledged
-// nothing, the current producer counts as stuck: its sends in flight fail, and another producer replaces it. The sends of
-// a producer that was retired before stuckAfter fail too: they would block their keys.
-func (c *Client) detectStuck() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	if c.current == nil || c.pinging || now.Sub(c.pinged) < pingInterval {
-		return
-	}
-	c.pinging, c.pinged = true, now
-	p := c.current
-	// Without the lock: a ping may take as long as pingInterval, and Publish must not wait for it.
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), pingInterval)
-		defer cancel()
-		err := p.Ping(ctx)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.pinging = false
-		if err == nil {
-			c.closeRetired()
-		}
-		// Answers count only without interruption and for one producer. An idle producer cannot be stuck.
-		switch {
-		case c.current != p || p.inFlight == 0 || err != nil:
-			c.answeringSince = time.Time{}
-		case c.answeringSince.IsZero():
-			c.answeringSince = c.now()
-		case c.now().Sub(c.answeringSince) >= stuckAfter:
-			if c.replace() {
-				delete(c.retired, p) // it is closed here
-				go p.Close()
-			}
-		}
-	}()
-}
-
-// closeRetired closes the producers that have been retired for so long that a broker that answers other requests will not
-// acknowledge their messages any more. The caller holds the lock.
-func (c *Client) closeRetired() {
-	for p := range c.retired {
-		if c.now().Sub(p.since) >= stuckAfter {
-			delete(c.retired, p) // it is closed here
-			go p.Close()
-		}
-	}
 }
 
 // Ping asks a broker for an answer, for which it connects and logs in: then the first message is faster, and a wrong
