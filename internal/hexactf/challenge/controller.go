@@ -56,7 +56,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		},
 		Finalize: r.finalize,
 		Forget: func(_ context.Context, key types.NamespacedName) error {
-			r.waits.forget(key)
+			r.deliveries.forget(key)
 			return nil
 		},
 	}
