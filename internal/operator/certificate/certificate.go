@@ -215,24 +215,27 @@ func encoded(kind string, der []byte) []byte {
 var errUnusable = errors.New("the certificate of the webhook server cannot be read")
 
 func read(data map[string][]byte) (s state, err error) {
-	if s.authorities, err = authorities(data[KeyAuthorities]); err != nil || len(s.authorities) == 0 {
+	if s.authorities, err = authorities(data[KeyAuthorities]); err != nil {
 		return s, errUnusable
 	}
-	leaves, err := authorities(data[KeyCertificate])
-	if err != nil || len(leaves) == 0 {
-		return s, errUnusable
-	}
-	s.leaf = leaves[0]
-	if s.key, err = privateKey(data[KeyAuthorityKey]); err != nil {
+	if _, s.key, err = readPair(data[KeyAuthorities], data[KeyAuthorityKey]); err != nil {
 		return s, err
 	}
-	if s.leafKey, err = privateKey(data[KeyKey]); err != nil {
-		return s, err
+	s.leaf, s.leafKey, err = readPair(data[KeyCertificate], data[KeyKey])
+	return s, err
+}
+
+// readPair returns the first of some certificates, and its key.
+func readPair(certificates, key []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	pair, err := tls.X509KeyPair(certificates, key) // it compares the public keys
+	if err != nil {
+		return nil, nil, errUnusable
 	}
-	if !s.key.PublicKey.Equal(s.authorities[0].PublicKey) || !s.leafKey.PublicKey.Equal(s.leaf.PublicKey) {
-		return s, errUnusable
+	own, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, nil, errUnusable
 	}
-	return s, nil
+	return pair.Leaf, own, nil
 }
 
 func authorities(bundle []byte) (all []*x509.Certificate, err error) {
@@ -247,20 +250,4 @@ func authorities(bundle []byte) (all []*x509.Certificate, err error) {
 		}
 		all = append(all, c)
 	}
-}
-
-func privateKey(text []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errUnusable
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errUnusable
-	}
-	own, ok := key.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errUnusable
-	}
-	return own, nil
 }
