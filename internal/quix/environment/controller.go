@@ -51,7 +51,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 
 // apply writes the namespace first and the binding last, so that nothing is granted that was not checked before.
 func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *State, problems *outcome.Problems) error {
-	in := inputs(env, s.Observed, r.Config)
+	in := Inputs{env, s.RoleBinding, r.Config}
 	role := problems.On(quixv1.ConditionRoleValidated)
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
 		if err := r.takeOver(ctx, env, s); err != nil {
@@ -85,7 +85,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	if err := r.takeOverBinding(ctx, env, s); err != nil {
 		return err
 	}
-	desired := roleBinding(inputs(env, s.Observed, r.Config))
+	desired := roleBinding(Inputs{env, s.RoleBinding, r.Config})
 	_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)
 	problems.Add(roleBindingProblem(s.Observed, err))
 	s.RoleBindingCreated = err == nil && s.RoleBinding == nil
