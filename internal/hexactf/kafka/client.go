@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,20 +67,19 @@ type Client struct {
 	maxSends int // limit of sends, and of delivered
 
 	mu           sync.Mutex
-	current      *producer              // nil after Close
-	retired      map[*producer]struct{} // until their last message is answered
-	sends        map[string]*send       // in flight, by key
-	delivered    map[string][]byte      // acknowledged when no caller waited any more, by key
-	connectErr   error                  // error of the last attempt to connect; nil once one succeeds
-	replaced     time.Time              // when current replaced a broken one
-	replaceDelay time.Duration          // before the next replacement
+	current      *producer         // nil after Close
+	retired      sync.WaitGroup    // replaced producers, until their last message is answered
+	sends        map[string]*send  // in flight, by key
+	delivered    map[string][]byte // acknowledged when no caller waited any more, by key
+	connectErr   error             // error of the last attempt to connect; nil once one succeeds
+	replaced     time.Time         // when current replaced a broken one
+	replaceDelay time.Duration     // before the next replacement
 }
 
-// producer is a client of the library, with the number of its sends in flight.
+// producer is a client of the library.
 type producer struct {
 	*kgo.Client
-	inFlight int
-	broken   bool // may not recover from its last error
+	broken bool // may not recover from its last error
 }
 
 // send is one message in flight.
@@ -106,7 +103,7 @@ func newClient(cfg config.Kafka, options ...kgo.Opt) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, now: time.Now, maxSends: maxSends,
-		retired: map[*producer]struct{}{}, sends: map[string]*send{}, delivered: map[string][]byte{},
+		sends: map[string]*send{}, delivered: map[string][]byte{},
 	}
 	c.opts = append(credentials(cfg),
 		kgo.SeedBrokers(cfg.Brokers...),
@@ -219,7 +216,6 @@ func (c *Client) startSend(key string, value []byte) (s *send, same bool, err er
 	s = &send{value: bytes.Clone(value), waiters: 1, done: make(chan struct{})}
 	c.sends[key] = s
 	p := c.usable()
-	p.inFlight++
 	c.mu.Unlock()
 
 	// Not with the caller's context: a message that may have reached the broker cannot be called back, and the delivery
@@ -251,11 +247,6 @@ func (c *Client) completed(p *producer, key string, s *send, err error) {
 		}
 	case breaksProducer(err):
 		p.broken = true
-	}
-	p.inFlight--
-	if _, retired := c.retired[p]; retired && p.inFlight == 0 {
-		delete(c.retired, p)
-		go p.Close()
 	}
 }
 
@@ -329,11 +320,8 @@ func (c *Client) replace() {
 	}
 	c.replaced = c.now()
 	c.replaceDelay = min(max(2*c.replaceDelay, minReplaceDelay), maxReplaceDelay)
-	if old := c.current; old.inFlight == 0 {
-		go old.Close()
-	} else {
-		c.retired[old] = struct{}{}
-	}
+	old := c.current
+	c.retired.Go(func() { closeAfterFlush(context.Background(), old) })
 	c.current = &producer{Client: library}
 }
 
@@ -391,27 +379,24 @@ func (c *Client) Close(ctx context.Context) {
 	// No new message can start after this: Publish finds no producer. The lock is released before the wait, which may
 	// take long.
 	c.mu.Lock()
-	all := slices.Collect(maps.Keys(c.retired))
-	if c.current != nil {
-		all = append(all, c.current)
+	if last := c.current; last != nil {
+		c.retired.Go(func() { closeAfterFlush(ctx, last) })
 	}
-	clear(c.retired)
 	c.current = nil
 	c.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, p := range all {
-		ending.Go(func() {
-			_ = p.Flush(ctx) // fails only if ctx ends
-			p.Close()
-		})
-	}
 	// A producer may take longer than ctx to close, so the wait for it is bounded here.
 	ended := make(chan struct{})
-	go func() { ending.Wait(); close(ended) }()
+	go func() { c.retired.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-ctx.Done():
 	}
+}
+
+// closeAfterFlush closes a producer after its last answer, or when ctx ends.
+func closeAfterFlush(ctx context.Context, p *producer) {
+	_ = p.Flush(ctx) // fails only if ctx ends
+	p.Close()
 }
 
 // connections is a hook of the library, which is called at every attempt to connect.
