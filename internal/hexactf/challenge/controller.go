@@ -29,12 +29,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 	return &reconcile.Kind[*hexactfv1.Challenge, Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Challenge",
-		New:  newChallenge,
-		Fields: func(c *hexactfv1.Challenge) reconcile.Fields {
-			s := &c.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: hexactfv1.Finalizer,
 		Skip:      expired, // the controller of expiries deletes it
 		Observe:   r.observe,

@@ -31,12 +31,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 	return &reconcile.Kind[*quixv1.Environment, State]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Environment",
-		New:  func() *quixv1.Environment { return &quixv1.Environment{} },
-		Fields: func(env *quixv1.Environment) reconcile.Fields {
-			s := &env.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: quixv1.Finalizer, FinalizerCondition: quixv1.ConditionNamespaceReady,
 		Observe:  r.observe,
 		Check:    func(env *quixv1.Environment, s *State) outcome.Problems { return check(env, s.Observed, r.Config) },
