@@ -17,9 +17,8 @@ import (
 // build creates the objects of a run, cancels runs that are no longer wanted, and returns the
 // problem that stopped it.
 func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
-	p := plan(in)
 	d := o.Deployment
-	if _, err := apply.Apply(ctx, r.Writer, ownerFor(d), p.Pipeline); err != nil {
+	if _, err := apply.Apply(ctx, r.Writer, ownerFor(d), pipeline(in)); err != nil {
 		return false, r.writeProblem(ctx, kibashipv1.ConditionPipelineAvailable, err)
 	}
 	current := o.find(in.runName())
@@ -34,7 +33,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 	}
 	var problem *outcome.Problem
 	if starts {
-		if problem = r.start(ctx, o, p.PipelineRun); problem != nil && problem.Reason != kibashipv1.ReasonQueued {
+		if problem = r.start(ctx, o, newPipelineRun(in)); problem != nil && problem.Reason != kibashipv1.ReasonQueued {
 			return false, problem
 		}
 	}
