@@ -33,7 +33,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		Skip:      expired, // the controller of expiries deletes it
 		Observe:   r.observe,
 		Check: func(_ *hexactfv1.Challenge, out *Outcome) (problems outcome.Problems) {
-			problems.Add(check(out.Observed, newRights(r.Config)))
+			problems.Add(check(out.Observed, r.Config))
 			return problems
 		},
 		Apply: r.apply,
