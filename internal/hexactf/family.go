@@ -3,7 +3,6 @@ package hexactf
 
 import (
 	"context"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,7 @@ func New(cfg *config.HexaCTF) family.Family {
 		AddToScheme: runtime.SchemeBuilder{hexactfv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme},
 		Cache:       caches,
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
-		Busy:        family.Busy{Kind: &hexactfv1.Challenge{}, Since: inTransition},
+		Busy:        family.NewBusy(func() client.ObjectList { return &hexactfv1.ChallengeList{} }, building),
 	}
 }
 
@@ -79,22 +78,8 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) er
 	return reconciler.SetupWithManager(ctx, mgr)
 }
 
-// inTransition lists since when challenges wait for the operator to create or delete them.
-func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
-	var challenges hexactfv1.ChallengeList
-	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var since []time.Time
-	for i := range challenges.Items {
-		switch c := &challenges.Items[i]; {
-		case c.DeletionTimestamp != nil:
-			since = append(since, c.DeletionTimestamp.Time)
-		case c.Status.CurrentStatus.State == hexactfv1.StateRunning, c.Status.CurrentStatus.State == hexactfv1.StateError:
-			// In state Error it waits for a person.
-		default:
-			since = append(since, c.CreationTimestamp.Time)
-		}
-	}
-	return since, nil
+// building reports whether a challenge waits for the operator. In state Error it waits for a person.
+func building(c *hexactfv1.Challenge) bool {
+	state := c.Status.CurrentStatus.State
+	return state != hexactfv1.StateRunning && state != hexactfv1.StateError
 }

@@ -21,6 +21,10 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 	if err != nil {
 		return err
 	}
+	starts, err := deps.NewClient()
+	if err != nil {
+		return err
+	}
 	return (&deployment.Reconciler{
 		Access:   deps.Access("kibaship-operator"),
 		Config:   cfg,
@@ -28,5 +32,6 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 		Direct:   deps.Direct,
 		Own:      &identity.ImageFinder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
 		Secrets:  names,
+		Starts:   starts,
 	}).SetupWithManager(ctx, mgr)
 }

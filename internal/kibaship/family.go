@@ -5,7 +5,6 @@ package kibaship
 import (
 	"context"
 	"io"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -43,7 +42,7 @@ func New(cfg *config.KibaShip) family.Family {
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Webhooks:    admission.Webhooks(),
 		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main},
-		Busy:        family.Busy{Kind: &kibashipv1.Project{}, Since: inTransition},
+		Busy:        family.NewBusy(func() client.ObjectList { return &kibashipv1.ProjectList{} }, building),
 	}
 }
 
@@ -79,20 +78,18 @@ func trim(o client.Object) {
 	case *unstructured.Unstructured:
 		deployment.TrimRun(o)
 	case *rbacv1.ClusterRole: // only its existence, unless its rules are added to the rules of Projects
-		kept := rbacv1.ClusterRole{ObjectMeta: identityOnly(&o.ObjectMeta)}
-		if value := o.Labels[kibashipv1.LabelAggregate]; value != "" {
-			kept.Labels, kept.Rules = map[string]string{kibashipv1.LabelAggregate: value}, o.Rules
+		value, rules := o.Labels[kibashipv1.LabelAggregate], o.Rules
+		cache.KeepIdentity(o)
+		if value != "" {
+			o.Labels, o.Rules = map[string]string{kibashipv1.LabelAggregate: value}, rules
 		}
-		*o = kept
 	case *metav1.PartialObjectMetadata:
-		kept := identityOnly(&o.ObjectMeta)
-		kept.DeletionTimestamp, kept.Generation = o.DeletionTimestamp, o.Generation
-		o.ObjectMeta = kept
+		generation := o.Generation
+		cache.KeepIdentity(o)
+		o.Generation = generation
 	case *corev1.Namespace: // a foreign one keeps its existence and its claims of ownership
 		if o.Labels[kibashipv1.LabelUUID] == "" && o.Annotations[kibashipv1.AnnotationProjectUID] == "" {
-			kept := identityOnly(&o.ObjectMeta)
-			kept.DeletionTimestamp = o.DeletionTimestamp
-			*o = corev1.Namespace{ObjectMeta: kept}
+			cache.KeepIdentity(o)
 		}
 	}
 }
@@ -105,10 +102,6 @@ func labelled(o client.Object) bool {
 	default:
 		return true
 	}
-}
-
-func identityOnly(o *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp}
 }
 
 func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) error {
@@ -162,22 +155,7 @@ func follow(ctx context.Context, policies *admissionpolicy.Policies) (followed p
 	return followed, nil
 }
 
-// inTransition lists since when Projects wait for the operator to create or to delete them.
-func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
-	var projects kibashipv1.ProjectList
-	if err := reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var since []time.Time
-	for i := range projects.Items {
-		switch p := &projects.Items[i]; {
-		case p.DeletionTimestamp != nil:
-			since = append(since, p.DeletionTimestamp.Time)
-		case p.Status.Phase == kibashipv1.ProjectReady, p.Status.Phase == kibashipv1.ProjectFailed:
-			// A Failed one waits for a person.
-		default:
-			since = append(since, p.CreationTimestamp.Time)
-		}
-	}
-	return since, nil
+// building reports whether a Project waits for the operator. A Failed one waits for a person.
+func building(p *kibashipv1.Project) bool {
+	return p.Status.Phase != kibashipv1.ProjectReady && p.Status.Phase != kibashipv1.ProjectFailed
 }

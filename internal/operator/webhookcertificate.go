@@ -3,7 +3,6 @@ package operator
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -174,7 +173,7 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 			fmt.Sprintf("%s.%s.svc", webhookService, k.secret.Namespace),
 			fmt.Sprintf("%s.%s.svc.cluster.local", webhookService, k.secret.Namespace), "localhost",
 		},
-		Now: k.clock.Now(), Random: rand.Reader,
+		Now: k.clock.Now(),
 	}
 	next, changed, err := maker.Next(data, published(configuration))
 	if err != nil {

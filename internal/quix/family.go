@@ -64,5 +64,5 @@ func trim(o client.Object) {
 	if !ok || ns.Labels[quixv1.LabelManagedBy] == quixv1.ManagedBy || ns.Annotations[quixv1.AnnotationUID] != "" || ns.DeletionTimestamp != nil {
 		return
 	}
-	*ns = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name, UID: ns.UID, ResourceVersion: ns.ResourceVersion, CreationTimestamp: ns.CreationTimestamp}}
+	cache.KeepIdentity(ns)
 }

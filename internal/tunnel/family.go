@@ -5,7 +5,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -35,7 +34,7 @@ func New(cfg *config.Tunnel) family.Family {
 		AddToScheme: runtime.SchemeBuilder{tunnelv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme},
 		Cache:       caches,
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
-		Busy:        family.Busy{Kind: &tunnelv1.ContainerNetworkTunnelProxy{}, Since: inTransition},
+		Busy:        family.NewBusy(func() client.ObjectList { return &tunnelv1.ContainerNetworkTunnelProxyList{} }, building),
 	}
 }
 
@@ -119,20 +118,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 	}).SetupWithManager(ctx, mgr)
 }
 
-// inTransition lists since when pairs wait for the operator to start or delete their proxies.
-func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
-	var proxies tunnelv1.ContainerNetworkTunnelProxyList
-	if err := reader.List(ctx, &proxies, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var since []time.Time
-	for i := range proxies.Items {
-		switch p := &proxies.Items[i]; {
-		case p.DeletionTimestamp != nil:
-			since = append(since, p.DeletionTimestamp.Time)
-		case p.Status.State == tunnelv1.StateBuildingImage, p.Status.State == tunnelv1.StateStarting:
-			since = append(since, p.CreationTimestamp.Time)
-		}
-	}
-	return since, nil
+// building reports whether a pair waits for the operator to start its proxies.
+func building(p *tunnelv1.ContainerNetworkTunnelProxy) bool {
+	return p.Status.State == tunnelv1.StateBuildingImage || p.Status.State == tunnelv1.StateStarting
 }

@@ -56,11 +56,6 @@ func (r *Reconciler) nested(ctx context.Context, _ client.Object) []ctrl.Request
 func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
 	return &reconcile.Kind[*bergv1.Challenge, state]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Challenge",
-		New:  func() *bergv1.Challenge { return &bergv1.Challenge{} },
-		Fields: func(c *bergv1.Challenge) reconcile.Fields {
-			return reconcile.Fields{Status: &c.Status, Conditions: &c.Status.Conditions, ObservedGeneration: &c.Status.ObservedGeneration}
-		},
 		Observe: func(ctx context.Context, _ *bergv1.Challenge) (s state, err error) {
 			s.nodes, err = nodes.Observe(ctx, r.Client, r.Config)
 			return s, err

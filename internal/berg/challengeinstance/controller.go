@@ -47,12 +47,6 @@ const immediately = time.Nanosecond
 func (r *Reconciler) newKind() *kind {
 	return &kind{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "ChallengeInstance",
-		New:  func() *bergv1.ChallengeInstance { return &bergv1.ChallengeInstance{} },
-		Fields: func(i *bergv1.ChallengeInstance) reconcile.Fields {
-			s := &i.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: bergv1.Finalizer, FinalizerCondition: bergv1.ConditionNamespaceCreated,
 		Skip: func(i *bergv1.ChallengeInstance, now time.Time) bool {
 			return i.Status.InstanceID == "" || status.DueTermination(i, r.Config.Challenge, now) != ""

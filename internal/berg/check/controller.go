@@ -26,12 +26,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.ChallengeCheck, state] {
 	return &reconcile.Kind[*bergv1.ChallengeCheck, state]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "ChallengeCheck",
-		New:  func() *bergv1.ChallengeCheck { return &bergv1.ChallengeCheck{} },
-		Fields: func(c *bergv1.ChallengeCheck) reconcile.Fields {
-			s := &c.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		// A ChallengeCheck has the finalizer only while a check runs: it can be deleted without an operator that runs checks.
 		Finalizer: bergv1.CheckFinalizer, FinalizerInApply: true,
 		Observe: func(ctx context.Context, c *bergv1.ChallengeCheck) (s state, err error) {

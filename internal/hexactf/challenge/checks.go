@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
@@ -16,7 +17,7 @@ import (
 
 // check returns the problem that keeps a challenge from being built, nil when there is none. A started challenge
 // is built from its snapshot, which was valid at the start.
-func check(o Observed, rights Rights) *outcome.Problem {
+func check(o Observed, cfg config.HexaCTF) *outcome.Problem {
 	if o.Started != nil || o.Inherited {
 		return nil
 	}
@@ -35,7 +36,7 @@ func check(o Observed, rights Rights) *outcome.Problem {
 		return blocked(hexactfv1.ReasonDefinitionNotFound,
 			fmt.Sprintf("spec.definition: ChallengeDefinition %s not found: create it, or delete this Challenge", client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.Definition}))
 	}
-	if errs := validate(o.Definition, rights); len(errs) > 0 {
+	if errs := validate(o.Definition, cfg); len(errs) > 0 {
 		return blocked(hexactfv1.ReasonInvalidDefinition, fmt.Sprintf("ChallengeDefinition %s cannot be run: %s", c.Spec.Definition, summary(errs)))
 	}
 	return nil

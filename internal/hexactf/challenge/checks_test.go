@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
@@ -84,7 +85,7 @@ func TestCheck(t *testing.T) {
 			if tc.definition != nil {
 				tc.definition(d)
 			}
-			p := check(Observed{Challenge: c, Definition: d}, Rights{})
+			p := check(Observed{Challenge: c, Definition: d}, config.HexaCTF{})
 			if tc.reason == "" {
 				if p != nil {
 					t.Fatalf("%s: %s", p.Reason, p.Message)
@@ -98,7 +99,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the message has %d bytes", len(p.Message))
 			}
 			// A problem of labels or definition does not concern a challenge that was started.
-			if p := check(Observed{Challenge: c, Started: &Snapshot{}}, Rights{}); p != nil {
+			if p := check(Observed{Challenge: c, Started: &Snapshot{}}, config.HexaCTF{}); p != nil {
 				t.Errorf("a challenge that was started is checked: %s", p.Message)
 			}
 		})
@@ -107,7 +108,7 @@ func TestCheck(t *testing.T) {
 
 func TestMissingDefinition(t *testing.T) {
 	c := testChallenge()
-	p := check(Observed{Challenge: c}, Rights{})
+	p := check(Observed{Challenge: c}, config.HexaCTF{})
 	if p == nil || p.Reason != hexactfv1.ReasonDefinitionNotFound || !strings.Contains(p.Message, "event/web") {
 		t.Fatalf("got %+v", p)
 	}

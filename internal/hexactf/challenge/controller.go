@@ -29,17 +29,11 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 	return &reconcile.Kind[*hexactfv1.Challenge, Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Challenge",
-		New:  newChallenge,
-		Fields: func(c *hexactfv1.Challenge) reconcile.Fields {
-			s := &c.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: hexactfv1.Finalizer,
 		Skip:      expired, // the controller of expiries deletes it
 		Observe:   r.observe,
 		Check: func(_ *hexactfv1.Challenge, out *Outcome) (problems outcome.Problems) {
-			problems.Add(check(out.Observed, newRights(r.Config)))
+			problems.Add(check(out.Observed, r.Config))
 			return problems
 		},
 		Apply: r.apply,
@@ -56,7 +50,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		},
 		Finalize: r.finalize,
 		Forget: func(_ context.Context, key types.NamespacedName) error {
-			r.waits.forget(key)
+			r.deliveries.forget(key)
 			return nil
 		},
 	}

@@ -27,6 +27,10 @@ type delivery struct {
 	uid          types.UID
 	acknowledged int64
 	problem      string
+	// waitingSince is when the deletion of the challenge began to wait for the broker, as far as this process knows.
+	waitingSince time.Time
+	// lost: the messages were given up.
+	lost bool
 }
 
 // get returns the delivery of a challenge.
@@ -72,6 +76,23 @@ func (d *deliveries) failed(c *hexactfv1.Challenge, cause string) (fresh bool) {
 		fresh = known.problem != cause
 		known.problem = cause
 	})
+	return fresh
+}
+
+// since returns when the deletion of a challenge began to wait for the broker: now, if it did not begin before.
+func (d *deliveries) since(c *hexactfv1.Challenge, now time.Time) (began time.Time) {
+	d.update(c, func(known *delivery) {
+		if known.waitingSince.IsZero() {
+			known.waitingSince = now
+		}
+		began = known.waitingSince
+	})
+	return began
+}
+
+// lost records that the messages of a challenge were given up, and reports whether that is news.
+func (d *deliveries) lost(c *hexactfv1.Challenge) (fresh bool) {
+	d.update(c, func(known *delivery) { fresh, known.lost = !known.lost, true })
 	return fresh
 }
 

@@ -52,7 +52,7 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 	}
 	left := pending(&c.Status, known.Acknowledged)
 	if !known.Off && len(left) > 0 {
-		remaining := brokerTimeout(c, r.waits.since(c, now), known, r.Config.Kafka.DeleteTimeout, now)
+		remaining := brokerTimeout(c, r.deliveries.since(c, now), known, r.Config.Kafka.DeleteTimeout, now)
 		if remaining > 0 {
 			return false, remaining, nil // the sender triggers the next reconciliation
 		}
@@ -76,7 +76,7 @@ func brokerTimeout(c *hexactfv1.Challenge, began time.Time, known Delivery, time
 // lose reports messages that were given up. They may be lost, or not: a broker that was paused may have received an attempt
 // that it did not acknowledge, and stores it later.
 func (r *Reconciler) lose(ctx context.Context, c *hexactfv1.Challenge, known Delivery, messages int) {
-	if !r.waits.lost(c) {
+	if !r.deliveries.lost(c) {
 		return // it was reported before an attempt that failed
 	}
 	lost.Add(float64(messages))

@@ -30,7 +30,6 @@ type Reconciler struct {
 	kind       *reconcile.Kind[*hexactfv1.Challenge, Outcome]
 	queue      delayedQueue
 	deliveries deliveries
-	waits      waits
 	// expiring counts the requests in progress that delete expired challenges.
 	expiring atomic.Int32
 }

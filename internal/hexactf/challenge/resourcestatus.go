@@ -10,18 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/gauge"
 )
 
 // resourceStatus is the metric that dashboards use for each challenge. It is computed at each scrape, and so it is right
 // after a restart. A challenge that is gone is reported as deleted for METRIC_RETENTION, so that at least one scrape sees
 // it, unless another one has its name.
 type resourceStatus struct {
-	desc *prometheus.Desc
+	*gauge.Collector
 
 	mu        sync.Mutex
-	reader    client.Reader
-	clock     clock.PassiveClock
-	elected   <-chan struct{}
 	retention time.Duration
 	// ended are challenges that are gone, the oldest first.
 	ended []ended
@@ -43,25 +41,21 @@ const (
 	statusError
 )
 
-const (
-	// maxScrape bounds how long a scrape waits for the cache.
-	maxScrape = time.Second
-	// maxEnded bounds the memory to a few megabytes.
-	maxEnded = 20000
-)
+// maxEnded bounds the memory to a few megabytes.
+const maxEnded = 20000
 
 func newResourceStatus() *resourceStatus {
-	return &resourceStatus{desc: prometheus.NewDesc("challenge_resource_status",
+	return &resourceStatus{Collector: gauge.NewCollector(prometheus.NewDesc("challenge_resource_status",
 		"State of a Challenge: 0 initialised, 1 Running, 2 deleted, 3 Error. A deleted Challenge is reported for METRIC_RETENTION. Only the leader reports it.",
-		[]string{"challeng_id", "challenge_name", "username", "namespace"}, nil)}
+		[]string{"challeng_id", "challenge_name", "username", "namespace"}, nil))}
 }
 
 // watch sets the cache that is read at each scrape.
-func (m *resourceStatus) watch(reader client.Reader, now clock.PassiveClock, retention time.Duration, elected <-chan struct{}) {
+func (m *resourceStatus) watch(reader client.Reader, clk clock.PassiveClock, retention time.Duration, elected <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reader, m.clock, m.retention, m.elected = reader, now, retention, elected
-	m.ended = nil
+	m.retention, m.ended = retention, nil
+	m.Watch(func(ctx context.Context, report gauge.Report) error { return m.collect(ctx, reader, clk, report) }, elected)
 }
 
 // deleted records that a challenge does not exist any more.
@@ -105,26 +99,16 @@ func statusValue(c *hexactfv1.Challenge) float64 {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (m *resourceStatus) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
-
-// Collect implements prometheus.Collector. It reports nothing if the cache does not answer.
-func (m *resourceStatus) Collect(ch chan<- prometheus.Metric) {
+// collect reports the challenges of the cache, and those that have ended recently.
+func (m *resourceStatus) collect(ctx context.Context, reader client.Reader, clk clock.PassiveClock, report gauge.Report) error {
+	var challenges hexactfv1.ChallengeList
+	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	select {
-	case <-m.elected:
-	default:
-		return // two replicas would count each challenge twice
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxScrape)
-	defer cancel()
-	var challenges hexactfv1.ChallengeList
-	if err := m.reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
-		return
-	}
 	values := make(map[series]float64, len(challenges.Items)+len(m.ended))
-	m.forget(m.clock.Now())
+	m.forget(clk.Now())
 	for _, e := range m.ended {
 		values[e.series] = statusDeleted
 	}
@@ -132,6 +116,7 @@ func (m *resourceStatus) Collect(ch chan<- prometheus.Metric) {
 		values[newSeries(&challenges.Items[i])] = statusValue(&challenges.Items[i])
 	}
 	for labels, value := range values {
-		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, value, labels[:]...)
+		report(0, value, labels[:]...)
 	}
+	return nil
 }

@@ -11,30 +11,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Rights are the rights of a definition's containers beyond an ordinary container.
-type Rights struct {
-	// Trusted authors are as good as administrators of the nodes and of the namespace: every field of a container is
-	// allowed. See HEXACTF_TRUSTED_AUTHORS.
-	Trusted bool
-	// Capabilities that a container may add, by Kubernetes' names (without CAP_). See HEXACTF_ALLOWED_CAPABILITIES.
-	Capabilities []string
-}
-
-func newRights(cfg config.HexaCTF) Rights {
-	return Rights{Trusted: cfg.TrustedAuthors, Capabilities: cfg.AllowedCapabilities}
-}
-
 // adminOnly is the remedy for a field that the operator refuses.
 const adminOnly = "only an administrator may: leave it out, or ask the administrator for HEXACTF_TRUSTED_AUTHORS=true"
 
-// validate returns errors for the fields with which a container reaches its node or reads objects that the author of
+// validateRights returns errors for the fields with which a container reaches its node or reads objects that the author of
 // its definition may not read. The operator creates pods with its own rights, so it must not lend the author rights
 // that the author lacks.
-func (r Rights) validate(parent *field.Path, c corev1.Container) field.ErrorList {
-	if r.Trusted {
+func validateRights(cfg config.HexaCTF, parent *field.Path, c corev1.Container) field.ErrorList {
+	if cfg.TrustedAuthors {
 		return nil
 	}
-	errs := r.validateSecurityContext(parent.Child("securityContext"), c.SecurityContext)
+	errs := validateSecurityContext(cfg, parent.Child("securityContext"), c.SecurityContext)
 	for i, p := range c.Ports {
 		fieldPath := parent.Child("ports").Index(i)
 		if p.HostPort != 0 {
@@ -77,7 +64,7 @@ func (r Rights) validate(parent *field.Path, c corev1.Container) field.ErrorList
 	return errs
 }
 
-func (r Rights) validateSecurityContext(fieldPath *field.Path, s *corev1.SecurityContext) field.ErrorList {
+func validateSecurityContext(cfg config.HexaCTF, fieldPath *field.Path, s *corev1.SecurityContext) field.ErrorList {
 	if s == nil {
 		return nil
 	}
@@ -106,7 +93,7 @@ func (r Rights) validateSecurityContext(fieldPath *field.Path, s *corev1.Securit
 	if s.Capabilities != nil {
 		for i, added := range s.Capabilities.Add {
 			name := strings.TrimPrefix(strings.ToUpper(string(added)), "CAP_")
-			if !slices.Contains(r.Capabilities, config.AllCapabilities) && !slices.Contains(r.Capabilities, name) {
+			if !slices.Contains(cfg.AllowedCapabilities, config.AllCapabilities) && !slices.Contains(cfg.AllowedCapabilities, name) {
 				errs = append(errs, field.Forbidden(fieldPath.Child("capabilities", "add").Index(i),
 					fmt.Sprintf("adds %q, which HEXACTF_ALLOWED_CAPABILITIES does not list: leave it out, or ask the administrator to list it", added)))
 			}

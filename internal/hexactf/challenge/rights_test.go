@@ -9,12 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-
-	"github.com/bergctf/berg-operator/internal/config"
 )
 
 func TestRights(t *testing.T) {
-	byDefault := newRights(testConfig(t, nil))
+	byDefault := testConfig(t, nil)
 	for name, tc := range map[string]struct {
 		with  func(c *corev1.Container, s *corev1.SecurityContext)
 		field string // "": allowed
@@ -89,7 +87,7 @@ func TestRights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := corev1.Container{Name: "web", Image: "example.com/web", SecurityContext: &corev1.SecurityContext{}}
 			tc.with(&c, c.SecurityContext)
-			errs := byDefault.validate(field.NewPath("c"), c)
+			errs := validateRights(byDefault, field.NewPath("c"), c)
 			if tc.field == "" {
 				if len(errs) > 0 {
 					t.Fatalf("refused: %v", errs)
@@ -102,8 +100,8 @@ func TestRights(t *testing.T) {
 			if !strings.Contains(errs[0].Detail, "administrator") {
 				t.Errorf("%q does not say what to do", errs[0].Detail)
 			}
-			trusted := newRights(testConfig(t, map[string]string{"HEXACTF_TRUSTED_AUTHORS": "true"}))
-			if errs := trusted.validate(field.NewPath("c"), c); len(errs) > 0 {
+			trusted := testConfig(t, map[string]string{"HEXACTF_TRUSTED_AUTHORS": "true"})
+			if errs := validateRights(trusted, field.NewPath("c"), c); len(errs) > 0 {
 				t.Errorf("refused to a trusted author: %v", errs)
 			}
 		})
@@ -117,16 +115,16 @@ func TestAllowedCapabilities(t *testing.T) {
 		"ALL":           {"SYS_ADMIN": true, "ALL": true},
 		"CAP_SYS_ADMIN": {"SYS_ADMIN": true, "CAP_SYS_ADMIN": true, "KILL": false},
 	} {
-		rights := newRights(testConfig(t, map[string]string{"HEXACTF_ALLOWED_CAPABILITIES": setting}))
+		rights := testConfig(t, map[string]string{"HEXACTF_ALLOWED_CAPABILITIES": setting})
 		for capability, want := range allowed {
 			c := corev1.Container{SecurityContext: &corev1.SecurityContext{}}
 			adds(corev1.Capability(capability))(&c, c.SecurityContext)
-			if got := len(rights.validate(nil, c)) == 0; got != want {
+			if got := len(validateRights(rights, nil, c)) == 0; got != want {
 				t.Errorf("%q: %s allowed %v, want %v", setting, capability, got, want)
 			}
 		}
 	}
-	if newRights(config.HexaCTF{}).Trusted {
+	if testConfig(t, nil).TrustedAuthors {
 		t.Error("authors are trusted without a setting")
 	}
 }

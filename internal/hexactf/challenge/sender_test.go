@@ -39,7 +39,7 @@ func TestWhatIsKnownOfMessages(t *testing.T) {
 }
 
 func TestWaitForTheBrokerBeginsOnce(t *testing.T) {
-	var w waits
+	var w deliveries
 	c := testChallenge()
 	if got := w.since(c, noon); got != noon {
 		t.Errorf("begins at %s", got)

@@ -194,10 +194,10 @@ func (e cmpError) Error() string { return string(e) }
 func TestDefinitionComesLate(t *testing.T) {
 	l := newLife(t)
 	missing := Observed{Challenge: l.c}
-	l.reconcile(Outcome{Observed: missing, Problem: check(missing, Rights{})})
+	l.reconcile(Outcome{Observed: missing, Problem: check(missing, config.HexaCTF{})})
 	l.is(hexactfv1.StateError, hexactfv1.StateError)
 	l.shows(hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
-	if wait := requeueAfter(Outcome{Observed: missing, Problem: check(missing, Rights{})}, l.cfg, l.now.Add(time.Minute)); wait != 4*time.Minute {
+	if wait := requeueAfter(Outcome{Observed: missing, Problem: check(missing, config.HexaCTF{})}, l.cfg, l.now.Add(time.Minute)); wait != 4*time.Minute {
 		t.Errorf("requeued after %s", wait)
 	}
 	l.now = l.now.Add(time.Minute)
@@ -219,11 +219,11 @@ func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
 	for name, before := range map[string]func(*life){
 		"missing until now": func(l *life) {
 			missing := Observed{Challenge: l.c}
-			l.reconcile(Outcome{Observed: missing, Problem: check(missing, Rights{})})
+			l.reconcile(Outcome{Observed: missing, Problem: check(missing, config.HexaCTF{})})
 		},
 		"bad until now": func(l *life) {
 			bad := Observed{Challenge: l.c, Definition: invalid}
-			l.reconcile(Outcome{Observed: bad, Problem: check(bad, Rights{})})
+			l.reconcile(Outcome{Observed: bad, Problem: check(bad, config.HexaCTF{})})
 		},
 		"left by another operator": func(l *life) {
 			l.c.Status.StartedAt = &metav1.Time{Time: l.now}
@@ -268,7 +268,7 @@ func TestTimeWithoutADefinitionBeginsWithIt(t *testing.T) {
 	c, cfg := testChallenge(), testConfig(t, nil)
 	look := func(definition *hexactfv1.ChallengeDefinition, now time.Time) (Outcome, bool) {
 		o := Observed{Challenge: c, Definition: definition}
-		out := Outcome{Observed: o, Problem: check(o, Rights{})}
+		out := Outcome{Observed: o, Problem: check(o, config.HexaCTF{})}
 		computeStatus(out, cfg, now)
 		return out, terminal(c, out.Problem, cfg.DefinitionTimeout, now)
 	}
@@ -300,7 +300,7 @@ func TestABadDefinitionSaysHowLong(t *testing.T) {
 	bad.Spec.IsOne = true
 	look := func(definition *hexactfv1.ChallengeDefinition) hexactfv1.ChallengeStatus {
 		o := Observed{Challenge: l.c, Definition: definition}
-		l.reconcile(Outcome{Observed: o, Problem: check(o, Rights{})})
+		l.reconcile(Outcome{Observed: o, Problem: check(o, config.HexaCTF{})})
 		return l.c.Status
 	}
 	if s := look(bad); s.ExpiresAt != nil || !s.IsOne {

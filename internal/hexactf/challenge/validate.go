@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
 const (
@@ -46,7 +47,7 @@ func validateIdentity(id Identity) field.ErrorList {
 
 // validate returns the errors of a definition, each with its field. The schema refuses most of them already; this is for
 // rules that a schema cannot express, and for definitions that were stored under another schema.
-func validate(definition *hexactfv1.ChallengeDefinition, rights Rights) field.ErrorList {
+func validate(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) field.ErrorList {
 	parent := field.NewPath("spec", "components")
 	components := definition.Spec.Components
 	if len(components) == 0 {
@@ -70,7 +71,7 @@ func validate(definition *hexactfv1.ChallengeDefinition, rights Rights) field.Er
 			errs = append(errs, field.Duplicate(fieldPath.Child("name"), component.Name))
 		}
 		names.Insert(component.Name)
-		errs = append(errs, validateDeployment(fieldPath.Child("deployment"), component.Deployment, rights)...)
+		errs = append(errs, validateDeployment(fieldPath.Child("deployment"), component.Deployment, cfg)...)
 		errs = append(errs, validateService(fieldPath.Child("service", "spec"), component.Service)...)
 	}
 	if d := definition.Spec.Duration; d != nil && !validDuration(d.Duration) {
@@ -82,7 +83,7 @@ func validate(definition *hexactfv1.ChallengeDefinition, rights Rights) field.Er
 // validDuration reports whether a challenge may live so long.
 func validDuration(d time.Duration) bool { return d >= time.Second && d <= maxDuration }
 
-func validateDeployment(parent *field.Path, d *hexactfv1.Deployment, rights Rights) field.ErrorList {
+func validateDeployment(parent *field.Path, d *hexactfv1.Deployment, cfg config.HexaCTF) field.ErrorList {
 	if d == nil {
 		return field.ErrorList{field.Required(parent, "a component needs a deployment")}
 	}
@@ -117,7 +118,7 @@ func validateDeployment(parent *field.Path, d *hexactfv1.Deployment, rights Righ
 		if len(c.VolumeDevices) > 0 {
 			errs = append(errs, field.Forbidden(fieldPath.Child("volumeDevices"), "the pods of a component have no volumes"))
 		}
-		errs = append(errs, rights.validate(fieldPath, c)...)
+		errs = append(errs, validateRights(cfg, fieldPath, c)...)
 	}
 	return errs
 }

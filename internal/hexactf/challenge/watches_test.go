@@ -74,7 +74,7 @@ func TestFinalizationIsDelayedByDeletions(t *testing.T) {
 func TestMessagesThatWereGivenUpMayStillArrive(t *testing.T) {
 	r := (&cluster{challenge: testChallenge()}).reconciler(t)
 	c := testChallenge()
-	r.waits.since(c, noon)
+	r.deliveries.since(c, noon)
 	r.lose(t.Context(), c, Delivery{Problem: "connection refused"}, 2)
 	select {
 	case event := <-r.Events.(*events.FakeRecorder).Events:

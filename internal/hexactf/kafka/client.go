@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,10 +35,6 @@ const (
 
 	// The delays between two replacements of a broken producer.
 	minReplaceDelay, maxReplaceDelay = time.Second, 10 * time.Second
-	// stuckAfter is how long a broker may answer pings and acknowledge nothing before the producer counts as stuck.
-	stuckAfter = 30 * time.Second
-	// pingInterval is the minimum time between two such pings.
-	pingInterval = 5 * time.Second
 )
 
 // Errors that do not come from the broker.
@@ -72,25 +66,20 @@ type Client struct {
 	now      func() time.Time
 	maxSends int // limit of sends, and of delivered
 
-	mu             sync.Mutex
-	current        *producer              // nil after Close
-	retired        map[*producer]struct{} // until their last message is answered
-	sends          map[string]*send       // in flight, by key
-	delivered      map[string][]byte      // acknowledged when no caller waited any more, by key
-	connectErr     error                  // error of the last attempt to connect; nil once one succeeds
-	replaced       time.Time              // when current replaced a broken one
-	replaceDelay   time.Duration          // before the next replacement
-	pinging        bool
-	pinged         time.Time // when the last ping began
-	answeringSince time.Time // since when pings succeed and nothing is acknowledged; else zero
+	mu           sync.Mutex
+	current      *producer         // nil after Close
+	retired      sync.WaitGroup    // replaced producers, until their last message is answered
+	sends        map[string]*send  // in flight, by key
+	delivered    map[string][]byte // acknowledged when no caller waited any more, by key
+	connectErr   error             // error of the last attempt to connect; nil once one succeeds
+	replaced     time.Time         // when current replaced a broken one
+	replaceDelay time.Duration     // before the next replacement
 }
 
-// producer is a client of the library, with the number of its sends in flight.
+// producer is a client of the library.
 type producer struct {
 	*kgo.Client
-	inFlight int
-	broken   bool      // may not recover from its last error
-	since    time.Time // when it was replaced
+	broken bool // may not recover from its last error
 }
 
 // send is one message in flight.
@@ -114,7 +103,7 @@ func newClient(cfg config.Kafka, options ...kgo.Opt) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, now: time.Now, maxSends: maxSends,
-		retired: map[*producer]struct{}{}, sends: map[string]*send{}, delivered: map[string][]byte{},
+		sends: map[string]*send{}, delivered: map[string][]byte{},
 	}
 	c.opts = append(credentials(cfg),
 		kgo.SeedBrokers(cfg.Brokers...),
@@ -130,6 +119,8 @@ func newClient(cfg config.Kafka, options ...kgo.Opt) (*Client, error) {
 		kgo.MaxBufferedRecords(maxSends),
 		// Shorter than our own timeout, so that a record that no broker received is given up, with the reason.
 		kgo.RecordDeliveryTimeout(max(time.Second, cfg.SendTimeout*4/5)),
+		// Also a record that a broker may have received: otherwise a broker that never acknowledges it would block its key.
+		kgo.AllowIdempotentProduceCancellation(),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.RequestTimeoutOverhead(answerTimeout),
 		kgo.ConnIdleTimeout(idleTimeout),
@@ -174,10 +165,9 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 			}
 		case <-ctx.Done():
 			if same {
-				return c.stopWaiting(s) //nolint:contextcheck // the ping outlives the caller
+				return c.stopWaiting(s)
 			}
 			// This may be the last caller that waits for the message before its own.
-			c.detectStuck() //nolint:contextcheck // the ping outlives the caller
 			return c.unanswered()
 		}
 	}
@@ -226,7 +216,6 @@ func (c *Client) startSend(key string, value []byte) (s *send, same bool, err er
 	s = &send{value: bytes.Clone(value), waiters: 1, done: make(chan struct{})}
 	c.sends[key] = s
 	p := c.usable()
-	p.inFlight++
 	c.mu.Unlock()
 
 	// Not with the caller's context: a message that may have reached the broker cannot be called back, and the delivery
@@ -252,17 +241,12 @@ func (c *Client) completed(p *producer, key string, s *send, err error) {
 	delete(c.sends, key)
 	switch {
 	case err == nil:
-		c.replaceDelay, c.answeringSince = 0, time.Time{}
+		c.replaceDelay = 0
 		if s.waiters == 0 {
 			c.remember(key, s.value)
 		}
 	case breaksProducer(err):
 		p.broken = true
-	}
-	p.inFlight--
-	if _, retired := c.retired[p]; retired && p.inFlight == 0 {
-		delete(c.retired, p)
-		go p.Close()
 	}
 }
 
@@ -290,16 +274,14 @@ func (c *Client) remember(key string, value []byte) {
 // stopWaiting ends the wait for a send, which stays in flight.
 func (c *Client) stopWaiting(s *send) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
 	case <-s.done:
-		c.mu.Unlock()
 		return s.err
 	default:
+		s.waiters--
+		return &unansweredError{c.connectErr}
 	}
-	s.waiters--
-	c.mu.Unlock()
-	c.detectStuck()
-	return c.unanswered()
 }
 
 func (c *Client) unanswered() error {
@@ -329,73 +311,18 @@ func (c *Client) usable() *producer {
 	return c.current
 }
 
-// replace replaces the current producer, which ends with its last answer. It reports whether it did: the options were
-// valid before, and the next message tries again.
-func (c *Client) replace() bool {
+// replace replaces the current producer, which ends with its last answer. The options were valid before: after an error
+// the next message tries again.
+func (c *Client) replace() {
 	library, err := kgo.NewClient(c.opts...)
 	if err != nil {
-		return false
+		return
 	}
 	c.replaced = c.now()
 	c.replaceDelay = min(max(2*c.replaceDelay, minReplaceDelay), maxReplaceDelay)
-	c.answeringSince = time.Time{}
-	if old := c.current; old.inFlight == 0 {
-		go old.Close()
-	} else {
-		old.since = c.replaced
-		c.retired[old] = struct{}{}
-	}
+	old := c.current
+	c.retired.Go(func() { closeAfterFlush(context.Background(), old) })
 	c.current = &producer{Client: library}
-	return true
-}
-
-// detectStuck pings a broker that has not acknowledged a message. If it has answered pings for stuckAfter and acknowledged
-// nothing, the current producer counts as stuck: its sends in flight fail, and another producer replaces it. The sends of
-// a producer that was retired before stuckAfter fail too: they would block their keys.
-func (c *Client) detectStuck() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	if c.current == nil || c.pinging || now.Sub(c.pinged) < pingInterval {
-		return
-	}
-	c.pinging, c.pinged = true, now
-	p := c.current
-	// Without the lock: a ping may take as long as pingInterval, and Publish must not wait for it.
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), pingInterval)
-		defer cancel()
-		err := p.Ping(ctx)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.pinging = false
-		if err == nil {
-			c.closeRetired()
-		}
-		// Answers count only without interruption and for one producer. An idle producer cannot be stuck.
-		switch {
-		case c.current != p || p.inFlight == 0 || err != nil:
-			c.answeringSince = time.Time{}
-		case c.answeringSince.IsZero():
-			c.answeringSince = c.now()
-		case c.now().Sub(c.answeringSince) >= stuckAfter:
-			if c.replace() {
-				delete(c.retired, p) // it is closed here
-				go p.Close()
-			}
-		}
-	}()
-}
-
-// closeRetired closes the producers that have been retired for so long that a broker that answers other requests will not
-// acknowledge their messages any more. The caller holds the lock.
-func (c *Client) closeRetired() {
-	for p := range c.retired {
-		if c.now().Sub(p.since) >= stuckAfter {
-			delete(c.retired, p) // it is closed here
-			go p.Close()
-		}
-	}
 }
 
 // Ping asks a broker for an answer, for which it connects and logs in: then the first message is faster, and a wrong
@@ -452,27 +379,24 @@ func (c *Client) Close(ctx context.Context) {
 	// No new message can start after this: Publish finds no producer. The lock is released before the wait, which may
 	// take long.
 	c.mu.Lock()
-	all := slices.Collect(maps.Keys(c.retired))
-	if c.current != nil {
-		all = append(all, c.current)
+	if last := c.current; last != nil {
+		c.retired.Go(func() { closeAfterFlush(ctx, last) })
 	}
-	clear(c.retired)
 	c.current = nil
 	c.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, p := range all {
-		ending.Go(func() {
-			_ = p.Flush(ctx) // fails only if ctx ends
-			p.Close()
-		})
-	}
 	// A producer may take longer than ctx to close, so the wait for it is bounded here.
 	ended := make(chan struct{})
-	go func() { ending.Wait(); close(ended) }()
+	go func() { c.retired.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-ctx.Done():
 	}
+}
+
+// closeAfterFlush closes a producer after its last answer, or when ctx ends.
+func closeAfterFlush(ctx context.Context, p *producer) {
+	_ = p.Flush(ctx) // fails only if ctx ends
+	p.Close()
 }
 
 // connections is a hook of the library, which is called at every attempt to connect.

@@ -2,8 +2,8 @@
 //
 // # What a caller may rely on
 //
-//   - Publish returns within the setting KAFKA_SEND_TIMEOUT in every state of the broker. The library's own deadlines do
-//     not bound a send that may have reached the broker.
+//   - Publish returns within the setting KAFKA_SEND_TIMEOUT in every state of the broker. A send that may have reached the
+//     broker stays in flight until the broker answers, or the library gives it up after about ten seconds.
 //   - There is one send in flight for each key, so messages of a key are in the order in which they were published. An
 //     attempt to publish the same value again waits for the send in flight, or returns that it was acknowledged. A second
 //     copy is only sent if it is unknown whether the first one arrived.
@@ -16,6 +16,5 @@
 //
 // A client of the library can break permanently: after a producer ID was refused once, or a topic was created again under
 // another ID, every later message fails immediately. After an error that is not about a single message the client is
-// replaced, with a growing delay between replacements. A client that gets no acknowledgement although the broker answers
-// is replaced, too.
+// replaced, with a growing delay between replacements.
 package kafka

@@ -27,12 +27,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed] {
 	return &reconcile.Kind[*kibashipv1.Application, Observed]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Application",
-		New:  func() *kibashipv1.Application { return &kibashipv1.Application{} },
-		Fields: func(a *kibashipv1.Application) reconcile.Fields {
-			s := &a.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: kibashipv1.ApplicationFinalizer, FinalizerInApply: true,
 		Observe:  r.observe,
 		Check:    func(a *kibashipv1.Application, o *Observed) outcome.Problems { return check(a, *o) },

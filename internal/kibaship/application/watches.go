@@ -19,7 +19,8 @@ import (
 
 // The indexes of the cache.
 const (
-	// IndexApplication finds the Deployments of an Application, by the name that they refer to.
+	// IndexApplication finds the Deployments of an Application, by the name that they refer to. The controller of
+	// Deployments uses it too.
 	IndexApplication = "application"
 	// indexProject finds the Applications of a Project, by the name that they refer to.
 	indexProject = "project"

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -18,9 +17,8 @@ import (
 // build creates the objects of a run, cancels runs that are no longer wanted, and returns the
 // problem that stopped it.
 func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
-	p := plan(in)
 	d := o.Deployment
-	if _, err := apply.Apply(ctx, r.Writer, ownerFor(d), p.Pipeline); err != nil {
+	if _, err := apply.Apply(ctx, r.Writer, ownerFor(d), pipeline(in)); err != nil {
 		return false, r.writeProblem(ctx, kibashipv1.ConditionPipelineAvailable, err)
 	}
 	current := o.find(in.runName())
@@ -35,7 +33,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 	}
 	var problem *outcome.Problem
 	if starts {
-		if problem = r.start(ctx, o, p.PipelineRun); problem != nil && problem.Reason != kibashipv1.ReasonQueued {
+		if problem = r.start(ctx, o, newPipelineRun(in)); problem != nil && problem.Reason != kibashipv1.ReasonQueued {
 			return false, problem
 		}
 	}
@@ -50,8 +48,8 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 
 // start creates a run, or says why it waits in the queue.
 func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructured.Unstructured) *outcome.Problem {
-	d, limited := o.Deployment, r.Config.Builds.Concurrency > 0
-	if limited {
+	d := o.Deployment
+	if r.Config.Builds.Concurrency > 0 {
 		r.starting.Lock()
 		defer r.starting.Unlock()
 		problem, err := r.checkQueue(ctx, d)
@@ -67,27 +65,23 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructur
 		return r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
 	}
 	o.Runs = append([]Run{readRun(made, nil)}, o.Runs...)
-	if limited {
-		if r.started == nil {
-			r.started = map[types.NamespacedName]startedRun{}
-		}
-		r.started[client.ObjectKeyFromObject(d)] = startedRun{made.GetName(), r.Clock.Now()}
-	}
 	return nil
 }
 
 // create starts a run, unless there is one: a client that has changed it, for example to cancel it, has
 // a reason.
 func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	w := r.Writer
+	w.Client = r.Starts
 	live := newRunObject(desired.GetNamespace(), desired.GetName())
-	exists, err := apply.Find(ctx, r.Writer, live)
+	exists, err := apply.Find(ctx, w, live)
 	if err != nil {
 		return nil, err
 	}
 	if exists && ownerFor(d).Owns(live) && live.GetDeletionTimestamp() == nil {
 		return live, nil
 	}
-	made, err := apply.Apply(ctx, r.Writer, ownerFor(d), desired)
+	made, err := apply.Apply(ctx, w, ownerFor(d), desired)
 	if err == nil {
 		runsStarted.Inc()
 	}

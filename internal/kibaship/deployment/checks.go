@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -71,7 +72,7 @@ func checkPipeline(o Observed, cfg config.KibaShip, pushImage string) *outcome.P
 		return blocked(kibashipv1.ReasonRegistryNotSet, "BUILD_REGISTRY is not set: an administrator must say where images go")
 	case pushImage == "":
 		p := blocked(kibashipv1.ReasonRegistryNotSet, "BUILD_PUSH_IMAGE is not set, and the operator does not run in a pod whose image could be used: an administrator must say which image pushes")
-		p.Class, p.Err = outcome.External, missingError(p.Message) // its pod may only not have been read
+		p.Class, p.Err = outcome.External, errors.New(p.Message) // its pod may only not have been read
 		return p
 	default:
 		return nil
@@ -100,14 +101,9 @@ func checkMissing(o Observed) *outcome.Problem {
 			p.Message = "No StorageClass is the default, and BUILD_STORAGE_CLASS is not set: set it, or mark one as the default"
 		}
 	}
-	p.Err = missingError(p.Message)
+	p.Err = errors.New(p.Message)
 	return p
 }
-
-// missingError has a Deployment reconciled again with exponential backoff.
-type missingError string
-
-func (e missingError) Error() string { return string(e) }
 
 // due reports whether a run is to be started: there is none of that name, and it is not known
 // how it ended. One that is deleted before its end, with all of Tekton perhaps, is started

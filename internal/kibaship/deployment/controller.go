@@ -32,11 +32,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] {
 	return &reconcile.Kind[*kibashipv1.Deployment, Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Deployment",
-		New:  func() *kibashipv1.Deployment { return &kibashipv1.Deployment{} },
-		Fields: func(d *kibashipv1.Deployment) reconcile.Fields {
-			return reconcile.Fields{Status: &d.Status, Conditions: &d.Status.Conditions, ObservedGeneration: &d.Status.ObservedGeneration}
-		},
 		Finalizer: kibashipv1.DeploymentFinalizer, FinalizerInApply: true,
 		Observe: func(ctx context.Context, d *kibashipv1.Deployment) (out Outcome, err error) {
 			out.Observed, err = r.observe(ctx, d)

@@ -2,12 +2,12 @@
 //
 // A reconciliation of a Deployment goes one way:
 //
-//	observe (observe.go, tekton.go)  all reads, into one Observed
-//	check   (checks.go)     pure: the problem that blocks a run
-//	plan    (plan.go)      pure: the Pipeline and the PipelineRun
-//	apply   (build.go, kit/apply)    the only writes of children
-//	status  (status.go)    pure: phase, conditions, image, history
-//	patch   (controller.go)          the only write of the status
+//	observe (observe.go, tekton.go)        all reads, into one Observed
+//	check   (checks.go)                    pure: the problem that blocks a run
+//	plan    (pipeline.go, pipelinerun.go)  pure: the Pipeline and the PipelineRun
+//	apply   (build.go, kit/apply)          the only writes of children
+//	status  (status.go)                    pure: phase, conditions, image, history
+//	patch   (controller.go)                the only write of the status
 //
 // Builders stand in files named after the object they build; task.go describes the steps in the
 // pods of a run, and clone.sh is the script of the first step.

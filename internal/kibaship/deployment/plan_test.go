@@ -65,9 +65,9 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan(inputs(modify))
+			in := inputs(modify)
 			var got []byte
-			for _, u := range []any{p.Pipeline.Object, p.PipelineRun.Object} {
+			for _, u := range []any{pipeline(in).Object, newPipelineRun(in).Object} {
 				text, err := yaml.Marshal(u)
 				if err != nil {
 					t.Fatal(err)

@@ -81,9 +81,7 @@ func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Reques
 	if !r.hasTekton() {
 		return nil // all are enqueued when it is installed
 	}
-	r.starting.Lock()
-	defer r.starting.Unlock()
-	running, err := r.running(ctx)
+	running, err := r.running(ctx, client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return nil // only a cache that is shutting down fails
 	}
@@ -138,35 +136,11 @@ func byTime(a, b queued) int {
 	)
 }
 
-// running returns the Deployments that have a run under way, with those that this process has started and whose run the cache does not show
-// yet. A run that another client made takes no place. The caller holds r.starting.
-func (r *Reconciler) running(ctx context.Context) ([]types.NamespacedName, error) {
-	// Before the list, which then has each run that is shown here.
-	for key, run := range r.started {
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: run.Name}, newRunObject(key.Namespace, run.Name), client.DisableReadYourWritesConsistency)
-		switch {
-		case client.IgnoreNotFound(err) != nil:
-			return nil, err
-		case err == nil, r.Clock.Since(run.At) > overtime: // it is shown, or was deleted before
-			delete(r.started, key)
-		}
-	}
-	all, err := r.withRuns(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for key := range r.started {
-		if !slices.Contains(all, key) {
-			all = append(all, key)
-		}
-	}
-	return all, nil
-}
-
-// withRuns returns the Deployments that own a run which the cache shows and which is not over.
-func (r *Reconciler) withRuns(ctx context.Context) ([]types.NamespacedName, error) {
+// running returns the Deployments that own a run which is not over. Without another option the list has every run that this
+// process has made. A run that another client made takes no slot.
+func (r *Reconciler) running(ctx context.Context, opts ...client.ListOption) ([]types.NamespacedName, error) {
 	runs := emptyList(pipelineRunKind)
-	if err := r.Client.List(ctx, runs, client.HasLabels{kibashipv1.LabelDeployment}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+	if err := r.Starts.List(ctx, runs, append(opts, client.HasLabels{kibashipv1.LabelDeployment}, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
 	var all []types.NamespacedName

@@ -2,9 +2,7 @@ package deployment
 
 import (
 	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -22,6 +20,8 @@ type Reconciler struct {
 	// Presence knows whether Tekton is installed, and Direct reads past it.
 	Presence *optional.Presence
 	Direct   client.Reader
+	// Starts makes the runs. Its lists wait for these alone, and not for other writes.
+	Starts client.Client
 	// Own finds the operator's own image, which pushes unless the settings name another one.
 	Own *identity.ImageFinder
 	// Secrets tells when a Secret comes or goes.
@@ -30,14 +30,6 @@ type Reconciler struct {
 	kind *reconcile.Kind[*kibashipv1.Deployment, Outcome]
 	// starting is held from counting the builds under way until another one is stored.
 	starting sync.Mutex
-	// started are the runs that this process has made and which the cache does not show yet, by Deployment. It is used with starting held.
-	started map[types.NamespacedName]startedRun
-}
-
-// startedRun is a run that this process has made.
-type startedRun struct {
-	Name string
-	At   time.Time
 }
 
 // secretsUser is the name under which this package watches Secrets.

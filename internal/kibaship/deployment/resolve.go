@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -24,7 +25,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	blocked := func(class outcome.Class, reason, message string) *outcome.Problem {
 		p := &outcome.Problem{Condition: kibashipv1.ConditionSucceeded, Reason: reason, Message: message, Class: class}
 		if class == outcome.External {
-			p.Err = missingError(message)
+			p.Err = errors.New(message)
 		}
 		return p
 	}

@@ -33,7 +33,7 @@ func aDeployment() *kibashipv1.Deployment {
 	return &kibashipv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "project-shop-app-web-deployment-live-kibaship-com", Generation: 3, CreationTimestamp: metav1.Time{Time: now}}}
 }
 
-func application(kind kibashipv1.ApplicationType) *kibashipv1.Application {
+func testApplication(kind kibashipv1.ApplicationType) *kibashipv1.Application {
 	return &kibashipv1.Application{Spec: kibashipv1.ApplicationSpec{Type: kind}}
 }
 
@@ -63,7 +63,7 @@ func TestComputeStatus(t *testing.T) {
 	problem := func(condition, reason string, class outcome.Class) *outcome.Problem {
 		return &outcome.Problem{Condition: condition, Reason: reason, Message: "because", Class: class, Err: errors.New("because")}
 	}
-	git := application(kibashipv1.TypeGitRepository)
+	git := testApplication(kibashipv1.TypeGitRepository)
 	for title, tc := range map[string]struct {
 		out      Outcome
 		phase    kibashipv1.DeploymentPhase
@@ -84,8 +84,8 @@ func TestComputeStatus(t *testing.T) {
 		"failed":                 {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentFailed, now)}}, In: &in}, kibashipv1.DeploymentFailed, "refused", metav1.ConditionFalse, kibashipv1.ReasonPodRefused, true, false},
 		"failed, once succeeded": {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentFailed, now), aRun("earlier", kibashipv1.DeploymentSucceeded, now.Add(-time.Hour))}}, In: &in}, kibashipv1.DeploymentFailed, "refused", metav1.ConditionFalse, kibashipv1.ReasonPodRefused, true, true},
 		"another run":            {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun("earlier", kibashipv1.DeploymentSucceeded, now)}}, In: &in}, kibashipv1.DeploymentInitializing, "about to be started", metav1.ConditionFalse, kibashipv1.ReasonWaiting, false, true},
-		"an image":               {Outcome{Observed: Observed{Application: application(kibashipv1.TypeDockerImage)}, Image: &registry.Image{Reference: "x@" + digest, Digest: digest, Tag: "1"}}, kibashipv1.DeploymentSucceeded, digest, metav1.ConditionTrue, kibashipv1.ReasonImageResolved, true, true},
-		"a database":             {Outcome{Observed: Observed{Application: application(kibashipv1.TypeMySQL)}}, kibashipv1.DeploymentWaiting, "MySQL", metav1.ConditionTrue, kibashipv1.ReasonNothingToBuild, false, false},
+		"an image":               {Outcome{Observed: Observed{Application: testApplication(kibashipv1.TypeDockerImage)}, Image: &registry.Image{Reference: "x@" + digest, Digest: digest, Tag: "1"}}, kibashipv1.DeploymentSucceeded, digest, metav1.ConditionTrue, kibashipv1.ReasonImageResolved, true, true},
+		"a database":             {Outcome{Observed: Observed{Application: testApplication(kibashipv1.TypeMySQL)}}, kibashipv1.DeploymentWaiting, "MySQL", metav1.ConditionTrue, kibashipv1.ReasonNothingToBuild, false, false},
 	} {
 		t.Run(title, func(t *testing.T) {
 			out := tc.out
@@ -146,7 +146,7 @@ func TestHistoryKeepsFive(t *testing.T) {
 	in := inputs()
 	for i := range 9 {
 		r := aRun(string(rune('a'+i)), kibashipv1.DeploymentSucceeded, now.Add(time.Duration(i)*time.Hour))
-		setStatus(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{r}}, In: &in}, now)
+		setStatus(Outcome{Observed: Observed{Deployment: d, Application: testApplication(kibashipv1.TypeGitRepository), Runs: []Run{r}}, In: &in}, now)
 	}
 	var names string
 	for _, r := range d.Status.RunHistory {
@@ -173,8 +173,8 @@ func TestTheRunsOfAnotherTypeAreHistory(t *testing.T) {
 	} {
 		d := aDeployment()
 		runs := []Run{aRun(in.runName(), tc.last, now)}
-		setStatus(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}, now)
-		out := Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(tc.kind), Runs: runs}, Image: tc.image}
+		setStatus(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: testApplication(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}, now)
+		out := Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: testApplication(tc.kind), Runs: runs}, Image: tc.image}
 		setStatus(out, now)
 		if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionReady); c.Status != metav1.ConditionTrue {
 			t.Errorf("%s: Ready is %s: %s: %s", title, c.Status, c.Reason, c.Message)
@@ -198,7 +198,7 @@ func TestAnImageIsLookedUpOnceForEachRequest(t *testing.T) {
 	pass := func() (asked string, moved bool) {
 		asked = imageRequest(d)
 		before := d.Status.BuiltImage.DeepCopy()
-		setStatus(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeDockerImage)}, Image: image}, now)
+		setStatus(Outcome{Observed: Observed{Deployment: d, Application: testApplication(kibashipv1.TypeDockerImage)}, Image: image}, now)
 		if d.Status.BuiltImage.Request != asked || imageRequest(d) != asked {
 			t.Errorf("asked for %s, got %s, asks for %s next", asked, d.Status.BuiltImage.Request, imageRequest(d))
 		}
@@ -234,7 +234,7 @@ func TestAnImageIsLookedUpOnceForEachRequest(t *testing.T) {
 
 // Where the annotation is taken off, the run that it asked for stays the one of its generation.
 func TestTheLastRunOfAGenerationStays(t *testing.T) {
-	app := application(kibashipv1.TypeGitRepository)
+	app := testApplication(kibashipv1.TypeGitRepository)
 	app.Name, app.Spec.ProjectRef.Name = "project-shop-app-web-kibaship-com", "shop"
 	d := aDeployment()
 	d.Spec.ApplicationRef.Name = app.Name
@@ -258,7 +258,7 @@ func TestTheLastRunOfAGenerationStays(t *testing.T) {
 
 // What the Application says of the source is followed; a run of before the operator noted the source counts for what is asked for.
 func TestAChangedSourceIsAnotherRun(t *testing.T) {
-	app := application(kibashipv1.TypeGitRepository)
+	app := testApplication(kibashipv1.TypeGitRepository)
 	app.Name, app.Spec.ProjectRef.Name = "project-shop-app-web-kibaship-com", "shop"
 	app.Spec.GitRepository = &kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "team/web", Branch: "main", PublicAccess: true}
 	d := aDeployment()
@@ -326,7 +326,7 @@ func TestTektonThatDoesNotRespond(t *testing.T) {
 	} {
 		tc.run.Name, tc.run.Phase = name, kibashipv1.DeploymentRunning
 		d := aDeployment()
-		out := Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{tc.run}}, In: &in}
+		out := Outcome{Observed: Observed{Deployment: d, Application: testApplication(kibashipv1.TypeGitRepository), Runs: []Run{tc.run}}, In: &in}
 		setStatus(out, now)
 		c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
 		if c.Reason != tc.reason || d.Status.Phase != kibashipv1.DeploymentRunning {
@@ -345,7 +345,7 @@ func TestTheImageIsWhereTheRunPushedIt(t *testing.T) {
 	in := inputs()
 	run := aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)
 	run.Repository = "old.example.org/shop/web"
-	git := application(kibashipv1.TypeGitRepository)
+	git := testApplication(kibashipv1.TypeGitRepository)
 	notReady := &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonApplicationNotReady, Class: outcome.Blocked, Message: "not yet"}
 	for title, out := range map[string]Outcome{
 		"another registry by now":     {Observed: Observed{Application: git, Runs: []Run{run}}, In: &in},
@@ -364,7 +364,7 @@ func TestTheImageIsWhereTheRunPushedIt(t *testing.T) {
 
 func TestALostRunIsOver(t *testing.T) {
 	in := inputs()
-	git, image := application(kibashipv1.TypeGitRepository), application(kibashipv1.TypeDockerImage)
+	git, image := testApplication(kibashipv1.TypeGitRepository), testApplication(kibashipv1.TypeDockerImage)
 	running := kibashipv1.PipelineRunStatus{Name: "earlier", Phase: kibashipv1.DeploymentRunning, StartTime: &metav1.Time{Time: now.Add(-time.Hour)}}
 	wanted := running
 	wanted.Name = in.runName()
@@ -400,7 +400,7 @@ func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
 	d := aDeployment()
 	pass := func(run Run) string {
 		run.Name = in.runName()
-		setStatus(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{run}}, In: &in}, now)
+		setStatus(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: testApplication(kibashipv1.TypeGitRepository), Runs: []Run{run}}, In: &in}, now)
 		return d.Status.Message
 	}
 	over := Run{Phase: kibashipv1.DeploymentFailed, Reason: kibashipv1.ReasonRunTimedOut, Message: "too late", Completed: &metav1.Time{Time: now}, Ending: true}
@@ -431,7 +431,7 @@ func TestNoTimerGoesOffImmediately(t *testing.T) {
 	runs := []Run{aRun(in.runName(), kibashipv1.DeploymentFailed, now), aRun("earlier", kibashipv1.DeploymentSucceeded, now.Add(-time.Hour))}
 	runs[1].Repository = "registry.example.org/shop/web"
 	d.Status.ObservedGeneration = d.Generation
-	out := Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}
+	out := Outcome{Observed: Observed{Deployment: d, Application: testApplication(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}
 	setStatus(out, now)
 	out.In, out.Problem = nil, &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonApplicationNotReady, Class: outcome.Blocked, Message: "not yet"}
 	setStatus(out, now)

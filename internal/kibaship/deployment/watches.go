@@ -17,22 +17,15 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/application"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// indexApplication finds the Deployments of an Application, by its name.
-const indexApplication = "deploymentApplication"
-
 // SetupWithManager opens the watches. The only timers are how long a result is shown, and how long Tekton may take to respond.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexApplication, func(o client.Object) []string {
-		return []string{o.(*kibashipv1.Deployment).Spec.ApplicationRef.Name}
-	}); err != nil {
-		return err
-	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexQueued, func(o client.Object) []string {
 		if queuedCondition(o.(*kibashipv1.Deployment)) != nil {
 			return []string{indexQueued}
@@ -101,7 +94,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // ofApplication maps an Application to its Deployments.
 func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil,
-		client.InNamespace(o.GetNamespace()), client.MatchingFields{indexApplication: o.GetName()})
+		client.InNamespace(o.GetNamespace()), client.MatchingFields{application.IndexApplication: o.GetName()})
 }
 
 // ofSecret maps a Secret to the Deployments of its namespace that are not Ready: they may wait for it, or their run may

@@ -19,6 +19,7 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -154,20 +155,7 @@ func openingsProblem(tenant string, open []string) *outcome.Problem {
 		return nil
 	}
 	return exceeds(kibashipv1.ReasonPoliciesExceedBounds, fmt.Sprintf("Network policies of namespace %s, which are not the Project's, let more through than its networkPolicy: %s. "+
-		"Delete them, or let an administrator label those that are wanted %s=true", tenant, joinFirst(open), kibashipv1.LabelAllowed))
-}
-
-// maxNamed is how many bindings or policies a message names.
-const maxNamed = 5
-
-// joinFirst names the first of some objects.
-func joinFirst(all []string) string {
-	slices.Sort(all)
-	text := strings.Join(all[:min(len(all), maxNamed)], ", ")
-	if omitted := len(all) - maxNamed; omitted > 0 {
-		text += fmt.Sprintf(" and %d more", omitted)
-	}
-	return text
+		"Delete them, or let an administrator label those that are wanted %s=true", tenant, conditions.Enumerate(slices.Sorted(slices.Values(open))), kibashipv1.LabelAllowed))
 }
 
 func boundsProblem(tenant string, wider []string) *outcome.Problem {
@@ -175,7 +163,7 @@ func boundsProblem(tenant string, wider []string) *outcome.Problem {
 		return nil
 	}
 	return exceeds(kibashipv1.ReasonRightsExceedBounds, fmt.Sprintf("RoleBindings of namespace %s give accounts of Projects more rights than the bounds of the Project leave: %s. "+
-		"They are older than the bounds, which those accounts can take off. Delete the RoleBindings, or let them bind a Role with fewer rights", tenant, joinFirst(wider)))
+		"They are older than the bounds, which those accounts can take off. Delete the RoleBindings, or let them bind a Role with fewer rights", tenant, conditions.Enumerate(slices.Sorted(slices.Values(wider)))))
 }
 
 func exceeds(reason, message string) *outcome.Problem {

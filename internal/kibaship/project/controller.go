@@ -38,12 +38,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 	return &reconcile.Kind[*kibashipv1.Project, State]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Project",
-		New:  func() *kibashipv1.Project { return &kibashipv1.Project{} },
-		Fields: func(p *kibashipv1.Project) reconcile.Fields {
-			s := &p.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: kibashipv1.ProjectFinalizer, FinalizerCondition: kibashipv1.ConditionNamespaceReady,
 		Observe:  r.observe,
 		Check:    func(p *kibashipv1.Project, s *State) outcome.Problems { return check(p, s.Observed) },

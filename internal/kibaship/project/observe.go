@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,12 +78,5 @@ func count(ctx context.Context, c client.Reader, list client.ObjectList, tenant 
 	if err := c.List(ctx, list, client.InNamespace(tenant), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return 0, err
 	}
-	switch l := list.(type) {
-	case *kibashipv1.ApplicationList:
-		return int32(len(l.Items)), nil
-	case *kibashipv1.DeploymentList:
-		return int32(len(l.Items)), nil
-	default:
-		return 0, nil
-	}
+	return int32(meta.LenList(list)), nil
 }

@@ -42,11 +42,6 @@ func newList(scheme *runtime.Scheme, like client.Object) (client.ObjectList, err
 		return nil, err
 	}
 	gvk.Kind += "List"
-	if _, ok := like.(runtime.Unstructured); ok {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
-		return list, nil
-	}
 	made, err := scheme.New(gvk)
 	if err != nil {
 		return nil, err

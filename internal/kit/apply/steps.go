@@ -58,11 +58,6 @@ func All[T client.Object](objects []T) Set {
 	return Set{objects: asObjects(objects), kind: blank(none)}
 }
 
-// AllLike is All for unstructured objects: like has their kind.
-func AllLike[T client.Object](like T, objects []T) Set {
-	return Set{objects: asObjects(objects), kind: blank(like)}
-}
-
 // Only are objects of whose kind nothing is pruned, such as a namespace.
 func Only[T client.Object](objects ...T) Set { return Set{objects: asObjects(objects)} }
 

@@ -154,10 +154,9 @@ func TestGroups(t *testing.T) {
 
 func TestWhatIsPruned(t *testing.T) {
 	scheme := clientscheme.Scheme
-	run := unstructuredOf("tekton.dev/v1", "PipelineRun", "run")
 	steps := []Step{
 		{Objects: []Set{All(configMaps("a")), All[*corev1.Secret](nil)}},
-		{Objects: []Set{Only(configMaps("b")...), Only(&corev1.Namespace{}), AllLike(run, nil)}},
+		{Objects: []Set{Only(configMaps("b")...), Only(&corev1.Namespace{})}},
 	}
 	keys := wantedKeys(scheme, schema.GroupKind{Kind: "ConfigMap"}, steps)
 	if len(keys) != 2 || !keys.Has(types.NamespacedName{Name: "a"}) || !keys.Has(types.NamespacedName{Name: "b"}) {
@@ -180,7 +179,7 @@ func TestWhatIsPruned(t *testing.T) {
 			lists = append(lists, gvk.String())
 		}
 	}
-	if want := []string{"/v1, Kind=ConfigMapList", "/v1, Kind=SecretList", "tekton.dev/v1, Kind=PipelineRunList"}; !slices.Equal(lists, want) {
+	if want := []string{"/v1, Kind=ConfigMapList", "/v1, Kind=SecretList"}; !slices.Equal(lists, want) {
 		t.Errorf("%v, want %v", lists, want)
 	}
 	if _, err := newList(scheme, &unknown{}); err == nil {

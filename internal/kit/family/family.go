@@ -7,8 +7,10 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,6 +62,29 @@ type Busy struct {
 	Kind client.Object
 	// Since lists when each job in flight began.
 	Since func(context.Context, client.Reader) ([]time.Time, error)
+}
+
+// NewBusy returns the work on the resources T of a list: it began when a resource was deleted, or was created and working
+// reports that it is not complete yet.
+func NewBusy[T client.Object](list func() client.ObjectList, working func(T) bool) Busy {
+	return Busy{
+		Kind: reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T),
+		Since: func(ctx context.Context, reader client.Reader) (since []time.Time, err error) {
+			all := list()
+			if err := reader.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+				return nil, err
+			}
+			err = meta.EachListItem(all, func(item runtime.Object) error {
+				if obj := item.(T); obj.GetDeletionTimestamp() != nil {
+					since = append(since, obj.GetDeletionTimestamp().Time)
+				} else if working(obj) {
+					since = append(since, obj.GetCreationTimestamp().Time)
+				}
+				return nil
+			})
+			return since, err
+		},
+	}
 }
 
 // Access returns what a reconciler of the family reaches the cluster by. Its events name recorder as their source.

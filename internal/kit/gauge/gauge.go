@@ -5,7 +5,6 @@ package gauge
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,9 +17,6 @@ import (
 
 const labelPhase = "phase"
 
-// scrapeTimeout bounds how long a scrape waits for the cache.
-const scrapeTimeout = time.Second
-
 // Observation is one custom resource in a cache.
 type Observation struct {
 	Phase string
@@ -31,16 +27,9 @@ type Observation struct {
 // Phases are two metrics with the label phase: how many custom resources are in that phase,
 // and for how many seconds the oldest of them has been in it.
 type Phases struct {
-	active, timeInPhase *prometheus.Desc
-	phases              []string
-	list                func(context.Context, client.Reader) ([]Observation, error)
-	view                atomic.Pointer[view]
-}
-
-type view struct {
-	reader  client.Reader
-	clock   clock.PassiveClock
-	elected <-chan struct{}
+	*Collector
+	phases []string
+	list   func(context.Context, client.Reader) ([]Observation, error)
 }
 
 // NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which have a series for
@@ -49,11 +38,11 @@ type view struct {
 func NewPhases[P ~string](prefix, help string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
 	g := &Phases{
 		list: see,
-		active: prometheus.NewDesc(prefix+"_active",
-			help+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
-		timeInPhase: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
-			help+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
-			[]string{labelPhase}, nil),
+		Collector: NewCollector(
+			prometheus.NewDesc(prefix+"_active", help+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
+			prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
+				help+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
+				[]string{labelPhase}, nil)),
 	}
 	for _, p := range phases {
 		g.phases = append(g.phases, string(p))
@@ -92,47 +81,22 @@ func InPhase[P ~string](obj client.Object, phase P, conditions []metav1.Conditio
 
 // Watch sets the cache to count in, which costs no request. elected is closed once this
 // replica leads: if two replicas reported the same resources, they would count twice.
-func (g *Phases) Watch(reader client.Reader, now clock.PassiveClock, elected <-chan struct{}) {
-	g.view.Store(&view{reader, now, elected})
-}
-
-// Describe implements prometheus.Collector.
-func (g *Phases) Describe(ch chan<- *prometheus.Desc) {
-	ch <- g.active
-	ch <- g.timeInPhase
-}
-
-// Collect implements prometheus.Collector. If the cache does not answer, there is no value: no
-// value is better than a wrong one.
-func (g *Phases) Collect(ch chan<- prometheus.Metric) {
-	v := g.view.Load()
-	if v == nil || !leads(v.elected) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	observations, err := g.list(ctx, v.reader)
-	if err != nil {
-		return
-	}
-	counts, timeInPhase := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
-	now := v.clock.Now()
-	for _, s := range observations {
-		counts[s.Phase]++
-		timeInPhase[s.Phase] = max(timeInPhase[s.Phase], now.Sub(s.Since))
-	}
-	for _, phase := range g.phases {
-		ch <- prometheus.MustNewConstMetric(g.active, prometheus.GaugeValue, float64(counts[phase]), phase)
-		ch <- prometheus.MustNewConstMetric(g.timeInPhase, prometheus.GaugeValue, timeInPhase[phase].Seconds(), phase)
-	}
-}
-
-// leads reports whether this replica leads: elected is closed then.
-func leads(elected <-chan struct{}) bool {
-	select {
-	case <-elected:
-		return true
-	default:
-		return false
-	}
+func (g *Phases) Watch(reader client.Reader, clk clock.PassiveClock, elected <-chan struct{}) {
+	g.Collector.Watch(func(ctx context.Context, report Report) error {
+		observations, err := g.list(ctx, reader)
+		if err != nil {
+			return err
+		}
+		counts, timeInPhase := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
+		now := clk.Now()
+		for _, s := range observations {
+			counts[s.Phase]++
+			timeInPhase[s.Phase] = max(timeInPhase[s.Phase], now.Sub(s.Since))
+		}
+		for _, phase := range g.phases {
+			report(0, float64(counts[phase]), phase)
+			report(1, timeInPhase[phase].Seconds(), phase)
+		}
+		return nil
+	}, elected)
 }

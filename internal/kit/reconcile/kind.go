@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,17 +28,8 @@ const (
 	actionDelete    = "Delete"
 )
 
-// Fields are the fields of a resource's status that the frame reads and writes.
-type Fields struct {
-	// Status is a pointer to the whole.
-	Status any
-	// Conditions of the status.
-	Conditions *[]metav1.Condition
-	// ObservedGeneration of the status; nil if the status has none.
-	ObservedGeneration *int64
-}
-
-// Kind reconciles the resources T of one Kind. S holds the observations and results of one reconciliation.
+// Kind reconciles the resources T of one Kind, whose status has Conditions and ObservedGeneration. S holds the observations
+// and results of one reconciliation.
 //
 // A reconciliation reads the resource, puts the finalizer on it, and calls Observe, Check, Apply and Status in this order;
 // then it writes the status, in one patch and only if the status has changed, and records what is new as events. Only what
@@ -49,13 +41,6 @@ type Kind[T client.Object, S any] struct {
 	Events  events.EventRecorder
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-
-	// Name is the Kind, as messages call it.
-	Name string
-	// New returns an empty resource.
-	New func() T
-	// Fields returns where the frame finds its part of a status.
-	Fields func(T) Fields
 
 	// Finalizer is persisted before Observe, so that no deletion is missed. Optional: a Kind that owns nothing outside
 	// the garbage collector's reach has none.
@@ -77,6 +62,8 @@ type Kind[T client.Object, S any] struct {
 	Apply func(ctx context.Context, obj T, s *S, problems *outcome.Problems) error
 	// Status computes the status, all but Ready, Stalled and observedGeneration, and returns Ready. It is pure.
 	Status func(obj T, s S, problems outcome.Problems, now time.Time) Ready
+	// OlderGeneration has Status compute observedGeneration too, for a Kind whose status may describe an older one.
+	OlderGeneration bool
 	// Report records changes of the status as events, except problems: before is the resource as it was. It is called
 	// after the status was written. Optional.
 	Report func(ctx context.Context, before, obj T, s S, problems outcome.Problems, began time.Time)
@@ -111,7 +98,7 @@ func (k *Kind[T, S]) Reconciler() reconcile.Reconciler {
 }
 
 func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
-	obj := k.New()
+	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if err := outcome.WrapNotFound(k.Client.Get(ctx, req.NamespacedName, obj)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			k.finalizers.Forget(req.NamespacedName)
@@ -156,10 +143,9 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 
 	before := obj.DeepCopyObject().(T)
 	ready := k.Status(obj, s, problems, now)
-	fields := k.Fields(obj)
-	ready.SetOn(fields.Conditions, obj.GetGeneration(), now)
-	if fields.ObservedGeneration != nil {
-		*fields.ObservedGeneration = obj.GetGeneration()
+	ready.SetOn(findConditions(obj), obj.GetGeneration(), now)
+	if !k.OlderGeneration {
+		findStatus(obj).FieldByName("ObservedGeneration").SetInt(obj.GetGeneration())
 	}
 	if k.RequeueAfter != nil {
 		requeueAfter = k.RequeueAfter(obj, s, problems, now)
@@ -179,7 +165,7 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 
 // report records as events what a written status says for the first time.
 func (k *Kind[T, S]) report(ctx context.Context, before, obj T, s S, problems outcome.Problems, now time.Time) {
-	all := *k.Fields(obj).Conditions
+	all := *findConditions(obj)
 	for _, p := range problems {
 		if meta.IsStatusConditionFalse(all, p.Condition) && p.Class != outcome.Waiting && p.Class != outcome.InProgress {
 			k.Warn(before, obj, p.Condition, p.Reason, actionReconcile, p.Message)
@@ -207,7 +193,7 @@ func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Probl
 	if err == nil || k.FinalizerCondition == "" || outcome.Classify(err) != outcome.Rejected {
 		return nil, err
 	}
-	return outcome.NewProblem(k.FinalizerCondition, k.redact(ctx, obj, fmt.Errorf("put the finalizer on this %s: %w", k.Name, err))), nil
+	return outcome.NewProblem(k.FinalizerCondition, k.redact(ctx, obj, fmt.Errorf("put the finalizer on this %s: %w", kindName(obj), err))), nil
 }
 
 func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
@@ -221,7 +207,7 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeu
 	err = k.finalizers.Remove(ctx, k.Client, obj, k.Finalizer)
 	if outcome.Classify(err) == outcome.Rejected {
 		Warning(k.Events, obj, outcome.ReasonRefused, actionDelete, fmt.Sprintf(
-			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", k.Name, k.redact(ctx, obj, err)))
+			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", kindName(obj), k.redact(ctx, obj, err)))
 	}
 	return 0, err
 }
@@ -231,10 +217,10 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeu
 func (k *Kind[T, S]) PatchStatus(ctx context.Context, before, obj T, now time.Time) error {
 	s := Status[T]{
 		Client:  k.Client,
-		Pointer: func(obj T) any { return k.Fields(obj).Status },
+		Pointer: func(obj T) any { return findStatus(obj).Addr().Interface() },
 		Bound:   k.Bound,
 		Rejected: func(obj T, err error) {
-			Warning(k.Events, obj, outcome.ReasonRefused, actionReconcile, fmt.Sprintf("The API server refuses the status of this %s: %s", k.Name, k.redact(ctx, obj, err)))
+			Warning(k.Events, obj, outcome.ReasonRefused, actionReconcile, fmt.Sprintf("The API server refuses the status of this %s: %s", kindName(obj), k.redact(ctx, obj, err)))
 		},
 	}
 	if k.Touch != nil {
@@ -246,7 +232,18 @@ func (k *Kind[T, S]) PatchStatus(ctx context.Context, before, obj T, now time.Ti
 // Warn records a warning once: when the condition was not False for this reason before.
 func (k *Kind[T, S]) Warn(before, obj T, condition, reason, action, message string) {
 	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason}
-	if conditions.Transitioned(*k.Fields(before).Conditions, c) {
+	if conditions.Transitioned(*findConditions(before), c) {
 		Warning(k.Events, obj, reason, action, message)
 	}
+}
+
+// kindName is the Kind of a resource, as messages call it.
+func kindName(obj client.Object) string { return reflect.TypeOf(obj).Elem().Name() }
+
+func findStatus(obj client.Object) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName("Status")
+}
+
+func findConditions(obj client.Object) *[]metav1.Condition {
+	return findStatus(obj).FieldByName("Conditions").Addr().Interface().(*[]metav1.Condition)
 }

@@ -1,6 +1,6 @@
 // Package certificate issues and renews the certificate of the webhook server: a small certificate
-// authority, and a certificate that it signs. It is pure: the current data, randomness and time are
-// arguments, and the desired data is the result.
+// authority, and a certificate that it signs. The current data and time are arguments,
+// and the desired data is the result.
 //
 // During a renewal the API server always trusts the certificate: first the new authority is
 // published together with the old one, and after that the new certificate is issued.
@@ -10,14 +10,13 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"math/big"
 	"slices"
 	"time"
 )
@@ -42,9 +41,7 @@ const (
 type Maker struct {
 	// Names are the DNS names of the server.
 	Names []string
-	// Now is the time, and Random the source of randomness.
-	Now    time.Time
-	Random io.Reader
+	Now   time.Time
 }
 
 // Next returns the data of a Secret in which everything missing or about to expire is issued
@@ -145,7 +142,7 @@ func (m Maker) authority() (*ecdsa.PrivateKey, *x509.Certificate, error) {
 	template := m.template("berg-operator webhooks", authorityLife)
 	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	key, err := ecdsa.GenerateKey(elliptic.P256(), m.Random)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,7 +157,7 @@ func (m Maker) leaf(authority *x509.Certificate, signer *ecdsa.PrivateKey) (*x50
 	if template.NotAfter.After(authority.NotAfter) {
 		template.NotAfter = authority.NotAfter
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), m.Random)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,13 +172,7 @@ func (m Maker) template(name string, life time.Duration) *x509.Certificate {
 }
 
 func (m Maker) sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (*x509.Certificate, error) {
-	serial := make([]byte, 16)
-	if _, err := io.ReadFull(m.Random, serial); err != nil {
-		return nil, err
-	}
-	serial[0] &= 0x7f // positive
-	template.SerialNumber = new(big.Int).SetBytes(serial)
-	der, err := x509.CreateCertificate(m.Random, template, parent, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		return nil, fmt.Errorf("issue a certificate for the webhook server: %w", err)
 	}
@@ -215,24 +206,27 @@ func encoded(kind string, der []byte) []byte {
 var errUnusable = errors.New("the certificate of the webhook server cannot be read")
 
 func read(data map[string][]byte) (s state, err error) {
-	if s.authorities, err = authorities(data[KeyAuthorities]); err != nil || len(s.authorities) == 0 {
+	if s.authorities, err = authorities(data[KeyAuthorities]); err != nil {
 		return s, errUnusable
 	}
-	leaves, err := authorities(data[KeyCertificate])
-	if err != nil || len(leaves) == 0 {
-		return s, errUnusable
-	}
-	s.leaf = leaves[0]
-	if s.key, err = privateKey(data[KeyAuthorityKey]); err != nil {
+	if _, s.key, err = readPair(data[KeyAuthorities], data[KeyAuthorityKey]); err != nil {
 		return s, err
 	}
-	if s.leafKey, err = privateKey(data[KeyKey]); err != nil {
-		return s, err
+	s.leaf, s.leafKey, err = readPair(data[KeyCertificate], data[KeyKey])
+	return s, err
+}
+
+// readPair returns the first of some certificates, and its key.
+func readPair(certificates, key []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	pair, err := tls.X509KeyPair(certificates, key) // it compares the public keys
+	if err != nil {
+		return nil, nil, errUnusable
 	}
-	if !s.key.PublicKey.Equal(s.authorities[0].PublicKey) || !s.leafKey.PublicKey.Equal(s.leaf.PublicKey) {
-		return s, errUnusable
+	own, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, nil, errUnusable
 	}
-	return s, nil
+	return pair.Leaf, own, nil
 }
 
 func authorities(bundle []byte) (all []*x509.Certificate, err error) {
@@ -247,20 +241,4 @@ func authorities(bundle []byte) (all []*x509.Certificate, err error) {
 		}
 		all = append(all, c)
 	}
-}
-
-func privateKey(text []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errUnusable
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errUnusable
-	}
-	own, ok := key.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errUnusable
-	}
-	return own, nil
 }

@@ -2,7 +2,6 @@ package certificate
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/x509"
 	"testing"
 	"time"
@@ -11,7 +10,7 @@ import (
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func at(now time.Time) Maker {
-	return Maker{Names: []string{"webhook.system.svc", "webhook.system.svc.cluster.local"}, Now: now, Random: rand.Reader}
+	return Maker{Names: []string{"webhook.system.svc", "webhook.system.svc.cluster.local"}, Now: now}
 }
 
 func made(t *testing.T, m Maker, data map[string][]byte, published []byte) map[string][]byte {

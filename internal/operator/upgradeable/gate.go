@@ -3,7 +3,6 @@ package upgradeable
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -61,23 +60,6 @@ type Gate struct {
 	known    *metav1.Condition
 	read     bool
 	lastBusy time.Time
-
-	once    sync.Once
-	changed chan struct{}
-}
-
-// changes has a value when something may have changed since the last check.
-func (g *Gate) changes() chan struct{} {
-	g.once.Do(func() { g.changed = make(chan struct{}, 1) })
-	return g.changed
-}
-
-// Recheck makes the gate check the work and the time again.
-func (g *Gate) Recheck(context.Context) {
-	select {
-	case g.changes() <- struct{}{}:
-	default:
-	}
 }
 
 // NeedLeaderElection has the manager run the gate in the leader only.
@@ -85,8 +67,9 @@ func (g *Gate) NeedLeaderElection() bool { return true }
 
 // Start runs the gate until the context ends.
 func (g *Gate) Start(ctx context.Context) error {
+	changed := make(chan struct{}, 1) // it has a value when something may have changed since the last check
 	for _, w := range g.Watched {
-		stop, err := g.watch(ctx, w)
+		stop, err := w.notify(ctx, changed)
 		if err != nil {
 			return fmt.Errorf("watch the work that delays an upgrade: %w", err)
 		}
@@ -103,7 +86,7 @@ func (g *Gate) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-g.changes():
+		case <-changed:
 		case <-due:
 		}
 		// Changes that arrive in this pause are read by the one check after it: a burst of changes costs one write,
@@ -121,15 +104,20 @@ func (g *Gate) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch makes the gate check again after every change of a kind.
-func (g *Gate) watch(ctx context.Context, w Watched) (stop func(), err error) {
+// notify reports every change of the kind to changed.
+func (w Watched) notify(ctx context.Context, changed chan<- struct{}) (stop func(), err error) {
 	informer, err := w.Informers.GetInformer(ctx, w.Kind)
 	if err != nil {
 		return nil, err
 	}
-	observeAgain := func() { g.Recheck(ctx) }
+	notify := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { observeAgain() }, UpdateFunc: func(any, any) { observeAgain() }, DeleteFunc: func(any) { observeAgain() },
+		AddFunc: notify, UpdateFunc: func(_, object any) { notify(object) }, DeleteFunc: notify,
 	})
 	if err != nil {
 		return nil, err

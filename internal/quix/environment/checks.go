@@ -15,7 +15,7 @@ import (
 func check(env *quixv1.Environment, o Observed, cfg config.Quix) (problems outcome.Problems) {
 	problems.Add(checkNamespace(env, o, cfg.IDPattern))
 	problems.Add(checkRole(o.Role, cfg.ClusterRoleName))
-	problems.Add(checkFence(inputs(env, o, cfg), o.Unfenced))
+	problems.Add(checkFence(Inputs{env, o.RoleBinding, cfg}, o.Unfenced))
 	return problems
 }
 

@@ -31,12 +31,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 	return &reconcile.Kind[*quixv1.Environment, State]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "Environment",
-		New:  func() *quixv1.Environment { return &quixv1.Environment{} },
-		Fields: func(env *quixv1.Environment) reconcile.Fields {
-			s := &env.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: quixv1.Finalizer, FinalizerCondition: quixv1.ConditionNamespaceReady,
 		Observe:  r.observe,
 		Check:    func(env *quixv1.Environment, s *State) outcome.Problems { return check(env, s.Observed, r.Config) },
@@ -51,7 +45,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 
 // apply writes the namespace first and the binding last, so that nothing is granted that was not checked before.
 func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *State, problems *outcome.Problems) error {
-	in := inputs(env, s.Observed, r.Config)
+	in := Inputs{env, s.RoleBinding, r.Config}
 	role := problems.On(quixv1.ConditionRoleValidated)
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
 		if err := r.takeOver(ctx, env, s); err != nil {
@@ -85,7 +79,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	if err := r.takeOverBinding(ctx, env, s); err != nil {
 		return err
 	}
-	desired := roleBinding(inputs(env, s.Observed, r.Config))
+	desired := roleBinding(Inputs{env, s.RoleBinding, r.Config})
 	_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)
 	problems.Add(roleBindingProblem(s.Observed, err))
 	s.RoleBindingCreated = err == nil && s.RoleBinding == nil

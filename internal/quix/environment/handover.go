@@ -37,7 +37,7 @@ func bindingHandedOver(env *quixv1.Environment, in Inputs) bool {
 
 func hasIdentity(env *quixv1.Environment, o client.Object, managedBy string) bool {
 	existing := o.GetLabels()
-	for key, want := range identity(env.Spec.ID, env.Name, managedBy) {
+	for key, want := range identity(env, managedBy) {
 		if existing[key] != want {
 			return false
 		}
@@ -77,7 +77,7 @@ func (r *Reconciler) takeOver(ctx context.Context, env *quixv1.Environment, s *S
 
 // takeOverBinding writes the environment's UID onto a RoleBinding that was handed over.
 func (r *Reconciler) takeOverBinding(ctx context.Context, env *quixv1.Environment, s *State) error {
-	in := inputs(env, s.Observed, r.Config)
+	in := Inputs{env, s.RoleBinding, r.Config}
 	if !bindingHandedOver(env, in) {
 		return nil
 	}

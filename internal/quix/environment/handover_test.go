@@ -8,13 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 )
 
 func TestNamespaceOfAnOlderOperatorIsTakenOver(t *testing.T) {
 	env := testEnvironment()
 	env.Status.NamespaceUID, env.Status.NamespaceTokenHash = "", ""
-	old := namespace(inputs(env, Observed{}, config.Quix{}))
+	old := namespace(Inputs{Environment: env})
 	old.UID = "old"
 	for name, tc := range map[string]struct {
 		modify func(*quixv1.Environment, *corev1.Namespace)

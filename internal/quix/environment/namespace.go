@@ -9,7 +9,8 @@ import (
 )
 
 func namespace(in Inputs) *corev1.Namespace {
-	labels := identity(in.ID, in.Name, quixv1.ManagedBy)
+	env := in.Environment
+	labels := identity(env, quixv1.ManagedBy)
 	labels[quixv1.LabelPlatform] = quixv1.Platform
 	if level := string(in.Config.PodSecurity); level != "" {
 		for _, mode := range []string{"enforce", "warn", "audit"} {
@@ -17,19 +18,19 @@ func namespace(in Inputs) *corev1.Namespace {
 		}
 	}
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   in.Namespace,
-		Labels: guarded(in.Labels, labels),
-		Annotations: guarded(in.Annotations, map[string]string{
+		Name:   namespaceName(env),
+		Labels: guarded(env.Spec.Labels, labels),
+		Annotations: guarded(env.Spec.Annotations, map[string]string{
 			quixv1.AnnotationCreatedBy:    quixv1.ManagedBy,
-			quixv1.AnnotationResourceName: in.Name,
+			quixv1.AnnotationResourceName: env.Name,
 		}),
 		// An Environment is cluster-scoped, so it can own a namespace. If a client removes the finalizer, the garbage
 		// collector deletes the namespace.
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion:         quixv1.GroupVersion.String(),
 			Kind:               "Environment",
-			Name:               in.Name,
-			UID:                in.UID,
+			Name:               env.Name,
+			UID:                env.UID,
 			Controller:         ptr.To(true),
 			BlockOwnerDeletion: ptr.To(true),
 		}},

@@ -15,32 +15,11 @@ import (
 
 // Inputs is all that the plan depends on: no clock, no randomness, no cluster.
 type Inputs struct {
-	UID         types.UID
-	Name        string
-	ID          string
-	Labels      map[string]string
-	Annotations map[string]string
-
-	Namespace   string
-	RoleBinding string
+	// Environment is read for its metadata, its spec and the names in its status.
+	Environment *quixv1.Environment
 	// Bound is the present RoleBinding; nil if there is none.
-	Bound *rbacv1.RoleBinding
-
+	Bound  *rbacv1.RoleBinding
 	Config config.Quix
-}
-
-func inputs(env *quixv1.Environment, o Observed, cfg config.Quix) Inputs {
-	return Inputs{
-		UID:         env.UID,
-		Name:        env.Name,
-		ID:          env.Spec.ID,
-		Labels:      env.Spec.Labels,
-		Annotations: env.Spec.Annotations,
-		Namespace:   namespaceName(env),
-		RoleBinding: roleBindingName(env),
-		Bound:       o.RoleBinding,
-		Config:      cfg,
-	}
 }
 
 // namespaceName returns the name of the environment's namespace, which never changes; "" before it is set.
@@ -78,7 +57,7 @@ var RoleBindingLabels = ownership.Labels{
 
 // labelledOwner requires the labels too: other programs use them, and an administrator removes them to keep a namespace.
 func labelledOwner(env *quixv1.Environment) ownership.Owner {
-	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
+	return ownershipLabels.For(env.UID, identity(env, quixv1.ManagedBy))
 }
 
 // namespaceOwner requires a proof too, because others can create a namespace of that name first and copy its labels and
@@ -95,11 +74,11 @@ func roleBindingOwner(env *quixv1.Environment) ownership.Owner {
 }
 
 // identity returns the labels that say to which environment an object belongs.
-func identity(id, name, managedBy string) map[string]string {
+func identity(env *quixv1.Environment, managedBy string) map[string]string {
 	return map[string]string{
 		quixv1.LabelManagedBy:       managedBy,
-		quixv1.LabelEnvironmentID:   id,
-		quixv1.LabelEnvironmentName: naming.LabelValue(name),
+		quixv1.LabelEnvironmentID:   env.Spec.ID,
+		quixv1.LabelEnvironmentName: naming.LabelValue(env.Name),
 	}
 }
 

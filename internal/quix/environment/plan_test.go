@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -32,13 +33,19 @@ func testConfig(t testing.TB, overrides map[string]string) config.Quix {
 }
 
 func testInputs(t testing.TB) Inputs {
-	return Inputs{
-		UID: "7c0ffee0-1111-4222-8333-444455556666", Name: "team-a", ID: "alpha",
-		Labels:      map[string]string{"quix.io/team": "streaming"},
-		Annotations: map[string]string{"quix.io/contact": "someone"},
-		Namespace:   "alpha-qdep", RoleBinding: "alpha-quix-crb",
-		Config: testConfig(t, nil),
+	env := &quixv1.Environment{
+		ObjectMeta: metav1.ObjectMeta{UID: "7c0ffee0-1111-4222-8333-444455556666", Name: "team-a"},
+		Spec: quixv1.EnvironmentSpec{
+			ID:          "alpha",
+			Labels:      map[string]string{"quix.io/team": "streaming"},
+			Annotations: map[string]string{"quix.io/contact": "someone"},
+		},
+		Status: quixv1.EnvironmentStatus{
+			NamespaceStatus:   &quixv1.ResourceStatus{ResourceName: "alpha-qdep"},
+			RoleBindingStatus: &quixv1.ResourceStatus{ResourceName: "alpha-quix-crb"},
+		},
 	}
+	return Inputs{Environment: env, Config: testConfig(t, nil)}
 }
 
 func TestPlan(t *testing.T) {
@@ -81,13 +88,13 @@ func TestPodSecurityIsThatOfTheSetting(t *testing.T) {
 
 func TestMetadataIsGuarded(t *testing.T) {
 	in := testInputs(t)
-	in.Labels = map[string]string{
+	in.Environment.Spec.Labels = map[string]string{
 		"quix.io/ok": "1", "quix.io/": "bare", "other.io/x": "1", "plain": "1",
 		quixv1.LabelManagedBy: "mine", quixv1.LabelEnvironmentID: "mine", quixv1.LabelEnvironmentName: "mine",
 		quixv1.LabelPlatform: "mine", "kubernetes.io/metadata.name": "mine", "control-plane": "mine",
 		"pod-security.kubernetes.io/enforce": "privileged",
 	}
-	in.Annotations = map[string]string{
+	in.Environment.Spec.Annotations = map[string]string{
 		"quix.io/ok": "1", "quix.io/": "bare", "other.io/x": "1",
 		quixv1.AnnotationCreatedBy: "mine", quixv1.AnnotationResourceName: "mine",
 		quixv1.AnnotationUID: "mine", quixv1.AnnotationApplied: "mine", quixv1.AnnotationChecksum: "mine",
@@ -123,7 +130,7 @@ func TestOwnershipAnnotationsAreProtected(t *testing.T) {
 
 func TestLongNamesFitIntoLabels(t *testing.T) {
 	in := testInputs(t)
-	in.Name = strings.Repeat("long.", 50)
+	in.Environment.Name = strings.Repeat("long.", 50)
 	for _, value := range namespace(in).Labels {
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 			t.Errorf("%q: %v", value, problems)

@@ -13,9 +13,9 @@ import (
 func roleBinding(in Inputs) *rbacv1.RoleBinding {
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:      in.RoleBinding,
-			Namespace: in.Namespace,
-			Labels:    identity(in.ID, in.Name, quixv1.RoleBindingManagedBy),
+			Name:      roleBindingName(in.Environment),
+			Namespace: namespaceName(in.Environment),
+			Labels:    identity(in.Environment, quixv1.RoleBindingManagedBy),
 		},
 		RoleRef:  roleRef(in),
 		Subjects: []rbacv1.Subject{platform(in)},

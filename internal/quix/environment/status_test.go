@@ -120,7 +120,7 @@ func TestCheckNamespace(t *testing.T) {
 func TestNothingIsBoundWithoutTheFence(t *testing.T) {
 	env := testEnvironment()
 	cfg := config.Quix{ClusterRoleName: "platform", ServiceAccountName: "account", ServiceAccountNamespace: "quix"}
-	in := inputs(env, Observed{}, cfg)
+	in := Inputs{env, nil, cfg}
 	bindingOf := func(modify func(*rbacv1.RoleBinding)) *rbacv1.RoleBinding {
 		b := roleBinding(in)
 		modify(b)

@@ -35,12 +35,6 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed] {
 	return &reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "ContainerNetwork",
-		New:  func() *tunnelv1.ContainerNetwork { return &tunnelv1.ContainerNetwork{} },
-		Fields: func(n *tunnelv1.ContainerNetwork) reconcile.Fields {
-			s := &n.Status
-			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
-		},
 		Finalizer: tunnelv1.NetworkFinalizer,
 		Observe:   r.observe,
 		Check:     check,

@@ -28,21 +28,16 @@ import (
 func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome] {
 	return &reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
-		Name: "ContainerNetworkTunnelProxy",
-		New:  func() *tunnelv1.ContainerNetworkTunnelProxy { return &tunnelv1.ContainerNetworkTunnelProxy{} },
-		// status.Compute writes observedGeneration, because the status may describe tunnels of an older one.
-		Fields: func(p *tunnelv1.ContainerNetworkTunnelProxy) reconcile.Fields {
-			return reconcile.Fields{Status: &p.Status, Conditions: &p.Status.Conditions}
-		},
 		Finalizer: tunnelv1.Finalizer,
 		Observe:   r.observe,
 		Apply:     r.apply,
 		Status: func(_ *tunnelv1.ContainerNetworkTunnelProxy, out status.Outcome, problems outcome.Problems, now time.Time) reconcile.Ready {
 			return status.Compute(out, problems.First(), now)
 		},
-		Report:       r.report,
-		RequeueAfter: requeueAfter,
-		Finalize:     r.finalize,
+		Report:          r.report,
+		OlderGeneration: true,
+		RequeueAfter:    requeueAfter,
+		Finalize:        r.finalize,
 	}
 }
 

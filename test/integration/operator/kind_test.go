@@ -61,11 +61,6 @@ func newFrame() *frame {
 			},
 		}),
 		Events: f.events, Clock: clock.RealClock{}, Metrics: reconcile.NewMetrics("frame", "Failures."),
-		Name: "Environment",
-		New:  func() *quixv1.Environment { return &quixv1.Environment{} },
-		Fields: func(env *quixv1.Environment) reconcile.Fields {
-			return reconcile.Fields{Status: &env.Status, Conditions: &env.Status.Conditions, ObservedGeneration: &env.Status.ObservedGeneration}
-		},
 		Finalizer: kindFinalizer, FinalizerCondition: quixv1.ConditionNamespaceReady,
 		Observe: func(context.Context, *quixv1.Environment) (struct{}, error) { return struct{}{}, nil },
 		Apply: func(_ context.Context, env *quixv1.Environment, _ *struct{}, problems *outcome.Problems) error {
