@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
 // secretInterval is how often a missing Secret is read again.
@@ -168,7 +169,7 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 	if err := r.backends.For(o.Proxy).Renew(o.Proxy, keys); err != nil {
 		return &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 	}
-	out.Tunnels, out.Current, out.Retrying = r.syncer.Sync(*o, pairSettings(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
+	out.Tunnels, out.Current, out.Retrying = tunnelsync.Sync(r.jobs, *o, pairSettings(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
 	out.Servers = r.traffic.Servers(o.Proxy.UID)
 	in, err := r.inputs(ctx, out)
 	if err == nil {

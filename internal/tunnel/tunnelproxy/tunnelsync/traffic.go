@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
@@ -81,7 +82,7 @@ func reasonLabel(name string) string {
 // Traffic adds up the counters of all server proxies. A counter starts at 0 with each process; the sums do not.
 type Traffic struct {
 	Reader client.Reader
-	Syncer *Syncer
+	Jobs   *jobs.Runner
 	// Identity returns the operator's identity for calls to a pair, if it is known yet.
 	Identity func(types.UID) (id *pki.Identity, known bool)
 	Config   config.Tunnel
@@ -202,10 +203,11 @@ func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 	if !known {
 		return // it was not reconciled yet since the operator started
 	}
-	caller, err := t.Syncer.client(p.UID, hostPort(p.Status.ServerProxyAddress, p.Status.ServerProxyControlPort), identity)
+	caller, err := control.Dial(hostPort(p.Status.ServerProxyAddress, p.Status.ServerProxyControlPort), identity, pki.ServerProxy)
 	if err != nil {
 		return
 	}
+	defer caller.Close() //nolint:errcheck // the call is over
 	ctx, cancel := context.WithTimeout(ctx, t.Config.CallTimeout)
 	defer cancel()
 	listed, err := caller.ListTunnels(ctx, &control.ListTunnelsRequest{})
@@ -214,7 +216,7 @@ func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 	}
 	t.count(p.UID, sumTunnels(listed))
 	if t.noteServers(p.UID, listed) {
-		t.Syncer.Jobs.Enqueue(p.Name, 0)
+		t.Jobs.Enqueue(p.Name, 0)
 	}
 }
 
