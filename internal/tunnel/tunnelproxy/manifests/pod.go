@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,8 +99,8 @@ func ServerArgs(in Inputs) []string {
 		"--server-control-port=0",
 		"--client-control-address=" + in.Client.Address, "--client-control-port=" + digits(in.Client.Control),
 		"--client-data-port=" + digits(in.Client.Data),
-		"--allowed-servers=" + joined(cfg.AllowedServers), "--denied-servers=" + joined(cfg.DeniedServers),
-		"--denied-server-ports=" + ranges(cfg.DeniedServerPorts),
+		"--allowed-servers=" + joined(cfg.Servers.Allowed), "--denied-servers=" + joined(cfg.Servers.Denied),
+		"--denied-server-ports=" + joined(cfg.Servers.DeniedPorts),
 		"--max-streams=" + strconv.Itoa(cfg.Streams),
 	}
 }
@@ -164,21 +163,11 @@ func affinity(in Inputs) *corev1.Affinity {
 
 func digits(number int32) string { return strconv.FormatInt(int64(number), 10) }
 
-func joined(networks []netip.Prefix) string {
-	all := make([]string, len(networks))
-	for i, n := range networks {
-		all[i] = n.String()
-	}
-	return strings.Join(all, ",")
-}
-
-func ranges(ports []config.PortRange) string {
-	all := make([]string, len(ports))
-	for i, p := range ports {
-		all[i] = digits(p.First)
-		if p.Last != p.First {
-			all[i] = fmt.Sprintf("%d-%d", p.First, p.Last)
-		}
+// joined writes values as the flags of a proxy read them.
+func joined[T fmt.Stringer](values []T) string {
+	all := make([]string, len(values))
+	for i, v := range values {
+		all[i] = v.String()
 	}
 	return strings.Join(all, ",")
 }
