@@ -39,8 +39,8 @@ type Rules struct {
 // Ports is a range of ports, both ends included.
 type Ports struct{ First, Last int32 }
 
-// Contains reports whether a port is in the range.
-func (p Ports) Contains(port int32) bool { return p.First <= port && port <= p.Last }
+// Includes reports whether a port is in the range.
+func (p Ports) Includes(port int32) bool { return p.First <= port && port <= p.Last }
 
 // String returns the range as ParsePorts reads it.
 func (p Ports) String() string {
@@ -158,7 +158,7 @@ func contains(networks []netip.Prefix, address netip.Addr) bool {
 // CheckPort returns nil if a server may have a port, and otherwise an error that is ErrRefused.
 func (r Rules) CheckPort(port int) error {
 	for _, ports := range r.DeniedPorts {
-		if ports.Contains(int32(port)) {
+		if ports.Includes(int32(port)) {
 			return fmt.Errorf("server port %d %w: it is denied", port, ErrRefused)
 		}
 	}

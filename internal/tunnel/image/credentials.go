@@ -13,11 +13,11 @@ import (
 type Credentials struct{ byRepository map[string]authn.AuthConfig }
 
 // ParseCredentials reads credentials. Its errors quote nothing from the input.
-func ParseCredentials(dockerConfig []byte) (Credentials, error) {
+func ParseCredentials(encoded []byte) (Credentials, error) {
 	var file struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`
 	}
-	if json.Unmarshal(dockerConfig, &file) != nil || file.Auths == nil {
+	if json.Unmarshal(encoded, &file) != nil || file.Auths == nil {
 		return Credentials{}, errors.New("registry credentials are not in the format of .dockerconfigjson of a Secret: want {\"auths\": {REGISTRY: {\"auth\": …}}}")
 	}
 	c := Credentials{byRepository: map[string]authn.AuthConfig{}}

@@ -104,7 +104,7 @@ func startHostile(t *testing.T) *hostile {
 			ClientControl: Endpoint{Address: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port},
 			// It accepts no data connection: the tests look at what is dialled before that.
 			ClientData: Endpoint{Address: "127.0.0.1", Port: 1},
-			Servers:    loopback(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
+			Servers:    loopbackRules(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
 		})
 	})
 	h.Client, err = control.Dial(Endpoint{Address: "127.0.0.1", Port: ready.ServerControlPort}.String(), identityOf(t, dirs[pki.Controller]), pki.ServerProxy)

@@ -167,7 +167,7 @@ func (l *losses) server(control, data Endpoint) (*control.Client, func() error) 
 	r, end := run(l, func(ctx context.Context, ready func(Ready)) error {
 		o := ServerOptions{
 			Common: l.common(), Control: Endpoint{Address: "127.0.0.1"}, ClientControl: control, ClientData: data,
-			Servers: loopback(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
+			Servers: loopbackRules(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
 		}
 		o.Identity, o.Ready = identityOf(l, l.dirs[pki.ServerProxy]), ready
 		return RunServer(ctx, o)

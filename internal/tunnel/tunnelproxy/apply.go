@@ -170,7 +170,7 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 		return &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 	}
 	out.Tunnels, out.Current, out.Retrying = tunnelsync.Sync(r.jobs, *o, pairSettings(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
-	out.Servers = r.traffic.Servers(o.Proxy.UID)
+	out.Servers = r.traffic.ServerProblems(o.Proxy.UID)
 	in, err := r.inputs(ctx, out)
 	if err == nil {
 		in.Ports = manifests.ReadyPorts(status.Tunnels(*out, now))

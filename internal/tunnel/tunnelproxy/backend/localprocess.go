@@ -21,6 +21,7 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxypod"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
@@ -45,7 +46,7 @@ type localProcess struct {
 }
 
 // killAfter is how long a process may drain before it is killed.
-const killAfter = manifests.DrainSeconds * time.Second
+const killAfter = proxypod.DrainSeconds * time.Second
 
 func newLocalProcess(binary string, r *jobs.Runner, now clock.PassiveClock) *localProcess {
 	return &localProcess{

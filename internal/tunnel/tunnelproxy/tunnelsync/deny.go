@@ -68,7 +68,7 @@ func apiServer(host string) (name string, port int32, err error) {
 
 // denyPort denies a port to all servers, unless it is denied already.
 func denyPort(cfg config.Tunnel, port int32) config.Tunnel {
-	if slices.ContainsFunc(cfg.Servers.DeniedPorts, func(p allowlist.Ports) bool { return p.Contains(port) }) {
+	if slices.ContainsFunc(cfg.Servers.DeniedPorts, func(p allowlist.Ports) bool { return p.Includes(port) }) {
 		return cfg
 	}
 	cfg.Servers.DeniedPorts = append(slices.Clone(cfg.Servers.DeniedPorts), allowlist.Ports{First: port, Last: port})

@@ -93,9 +93,9 @@ type Traffic struct {
 	servers map[types.UID]map[string]string
 }
 
-// Servers returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels; "" for a server that
+// ServerProblems returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels; "" for a server that
 // answers. It contains only servers that were checked. A change enqueues the pair.
-func (t *Traffic) Servers(uid types.UID) map[string]string {
+func (t *Traffic) ServerProblems(uid types.UID) map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.servers[uid]
