@@ -238,26 +238,10 @@ func (l *localProcess) setExit(uid types.UID, how string) {
 	}
 }
 
-// Renew replaces the files of the proxy atomically: the proxy reads them for each connection.
+// Renew gives the server proxy its present certificate.
 func (l *localProcess) Renew(p *tunnelv1.ContainerNetworkTunnelProxy, keys credentials.Keys) error {
-	dir := l.tls(p)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := pki.WriteFiles(l.tls(p), keys.Authority, keys.Server); err != nil {
 		return fmt.Errorf("certificates of the server proxy: %w", err)
-	}
-	for name, content := range map[string][]byte{
-		pki.AuthorityFile: keys.Authority, pki.CertificateFile: keys.Server.Certificate, pki.KeyFile: keys.Server.Key,
-	} {
-		path := filepath.Join(dir, name)
-		if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
-			continue
-		}
-		next := path + ".next"
-		if err := os.WriteFile(next, content, 0o600); err != nil {
-			return fmt.Errorf("certificates of the server proxy: %w", err)
-		}
-		if err := os.Rename(next, path); err != nil {
-			return fmt.Errorf("certificates of the server proxy: %w", err)
-		}
 	}
 	return nil
 }
