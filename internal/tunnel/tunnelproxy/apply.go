@@ -233,7 +233,8 @@ func (r *Reconciler) endpoint(o status.Observed) (e manifests.Endpoint, known bo
 	switch pairSettings(r.Config, o).Publish {
 	case config.PublishPodIP:
 		e.Address = o.Client.Status.PodIP
-		e.Control, e.Data = manifests.PortsOfPod(o.Client)
+		control, data := pairobjects.Ports(o.Client)
+		e.Control, e.Data = control.ContainerPort, data.ContainerPort
 	case config.PublishHostPort:
 		e.Address = "127.0.0.1"
 	case config.PublishNodePort:

@@ -137,32 +137,8 @@ func joined[T fmt.Stringer](values []T) string {
 	return strings.Join(all, ",")
 }
 
-// PortsOfPod returns the ports at which a client proxy listens for its server proxy.
-func PortsOfPod(pod *corev1.Pod) (control, data int32) {
-	for _, c := range pod.Spec.Containers {
-		for _, port := range c.Ports {
-			switch port.Name {
-			case "control":
-				control = port.ContainerPort
-			case "data":
-				data = port.ContainerPort
-			}
-		}
-	}
-	return control, data
-}
-
 // ReadHostPorts returns the ports of its node that a client proxy has; zero if it has none.
-func ReadHostPorts(pod *corev1.Pod) (ports HostPorts) {
-	for _, c := range pod.Spec.Containers {
-		for _, port := range c.Ports {
-			switch port.Name {
-			case "control":
-				ports.Control = port.HostPort
-			case "data":
-				ports.Data = port.HostPort
-			}
-		}
-	}
-	return ports
+func ReadHostPorts(pod *corev1.Pod) HostPorts {
+	control, data := pairobjects.Ports(pod)
+	return HostPorts{Control: control.HostPort, Data: data.HostPort}
 }
