@@ -120,6 +120,20 @@ func (s *tunnels) live() []*tunnel {
 	return slices.SortedFunc(maps.Values(s.byID), func(a, b *tunnel) int { return cmp.Compare(a.id, b.id) })
 }
 
+// removeAll removes all tunnels and returns them. closed: no other one is accepted.
+func (s *tunnels) removeAll(closed bool) []*tunnel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = s.closed || closed
+	all := s.live()
+	clear(s.byID)
+	clear(s.byName)
+	for _, t := range all {
+		s.gone[t] = true
+	}
+	return all
+}
+
 // deleted returns the counters of all deleted tunnels.
 func (s *tunnels) deleted() *control.Traffic {
 	sum := add(&control.Traffic{}, s.past)
