@@ -39,9 +39,6 @@ func (r *Reconciler) apply(ctx context.Context, p *tunnelv1.ContainerNetworkTunn
 func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.Time) *outcome.Problem {
 	p, o := out.Proxy, &out.Observed
 	ran := p.Status.State == tunnelv1.StateRunning
-	out.Image = p.Status.ClientProxyContainerImage
-	cfg := pairSettings(r.Config, *o)
-	out.Backend, out.Publish = cfg.Backend, cfg.Publish
 	if reason := status.CheckEnd(*o, r.Config.StartTimeout, now); reason != "" {
 		return end(out, tunnelv1.ConditionProxiesReady, reason)
 	}
