@@ -191,9 +191,9 @@ func parseCertificate(encoded []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// WriteFiles writes an authority and a pair to a folder that only this user can read, each file atomically. Files that have
-// this content already stay as they are. A nil authority is left out.
-func WriteFiles(dir string, authority []byte, pair Pair) error {
+// WriteFiles writes the certificate of an authority, roots, and a pair to a folder that only this user can read, each file atomically. Files that have
+// this content already stay as they are. Nil roots are left out.
+func WriteFiles(dir string, roots []byte, pair Pair) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func WriteFiles(dir string, authority []byte, pair Pair) error {
 	for _, file := range []struct {
 		name    string
 		content []byte
-	}{{AuthorityFile, authority}, {KeyFile, pair.Key}, {CertificateFile, pair.Certificate}} {
+	}{{AuthorityFile, roots}, {KeyFile, pair.Key}, {CertificateFile, pair.Certificate}} {
 		path := filepath.Join(dir, file.name)
 		if present, err := os.ReadFile(path); file.content == nil || err == nil && bytes.Equal(present, file.content) {
 			continue

@@ -50,7 +50,8 @@ const reasons = int(control.StreamError_STREAM_ERROR_CANCELLED) + 1
 
 // traffic has the counters of a tunnel.
 type traffic struct {
-	flow
+	toServer, toClient atomic.Uint64 // bytes
+
 	streams  atomic.Uint64
 	failures [reasons]atomic.Uint64
 

@@ -185,15 +185,11 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	// Wait also reaps the process: otherwise it would stay as a zombie, which still has a process ID.
 	go func() {
 		_ = cmd.Wait()
-		l.mu.Lock()
-		delete(l.watched, cmd.Process.Pid)
 		how := status.ExitText(proxyName, int32(cmd.ProcessState.ExitCode()))
 		if wait, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
 			how = fmt.Sprintf(proxyName+" was ended by signal %d (%s)", wait.Signal(), wait.Signal())
 		}
-		l.setExit(p.UID, how)
-		l.mu.Unlock()
-		l.jobs.Enqueue(p.Name, 0)
+		l.ended(p.Name, p.UID, cmd.Process.Pid, how)
 	}()
 	l.jobs.Enqueue(p.Name, 0)
 	return nil
@@ -223,19 +219,19 @@ func (l *localProcess) watch(p *tunnelv1.ContainerNetworkTunnelProxy, pid int) {
 				break
 			}
 		}
-		l.mu.Lock()
-		delete(l.watched, pid)
-		l.setExit(uid, fmt.Sprintf(proxyName+" (process %d) has ended", pid))
-		l.mu.Unlock()
-		l.jobs.Enqueue(name, 0)
+		l.ended(name, uid, pid, fmt.Sprintf(proxyName+" (process %d) has ended", pid))
 	}()
 }
 
-// setExit is called with the lock held. It ignores pairs that are cleaned up.
-func (l *localProcess) setExit(uid types.UID, how string) {
-	if _, there := l.exits[uid]; there {
+// ended stores how a process ended, and enqueues its pair. A pair that was removed in between has no exit any more.
+func (l *localProcess) ended(name string, uid types.UID, pid int, how string) {
+	l.mu.Lock()
+	delete(l.watched, pid)
+	if _, known := l.exits[uid]; known {
 		l.exits[uid] = how
 	}
+	l.mu.Unlock()
+	l.jobs.Enqueue(name, 0)
 }
 
 // Renew gives the server proxy its present certificate.
