@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +18,8 @@ type Tunnel struct {
 	Backend               TunnelBackend
 	HostNode              string // "": the node of the client proxy
 	Publish               TunnelPublish
-	HostPorts             PortRange // used if Publish is HostPort
-	ControlPort, DataPort int32     // ports of client proxies
+	HostPorts             allowlist.Ports // used if Publish is HostPort
+	ControlPort, DataPort int32           // ports of client proxies
 
 	Image                string // "": an image is built for Registry
 	Registry, Repository string
@@ -32,8 +30,7 @@ type Tunnel struct {
 	BaseImage            string
 	Binary               string
 
-	AllowedServers, DeniedServers   []netip.Prefix // a server in both is denied
-	DeniedServerPorts               []PortRange
+	Servers                         allowlist.Rules
 	Tunnels, Streams, TunnelStreams int           // the first two of a pair of proxies, the last of one tunnel
 	IdleTimeout                     time.Duration // 0: no limit
 	PrepareAttempts                 int
@@ -78,7 +75,7 @@ func (t *Tunnel) Section() settings.Section {
 			settings.New("TUNNEL_BACKEND", string(BackendHostPod), settings.Enum(&t.Backend, BackendHostPod, BackendLocalProcess), "How server proxies run: HostPod, a pod in the network of a node, which needs its own rights (config/tunnel/host), or LocalProcess, a process on the machine of the operator."),
 			settings.New("TUNNEL_HOST_NODE", "", settings.Optional(settings.Name(&t.HostNode, validation.IsDNS1123Subdomain)), "Node on whose loopback the servers of tunnels listen, unless the annotation usvc-dev.developer.microsoft.com/host-node names another one. Empty: the node of the client proxy."),
 			settings.New("TUNNEL_PUBLISH", string(PublishPodIP), settings.Enum(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort), "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that runs both."),
-			settings.New("TUNNEL_HOST_PORTS", "28000-28511", portRange(&t.HostPorts), "Ports of the node for TUNNEL_PUBLISH=HostPort. Each pair of proxies needs two."),
+			settings.New("TUNNEL_HOST_PORTS", "28000-28511", parsed(&t.HostPorts, allowlist.ParseRange), "Ports of the node for TUNNEL_PUBLISH=HostPort. Each pair of proxies needs two."),
 			settings.New("TUNNEL_CONTROL_PORT", "36672", settings.Port(&t.ControlPort), "Control port of client proxies."),
 			settings.New("TUNNEL_DATA_PORT", "36673", settings.Port(&t.DataPort), "Port for data connections of client proxies."),
 			settings.New("TUNNEL_IMAGE", "", printable(&t.Image), "Existing image with the proxy program as its entrypoint. Empty: the operator builds an image for TUNNEL_REGISTRY; without a registry, the image that the operator itself runs."),
@@ -90,9 +87,9 @@ func (t *Tunnel) Section() settings.Section {
 			settings.New("TUNNEL_REGISTRY_INSECURE", "false", settings.Bool(&t.RegistryInsecure), "Whether the registry speaks HTTP."),
 			settings.New("TUNNEL_BASE_IMAGE", "mcr.microsoft.com/azurelinux/base/core:3.0", settings.Name(&t.BaseImage, notEmpty), "Base image of client proxies, unless baseImage names another one."),
 			settings.New("TUNNEL_BINARY", "/berg-tunnel", settings.Path(&t.Binary), "The proxy program. It is added to images, and run directly if TUNNEL_BACKEND is LocalProcess."),
-			settings.New("TUNNEL_ALLOWED_SERVERS", allowlist.DefaultAllowed, networks(&t.AllowedServers), "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them. A name must resolve to such an address every time. Link-local addresses and those of a cloud's metadata cannot be allowed. An IPv6 address with an IPv4 address in it, as of NAT64, is checked by that."),
-			settings.New("TUNNEL_DENIED_SERVERS", "", networks(&t.DeniedServers), "Comma-separated addresses and address ranges that tunnels must not lead to, even if they are allowed. The address and the name of the API server, as the operator knows them, are always denied."),
-			settings.New("TUNNEL_DENIED_SERVER_PORTS", allowlist.DefaultDeniedPorts, portRanges(&t.DeniedServerPorts), "Comma-separated ports and port ranges that tunnels must not lead to. The default holds the ports of etcd, API server, kubelet and the other components of Kubernetes, which listen on the loopback of nodes. The kubelet port of the host is always denied."),
+			settings.New("TUNNEL_ALLOWED_SERVERS", allowlist.DefaultAllowed, parsed(&t.Servers.Allowed, allowlist.ParseNetworks), "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them. A name must resolve to such an address every time. Link-local addresses and those of a cloud's metadata cannot be allowed. An IPv6 address with an IPv4 address in it, as of NAT64, is checked by that."),
+			settings.New("TUNNEL_DENIED_SERVERS", "", parsed(&t.Servers.Denied, allowlist.ParseNetworks), "Comma-separated addresses and address ranges that tunnels must not lead to, even if they are allowed. The address and the name of the API server, as the operator knows them, are always denied."),
+			settings.New("TUNNEL_DENIED_SERVER_PORTS", allowlist.DefaultDeniedPorts, parsed(&t.Servers.DeniedPorts, allowlist.ParsePorts), "Comma-separated ports and port ranges that tunnels must not lead to. The default holds the ports of etcd, API server, kubelet and the other components of Kubernetes, which listen on the loopback of nodes. The kubelet port of the host is always denied."),
 			settings.New("TUNNEL_MAX_TUNNELS", "256", settings.Int(&t.Tunnels, 1, 256), "Maximum number of tunnels of a pair of proxies."),
 			settings.New("TUNNEL_MAX_STREAMS", "10000", settings.Int(&t.Streams, 1, 1000000), "Maximum number of concurrent client connections of a pair of proxies, in all of its tunnels. Further ones are closed."),
 			settings.New("TUNNEL_MAX_TUNNEL_STREAMS", "5000", settings.Int(&t.TunnelStreams, 1, 1000000), "Maximum number of concurrent client connections of one tunnel, so that it leaves some to the others."),
@@ -165,44 +162,10 @@ func repository(s string) []string {
 	return nil
 }
 
-func portRange(to *PortRange) settings.Value {
+// parsed reads a value with a function of package allowlist.
+func parsed[T any](to *T, parse func(string) (T, error)) settings.Value {
 	return settings.Func(func(text string) (err error) {
-		*to, err = parsePorts(text)
+		*to, err = parse(text)
 		return err
-	})
-}
-
-func parsePorts(text string) (PortRange, error) {
-	const want = "%q: must be a port from 1 to 65535, or a range such as 28000-28511"
-	from, to, found := strings.Cut(text, "-")
-	if !found {
-		to = from
-	}
-	first, err1 := strconv.ParseUint(from, 10, 16)
-	last, err2 := strconv.ParseUint(to, 10, 16)
-	if err1 != nil || err2 != nil || first < 1 || last < first {
-		return PortRange{}, fmt.Errorf(want, text)
-	}
-	return PortRange{int32(first), int32(last)}, nil
-}
-
-func networks(to *[]netip.Prefix) settings.Value {
-	return settings.Func(func(text string) (err error) {
-		*to, err = allowlist.ParseNetworks(text)
-		return err
-	})
-}
-
-func portRanges(to *[]PortRange) settings.Value {
-	return settings.Func(func(text string) error {
-		*to = nil
-		for part := range settings.Parts(text) {
-			parsed, err := parsePorts(part)
-			if err != nil {
-				return err
-			}
-			*to = append(*to, parsed)
-		}
-		return nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -24,14 +25,14 @@ func TestTunnelDefaults(t *testing.T) {
 	if cfg.TunnelStreams >= cfg.Streams || cfg.IdleTimeout != 0 {
 		t.Errorf("one tunnel may have %d of %d streams, each idle for %s", cfg.TunnelStreams, cfg.Streams, cfg.IdleTimeout)
 	}
-	if len(cfg.AllowedServers) != 2 || cfg.HostPorts != (PortRange{28000, 28511}) || len(cfg.DeniedServerPorts) < 4 {
+	if len(cfg.Servers.Allowed) != 2 || cfg.HostPorts != (allowlist.Ports{First: 28000, Last: 28511}) || len(cfg.Servers.DeniedPorts) < 4 {
 		t.Errorf("%+v", cfg)
 	}
 	if warnings := cfg.warnings(); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}
-	if cfg, err = loadTunnel(map[string]string{"TUNNEL_DENIED_SERVERS": "::ffff:10.0.0.0/104"}); err != nil || cfg.DeniedServers[0].String() != "10.0.0.0/8" {
-		t.Errorf("a network in the notation of IPv6 denies %v, %v", cfg.DeniedServers, err)
+	if cfg, err = loadTunnel(map[string]string{"TUNNEL_DENIED_SERVERS": "::ffff:10.0.0.0/104"}); err != nil || cfg.Servers.Denied[0].String() != "10.0.0.0/8" {
+		t.Errorf("a network in the notation of IPv6 denies %v, %v", cfg.Servers.Denied, err)
 	}
 }
 

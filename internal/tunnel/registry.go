@@ -69,7 +69,7 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	made, err := builder.Ensure(ctx, base)
 	switch {
 	case err == nil:
-		return made.Reference, nil
+		return made, nil
 	case image.Retry(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "", &tunnelproxy.RetriableError{Err: err}
 	default:

@@ -53,7 +53,7 @@ func writeCertificates(output string, now time.Time, validity time.Duration) err
 	authority, err := readAuthority(filepath.Join(output, "authority"))
 	if errors.Is(err, fs.ErrNotExist) {
 		if authority, err = pki.NewAuthority("berg-tunnel", now, 10*validity); err == nil {
-			err = writePair(filepath.Join(output, "authority"), nil, authority.Pair)
+			err = pki.WriteFiles(filepath.Join(output, "authority"), nil, authority.Pair)
 		}
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func writeCertificates(output string, now time.Time, validity time.Duration) err
 		if err != nil {
 			return err
 		}
-		if err := writePair(filepath.Join(output, r.folder), authority.Certificate, pair); err != nil {
+		if err := pki.WriteFiles(filepath.Join(output, r.folder), authority.Certificate, pair); err != nil {
 			return err
 		}
 	}
@@ -81,32 +81,4 @@ func readAuthority(dir string) (*pki.Authority, error) {
 		return nil, fmt.Errorf("the authority has a certificate and no key: remove %s to start over: %w", dir, errors.Unwrap(err))
 	}
 	return pki.ParseAuthority(pki.Pair{Certificate: certificate, Key: key})
-}
-
-// writePair writes files that only this user can read, each atomically.
-func writePair(dir string, authority []byte, pair pki.Pair) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	// The certificate is written last: an authority without one is made again.
-	for _, file := range []struct {
-		name    string
-		content []byte
-	}{
-		{pki.AuthorityFile, authority},
-		{pki.KeyFile, pair.Key},
-		{pki.CertificateFile, pair.Certificate},
-	} {
-		if file.content == nil {
-			continue
-		}
-		path := filepath.Join(dir, file.name)
-		if err := os.WriteFile(path+".new", file.content, 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,9 +270,4 @@ func (p *program) server() *cobra.Command {
 	flags.DurationVar(&o.CheckInterval, "check-interval", proxy.DefaultCheckInterval, "how often to connect to a server that no stream has used since, to know whether it answers; 0 is never")
 	flags.DurationVar(&o.DialTimeout, "dial-timeout", proxy.DefaultDialTimeout, "how long to try to reach a server for a stream")
 	return c
-}
-
-// interrupted returns the context of a call, with a timeout.
-func interrupted(c *cobra.Command, after time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Context(), after)
 }

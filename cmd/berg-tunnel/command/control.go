@@ -41,7 +41,7 @@ func (o *caller) call(c *cobra.Command, do func(context.Context, *control.Client
 		return err
 	}
 	defer client.Close() //nolint:errcheck // the call is over
-	ctx, cancel := interrupted(c, callTimeout+o.wait)
+	ctx, cancel := context.WithTimeout(c.Context(), callTimeout+o.wait)
 	defer cancel()
 	if err := do(ctx, client, grpc.WaitForReady(o.wait > 0)); err != nil {
 		if s, ok := status.FromError(err); ok {

@@ -37,14 +37,17 @@ type Rules struct {
 }
 
 // Ports is a range of ports, both ends included.
-type Ports struct{ First, Last int }
+type Ports struct{ First, Last int32 }
 
-// Default returns the default rules.
-func Default() Rules {
-	// The constants are valid: a test parses them.
-	allowed, _ := ParseNetworks(DefaultAllowed)
-	ports, _ := ParsePorts(DefaultDeniedPorts)
-	return Rules{Allowed: allowed, DeniedPorts: ports}
+// Includes reports whether a port is in the range.
+func (p Ports) Includes(port int32) bool { return p.First <= port && port <= p.Last }
+
+// String returns the range as ParsePorts reads it.
+func (p Ports) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
 }
 
 // ParseNetworks reads a list of networks and addresses with commas between them, such as
@@ -71,18 +74,27 @@ func ParseNetworks(list string) (networks []netip.Prefix, err error) {
 // 6443,10248-10250. The empty text is an empty list.
 func ParsePorts(list string) (all []Ports, err error) {
 	for _, item := range split(list) {
-		from, to, isRange := strings.Cut(item, "-")
-		if !isRange {
-			to = from
+		ports, err := ParseRange(item)
+		if err != nil {
+			return nil, err
 		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first < 1 || last > 65535 || first > last {
-			return nil, fmt.Errorf("%q is neither a port from 1 to 65535 nor a range such as 10248-10250", item)
-		}
-		all = append(all, Ports{First: first, Last: last})
+		all = append(all, ports)
 	}
 	return all, nil
+}
+
+// ParseRange reads a port or a range of ports.
+func ParseRange(text string) (Ports, error) {
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		to = from
+	}
+	first, err1 := strconv.ParseUint(from, 10, 16)
+	last, err2 := strconv.ParseUint(to, 10, 16)
+	if err1 != nil || err2 != nil || first < 1 || first > last {
+		return Ports{}, fmt.Errorf("%q is neither a port from 1 to 65535 nor a range such as 10248-10250", text)
+	}
+	return Ports{First: int32(first), Last: int32(last)}, nil
 }
 
 // unmapped returns the IPv4 network that an IPv6 notation such as ::ffff:10.0.0.0/104 stands for. Addresses are compared as
@@ -146,7 +158,7 @@ func contains(networks []netip.Prefix, address netip.Addr) bool {
 // CheckPort returns nil if a server may have a port, and otherwise an error that is ErrRefused.
 func (r Rules) CheckPort(port int) error {
 	for _, ports := range r.DeniedPorts {
-		if ports.First <= port && port <= ports.Last {
+		if ports.Includes(int32(port)) {
 			return fmt.Errorf("server port %d %w: it is denied", port, ErrRefused)
 		}
 	}

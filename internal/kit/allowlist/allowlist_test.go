@@ -17,8 +17,15 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return nil, errors.New("no such host")
 }
 
+// defaultRules are the rules of the constants.
+func defaultRules() Rules {
+	allowed, _ := ParseNetworks(DefaultAllowed)
+	ports, _ := ParsePorts(DefaultDeniedPorts)
+	return Rules{Allowed: allowed, DeniedPorts: ports}
+}
+
 func TestCheck(t *testing.T) {
-	wide := Default()
+	wide := defaultRules()
 	wide.Allowed, _ = ParseNetworks("0.0.0.0/0,::/0")
 	wide.Denied, _ = ParseNetworks("10.96.0.1,192.168.0.0/16")
 	for _, c := range []struct {
@@ -28,16 +35,16 @@ func TestCheck(t *testing.T) {
 		port    int
 		allowed bool
 	}{
-		{"loopback is the default", Default(), "127.0.0.1", 8080, true},
-		{"all of it", Default(), "127.9.9.9", 8080, true},
-		{"of IPv6 as well", Default(), "::1", 8080, true},
-		{"written as IPv6", Default(), "::ffff:127.0.0.1", 8080, true},
-		{"nothing else is", Default(), "10.0.0.1", 8080, false},
+		{"loopback is the default", defaultRules(), "127.0.0.1", 8080, true},
+		{"all of it", defaultRules(), "127.9.9.9", 8080, true},
+		{"of IPv6 as well", defaultRules(), "::1", 8080, true},
+		{"written as IPv6", defaultRules(), "::ffff:127.0.0.1", 8080, true},
+		{"nothing else is", defaultRules(), "10.0.0.1", 8080, false},
 		{"the zero value allows none", Rules{}, "127.0.0.1", 8080, false},
-		{"the kubelet on loopback", Default(), "127.0.0.1", 10250, false},
-		{"the API server on loopback", Default(), "127.0.0.1", 6443, false},
-		{"etcd", Default(), "127.0.0.1", 2380, false},
-		{"next to a denied range", Default(), "127.0.0.1", 10251, true},
+		{"the kubelet on loopback", defaultRules(), "127.0.0.1", 10250, false},
+		{"the API server on loopback", defaultRules(), "127.0.0.1", 6443, false},
+		{"etcd", defaultRules(), "127.0.0.1", 2380, false},
+		{"next to a denied range", defaultRules(), "127.0.0.1", 10251, true},
 		{"wide", wide, "8.8.8.8", 53, true},
 		{"denied address", wide, "10.96.0.1", 443, false},
 		{"denied address written as IPv6", wide, "::ffff:10.96.0.1", 443, false},
@@ -70,11 +77,11 @@ func TestCheck(t *testing.T) {
 		{"another one behind Teredo", wide, "2001:0:808:808:0:0:f7f7:f7f7", 80, true},
 		{"metadata as a compatible address", wide, "::a9fe:a9fe", 80, false},
 		{"metadata as a translated address", wide, "::ffff:0:a9fe:a9fe", 80, false},
-		{"metrics of etcd", Default(), "127.0.0.1", 2381, false},
-		{"the API server of k3s", Default(), "127.0.0.1", 6444, false},
-		{"the API server of minikube", Default(), "127.0.0.1", 8443, false},
-		{"the API server of MicroK8s", Default(), "127.0.0.1", 16443, false},
-		{"the cloud controller manager", Default(), "127.0.0.1", 10258, false},
+		{"metrics of etcd", defaultRules(), "127.0.0.1", 2381, false},
+		{"the API server of k3s", defaultRules(), "127.0.0.1", 6444, false},
+		{"the API server of minikube", defaultRules(), "127.0.0.1", 8443, false},
+		{"the API server of MicroK8s", defaultRules(), "127.0.0.1", 16443, false},
+		{"the cloud controller manager", defaultRules(), "127.0.0.1", 10258, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.rules.Check(netip.MustParseAddr(c.address), c.port)
@@ -91,7 +98,7 @@ func TestResolve(t *testing.T) {
 		"evil.test":  {netip.MustParseAddr("169.254.169.254")},
 		"empty.test": {},
 	}
-	rules := Default()
+	rules := defaultRules()
 	got, err := rules.Resolve(context.Background(), known, "both.test", 80)
 	if err != nil || len(got) != 2 || got[0].String() != "127.0.0.1" || got[1].String() != "::1" {
 		t.Errorf("both.test: %v, %v: want the allowed ones, IPv4 first", got, err)
@@ -122,7 +129,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("ParsePorts(%q) = %v", list, got)
 		}
 	}
-	if got := Default(); len(got.Allowed) != 2 || len(got.DeniedPorts) != 7 {
+	if got := defaultRules(); len(got.Allowed) != 2 || len(got.DeniedPorts) != 7 {
 		t.Errorf("the defaults are %+v", got)
 	}
 	if got, err := ParseNetworks("::ffff:10.0.0.0/104,::ffff:0:0/96,::ffff:192.0.2.1,::/0"); err != nil || fmt.Sprint(got) != "[10.0.0.0/8 0.0.0.0/0 192.0.2.1/32 ::/0]" {
@@ -145,7 +152,7 @@ func FuzzEveryNotationIsCheckedAlike(f *testing.F) {
 		if err != nil || len(bytes) < 4 {
 			return
 		}
-		wide := Default()
+		wide := defaultRules()
 		wide.Allowed, _ = ParseNetworks("0.0.0.0/0,::/0")
 		wide.Denied = networks
 		a := [4]byte(bytes[:4])

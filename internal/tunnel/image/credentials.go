@@ -12,23 +12,17 @@ import (
 // never printed.
 type Credentials struct{ byRepository map[string]authn.AuthConfig }
 
-// ParseCredentials reads one or more of them. If several have a login for the same registry or path, the first one is
-// used. Errors quote nothing from the input.
-func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
+// ParseCredentials reads credentials. Its errors quote nothing from the input.
+func ParseCredentials(encoded []byte) (Credentials, error) {
+	var file struct {
+		Auths map[string]authn.AuthConfig `json:"auths"`
+	}
+	if json.Unmarshal(encoded, &file) != nil || file.Auths == nil {
+		return Credentials{}, errors.New("registry credentials are not in the format of .dockerconfigjson of a Secret: want {\"auths\": {REGISTRY: {\"auth\": …}}}")
+	}
 	c := Credentials{byRepository: map[string]authn.AuthConfig{}}
-	for _, encoded := range dockerConfigs {
-		var file struct {
-			Auths map[string]authn.AuthConfig `json:"auths"`
-		}
-		if json.Unmarshal(encoded, &file) != nil || file.Auths == nil {
-			return Credentials{}, errors.New("registry credentials are not in the format of .dockerconfigjson of a Secret: want {\"auths\": {REGISTRY: {\"auth\": …}}}")
-		}
-		for repository, config := range file.Auths {
-			repository = normalize(repository)
-			if _, known := c.byRepository[repository]; !known {
-				c.byRepository[repository] = config
-			}
-		}
+	for repository, config := range file.Auths {
+		c.byRepository[normalize(repository)] = config
 	}
 	return c, nil
 }

@@ -24,13 +24,6 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
-const (
-	// DefaultBase is the default base image.
-	DefaultBase = "mcr.microsoft.com/azurelinux/base/core:3.0"
-	// Name is the image's name in its registry.
-	Name = "dcptun_developer_ms"
-)
-
 // Options are the options of a Builder.
 type Options struct {
 	// Repository is where images are pushed to, without a tag: registry.example:5000/tunnels/dcptun_developer_ms.
@@ -47,31 +40,14 @@ type Options struct {
 	Version string
 	// Architecture of the program; empty for the architecture of this process.
 	Architecture string
-	// Timeout is how long to wait for a connection to a registry and for its first answer; 0 is 30s.
-	Timeout time.Duration
 }
 
-// Builder builds images, one at a time.
+// Builder builds images.
 type Builder struct {
 	options    Options
 	repository name.Repository
 	transport  http.RoundTripper
 	platform   v1.Platform
-	lock       chan struct{} // unlike a mutex it can be waited for with a context
-}
-
-// Result is an image in the registry.
-type Result struct {
-	// Reference has the digest, for a pod.
-	Reference string
-	// Tagged has the tag, for messages.
-	Tagged string
-	// BaseDigest is the digest of its base image.
-	BaseDigest string
-	// Built: it did not exist before.
-	Built bool
-	// BaseUnknown is why the base image could not be reached, so that it is not known to be the present one; nil if it is.
-	BaseUnknown error
 }
 
 // The errors of Ensure. Retry says whether another attempt makes sense.
@@ -99,13 +75,10 @@ func New(options Options) (*Builder, error) {
 	if options.Architecture == "" {
 		options.Architecture = runtime.GOARCH
 	}
-	if options.Timeout == 0 {
-		options.Timeout = 30 * time.Second
-	}
 	// The default transport has no timeouts, and does not trust Authorities.
 	roundTripper := remote.DefaultTransport.(*http.Transport).Clone()
-	roundTripper.ResponseHeaderTimeout = options.Timeout
-	roundTripper.TLSHandshakeTimeout = options.Timeout
+	roundTripper.ResponseHeaderTimeout = timeout
+	roundTripper.TLSHandshakeTimeout = timeout
 	if len(options.Authorities) > 0 {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
@@ -121,7 +94,6 @@ func New(options Options) (*Builder, error) {
 		repository: repository,
 		transport:  roundTripper,
 		platform:   v1.Platform{OS: "linux", Architecture: options.Architecture},
-		lock:       make(chan struct{}, 1),
 	}, nil
 }
 
@@ -133,69 +105,52 @@ func CheckBase(base string) error {
 	return nil
 }
 
-// Ensure returns the image for a base. It builds and pushes the image if the registry does not have it, or has it with
-// another digest of the base or another program. An empty base is DefaultBase. If the base cannot be reached and the image
-// exists, that image is returned.
-func (b *Builder) Ensure(ctx context.Context, base string) (Result, error) {
-	select {
-	case b.lock <- struct{}{}:
-		defer func() { <-b.lock }()
-	case <-ctx.Done():
-		return Result{}, fmt.Errorf("%w: another image is being built: %w", ErrInput, ctx.Err())
-	}
-	if base == "" {
-		base = DefaultBase
-	}
+// timeout is how long to wait for a connection to a registry and for its first answer.
+const timeout = 30 * time.Second
+
+// Ensure returns the image for a base, by its digest. It builds and pushes the image if the registry does not have it, or
+// has it with another digest of the base or another program. If the base cannot be reached and the image exists, that image
+// is returned. Package jobs builds one image at a time.
+func (b *Builder) Ensure(ctx context.Context, base string) (reference string, err error) {
 	baseReference, err := name.ParseReference(base, b.insecureAt(base)...)
 	if err != nil {
-		return Result{}, CheckBase(base)
+		return "", CheckBase(base)
 	}
 	program, err := fileDigest(b.options.Program)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: read the program: %w", ErrInput, err)
+		return "", fmt.Errorf("%w: read the program: %w", ErrInput, err)
 	}
 	tag := b.repository.Tag(Tag(b.options.Version, program, base, b.options.Architecture))
 	present, err := b.present(ctx, tag)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w %s: %w", ErrRegistry, tag, err)
+		return "", fmt.Errorf("%w %s: %w", ErrRegistry, tag, err)
 	}
 	source, err := remote.Get(baseReference, b.how(ctx)...)
-	if err == nil {
-		if found := present; found != nil && found.baseDigest == source.Digest.String() && found.program == program {
-			return found.result, nil
-		}
-	} else {
-		err = fmt.Errorf("%w: %s: %w", ErrBase, base, err)
-		if present != nil && present.program == program {
-			present.result.BaseUnknown = err
-			return present.result, nil
-		}
-		return Result{}, err
+	if present != nil && present.program == program && (err != nil || present.baseDigest == source.Digest.String()) {
+		return present.reference, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s: %w", ErrBase, base, err)
 	}
 	baseImage, err := source.Image()
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: %s for %s: %w", ErrBase, base, b.platform, err)
+		return "", fmt.Errorf("%w: %s for %s: %w", ErrBase, base, b.platform, err)
 	}
 	if err := b.suits(baseImage); err != nil {
-		return Result{}, fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrBase, base, err)
 	}
 	made, err := assemble(baseImage, b.options.Program, program, source.Digest.String())
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrBase, base, err)
 	}
 	digest, err := made.Digest()
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrBase, base, err)
 	}
 	if err := remote.Write(tag, made, b.how(ctx)...); err != nil {
-		return Result{}, fmt.Errorf("%w: %s: %w", ErrPush, tag, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrPush, tag, err)
 	}
-	return Result{
-		Reference:  b.repository.Digest(digest.String()).String(),
-		Tagged:     tag.String(),
-		BaseDigest: source.Digest.String(),
-		Built:      true,
-	}, nil
+	return b.repository.Digest(digest.String()).String(), nil
 }
 
 // suits returns an error if an image is for another platform: a base that is not an index has only one.
@@ -212,8 +167,7 @@ func (b *Builder) suits(base v1.Image) error {
 
 // found is an image in the registry.
 type found struct {
-	result              Result
-	baseDigest, program string
+	reference, baseDigest, program string
 }
 
 // present returns the image of a tag, nil if there is none.
@@ -236,15 +190,10 @@ func (b *Builder) present(ctx context.Context, tag name.Tag) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := config.Config.Labels[BaseDigestLabel]
 	return &found{
-		baseDigest: base,
+		reference:  b.repository.Digest(descriptor.Digest.String()).String(),
+		baseDigest: config.Config.Labels[BaseDigestLabel],
 		program:    config.Config.Labels[ProgramDigestLabel],
-		result: Result{
-			Reference:  b.repository.Digest(descriptor.Digest.String()).String(),
-			Tagged:     tag.String(),
-			BaseDigest: base,
-		},
 	}, nil
 }
 

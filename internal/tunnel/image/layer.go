@@ -3,8 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -36,11 +34,8 @@ func fileDigest(path string) (string, error) {
 		return "", err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	sum, _, err := v1.SHA256(file)
+	return sum.Hex, err
 }
 
 // assemble puts the program on a base.

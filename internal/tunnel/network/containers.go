@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -34,19 +35,13 @@ type containers struct {
 type followed struct {
 	uid  types.UID
 	stop context.CancelFunc
-	pods map[types.UID][]string
-	// ready: the first list is complete.
-	ready bool
+	pods cache.Cache
+	// synced reports whether the first list is complete.
+	synced func() bool
 }
 
 func newContainers(mgr ctrl.Manager) *containers {
 	return &containers{mgr: mgr, all: map[string]*followed{}}
-}
-
-// Start waits until the operator stops. The watches end with the context of the queue.
-func (c *containers) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
 }
 
 func (c *containers) source() source.Source {
@@ -84,72 +79,45 @@ func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
 		stop()
 		return err
 	}
-	f := &followed{uid: n.UID, stop: stop, pods: map[types.UID][]string{}}
+	changed := func(any) { c.enqueue(n.Name, settleTime) }
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { c.update(n.Name, f, o, false) },
-		UpdateFunc: func(_, o any) { c.update(n.Name, f, o, false) },
-		DeleteFunc: func(o any) { c.update(n.Name, f, o, true) },
+		AddFunc: changed,
+		UpdateFunc: func(before, after any) {
+			if !slices.Equal(running(before), running(after)) {
+				changed(after)
+			}
+		},
+		DeleteFunc: changed,
 	})
 	if err != nil {
 		stop()
 		return err
 	}
-	c.all[n.Name] = f
+	c.all[n.Name] = &followed{uid: n.UID, stop: stop, pods: pods, synced: handled.HasSynced}
 	go func() { _ = pods.Start(ctx) }() // it ends with ctx
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			f.ready = true
 			c.enqueue(n.Name, 0)
 		}
 	}()
 	return nil
 }
 
-// update stores the containers of a pod.
-func (c *containers) update(network string, f *followed, o any, gone bool) {
-	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
-	}
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ids := running(pod)
-	if gone {
-		ids = nil
-	}
-	if slices.Equal(f.pods[pod.UID], ids) {
-		return
-	}
-	if len(ids) == 0 {
-		delete(f.pods, pod.UID)
-	} else {
-		f.pods[pod.UID] = ids
-	}
-	if f.ready {
-		c.enqueue(network, settleTime)
-	}
-}
-
-// enqueue is called with the lock held.
 func (c *containers) enqueue(network string, after time.Duration) {
 	c.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: network}}, after)
 }
 
 // runningIDs returns the IDs of all running containers in a network, sorted, and whether they are known yet.
-func (c *containers) runningIDs(network string, uid types.UID) (ids []string, known bool) {
+func (c *containers) runningIDs(ctx context.Context, network string, uid types.UID) (ids []string, known bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	f := c.all[network]
-	if f == nil || f.uid != uid || !f.ready {
+	c.mu.Unlock()
+	var pods corev1.PodList
+	if f == nil || f.uid != uid || !f.synced() || f.pods.List(ctx, &pods, client.UnsafeDisableDeepCopy) != nil {
 		return nil, false
 	}
-	for _, pods := range f.pods {
-		ids = append(ids, pods...)
+	for i := range pods.Items {
+		ids = append(ids, running(&pods.Items[i])...)
 	}
 	slices.Sort(ids)
 	return ids, true
@@ -165,13 +133,10 @@ func (c *containers) leave(network string) {
 	}
 }
 
-// running returns the IDs of a pod's running containers.
-func running(pod *corev1.Pod) []string {
-	var ids []string
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if s.State.Running != nil && s.ContainerID != "" {
-			ids = append(ids, s.ContainerID)
-		}
+// running returns the IDs of the running containers of a trimmed pod.
+func running(o any) (ids []string) {
+	for _, s := range o.(*corev1.Pod).Status.ContainerStatuses {
+		ids = append(ids, s.ContainerID)
 	}
 	return ids
 }
@@ -185,9 +150,8 @@ func trimmed(o any) any {
 	bare := &corev1.Pod{}
 	bare.Namespace, bare.Name, bare.UID, bare.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if s.State.Running != nil {
-			bare.Status.ContainerStatuses = append(bare.Status.ContainerStatuses,
-				corev1.ContainerStatus{Name: s.Name, ContainerID: s.ContainerID, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		if s.State.Running != nil && s.ContainerID != "" {
+			bare.Status.ContainerStatuses = append(bare.Status.ContainerStatuses, corev1.ContainerStatus{ContainerID: s.ContainerID})
 		}
 	}
 	return bare

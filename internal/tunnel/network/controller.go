@@ -60,7 +60,7 @@ func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	if err := r.containers.follow(n, o.Namespace.Name); err != nil { //nolint:contextcheck // the watch outlives the reconciliation
 		return err
 	}
-	o.Containers, o.Counted = r.containers.runningIDs(n.Name, n.UID)
+	o.Containers, o.Counted = r.containers.runningIDs(ctx, n.Name, n.UID)
 	return nil
 }
 

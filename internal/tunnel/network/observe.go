@@ -63,20 +63,16 @@ func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerN
 	return err
 }
 
-// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods. Only two ports of each pod
-// count: a user who creates pods in the network could take the name of a pair's pod before the pair does, and close all ports to
-// the others.
+// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods.
 func controlPorts(proxies []*corev1.Pod) []int32 {
 	var all []int32
 	for _, pod := range proxies {
-		counted := map[string]bool{}
-		for _, c := range pod.Spec.Containers {
-			for _, port := range c.Ports {
-				if (port.Name == "control" || port.Name == "data") && !counted[port.Name] {
-					counted[port.Name] = true
-					all = append(all, port.ContainerPort)
-				}
-			}
+		control, data := pairobjects.Ports(pod)
+		if control.Name != "" {
+			all = append(all, control.ContainerPort)
+		}
+		if data.Name != "" {
+			all = append(all, data.ContainerPort)
 		}
 	}
 	slices.Sort(all)

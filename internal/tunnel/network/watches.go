@@ -34,9 +34,6 @@ const (
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	r.containers = newContainers(mgr)
-	if err := mgr.Add(r.containers); err != nil {
-		return err
-	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &tunnelv1.ContainerNetwork{}, indexNamespace, func(o client.Object) []string {
 		n := o.(*tunnelv1.ContainerNetwork)
 		return []string{NamespaceName(n.Spec, n.Name, n.UID)}

@@ -68,3 +68,19 @@ func ClientProxies(pods []corev1.Pod, pairs []tunnelv1.ContainerNetworkTunnelPro
 	}
 	return owned
 }
+
+// Ports returns the ports at which a client proxy listens for its server proxy. Only the first port of each name counts: a
+// user who creates pods in a network could take the name of a pair's pod before the pair does, and close all ports to the others.
+func Ports(pod *corev1.Pod) (control, data corev1.ContainerPort) {
+	for _, c := range pod.Spec.Containers {
+		for _, port := range c.Ports {
+			switch {
+			case port.Name == "control" && control.Name == "":
+				control = port
+			case port.Name == "data" && data.Name == "":
+				data = port
+			}
+		}
+	}
+	return control, data
+}

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -186,4 +189,29 @@ func parseCertificate(encoded []byte) (*x509.Certificate, error) {
 		return nil, errors.New("it is not a certificate in PEM")
 	}
 	return x509.ParseCertificate(block.Bytes)
+}
+
+// WriteFiles writes the certificate of an authority, roots, and a pair to a folder that only this user can read, each file atomically. Files that have
+// this content already stay as they are. Nil roots are left out.
+func WriteFiles(dir string, roots []byte, pair Pair) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// The certificate is written last: an authority without one is made again.
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{{AuthorityFile, roots}, {KeyFile, pair.Key}, {CertificateFile, pair.Certificate}} {
+		path := filepath.Join(dir, file.name)
+		if present, err := os.ReadFile(path); file.content == nil || err == nil && bytes.Equal(present, file.content) {
+			continue
+		}
+		if err := os.WriteFile(path+".new", file.content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

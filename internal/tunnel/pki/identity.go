@@ -36,11 +36,7 @@ type configKey struct {
 }
 
 // state is the state of the files when they were read: a difference means that they must be read again.
-type state [3]struct {
-	size    int64
-	changed time.Time
-	inode   os.FileInfo
-}
+type state [3]os.FileInfo
 
 // NewIdentity returns an identity that never changes. authorities has one or more certificates of authorities in PEM.
 func NewIdentity(authorities []byte, pair Pair) (*Identity, error) {
@@ -145,7 +141,7 @@ func (i *Identity) refresh() error {
 		if err != nil {
 			return fmt.Errorf("certificates of the proxy: %w", err)
 		}
-		now[n].size, now[n].changed, now[n].inode = info.Size(), info.ModTime(), info
+		now[n] = info
 	}
 	if i.current != nil && now.equal(i.read) {
 		return nil
@@ -168,7 +164,7 @@ func (i *Identity) refresh() error {
 
 func (s state) equal(other state) bool {
 	for n := range s {
-		if s[n].size != other[n].size || !s[n].changed.Equal(other[n].changed) || !os.SameFile(s[n].inode, other[n].inode) {
+		if s[n].Size() != other[n].Size() || !s[n].ModTime().Equal(other[n].ModTime()) || !os.SameFile(s[n], other[n]) {
 			return false
 		}
 	}

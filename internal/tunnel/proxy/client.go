@@ -46,8 +46,7 @@ type client struct {
 
 	to sender[*control.NewStream]
 
-	dataMu sync.Mutex
-	data   map[*dataconn.Conn]bool // nil at the end
+	data connections
 
 	mu       sync.Mutex
 	owner    string             // the server proxy's instance; empty before the first
@@ -67,7 +66,6 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 		tunnels:       tunnels{limit: options.MaxTunnels, byID: map[uint32]*tunnel{}, byName: map[string]*tunnel{}, gone: map[*tunnel]bool{}, past: &control.Traffic{}},
 		openings:      openings{all: map[uint64]*opening{}},
 		streams:       newStreams(options.MaxStreams, options.IdleTimeout),
-		data:          map[*dataconn.Conn]bool{},
 		noise:         rate.NewLimiter(1, 20),
 		ending:        make(chan struct{}),
 	}
@@ -101,7 +99,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 	}
 	<-c.ending
 
-	for _, t := range c.closeTunnels() {
+	for _, t := range c.tunnels.removeAll(true) {
 		c.closeTunnel(t)
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
@@ -113,7 +111,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 		c.Log.Warn("streams were cut at the end", "streams", cut)
 	}
 	_ = dataListener.Close()
-	c.closeData()
+	c.data.close()
 	stopServer(server)
 	background.Wait()
 	c.mu.Lock()
@@ -265,16 +263,7 @@ func (c *client) detach(session int, stream grpc.BidiStreamingServer[control.New
 // forget closes the tunnels of a server proxy that was lost, and cuts their streams.
 func (c *client) forget() {
 	c.instance.Store(newInstance())
-	s := &c.tunnels
-	s.mu.Lock()
-	all := s.live()
-	clear(s.byID)
-	clear(s.byName)
-	for _, t := range all {
-		s.gone[t] = true
-	}
-	s.mu.Unlock()
-	for _, t := range all {
+	for _, t := range c.tunnels.removeAll(false) {
 		c.closeTunnel(t)
 	}
 	c.streams.cutAll()
@@ -437,18 +426,6 @@ func (c *client) DeleteTunnel(_ context.Context, ref *control.TunnelRef) (*contr
 	return &control.DeleteTunnelResponse{}, nil
 }
 
-// closeTunnels removes all tunnels, and accepts no more.
-func (c *client) closeTunnels() []*tunnel {
-	s := &c.tunnels
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	all := s.live()
-	clear(s.byID)
-	clear(s.byName)
-	return all
-}
-
 func (c *client) closeTunnel(t *tunnel) {
 	close(t.closed)
 	_ = t.listener.Close()
@@ -581,9 +558,9 @@ func (c *client) acceptData(listener *net.TCPListener) {
 				return
 			}
 			// A new goroutine does not keep the large stack of the handshake.
-			c.keepData(data)
+			c.data.add(data)
 			go func() {
-				defer c.dropData(data)
+				defer c.data.drop(data)
 				for c.join(data) {
 				}
 				data.Discard()
@@ -626,33 +603,4 @@ func (c *client) join(data *dataconn.Conn) bool {
 	defer t.end()
 	c.Log.Debug("a stream begins", "tunnel", t.request.GetName(), "stream", o.id)
 	return c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient})
-}
-
-// keepData registers a data connection, so that it is closed at the end.
-func (c *client) keepData(data *dataconn.Conn) {
-	c.dataMu.Lock()
-	defer c.dataMu.Unlock()
-	if c.data == nil {
-		_ = data.Close()
-		return
-	}
-	c.data[data] = true
-}
-
-// dropData closes a data connection.
-func (c *client) dropData(data *dataconn.Conn) {
-	_ = data.Close()
-	c.dataMu.Lock()
-	defer c.dataMu.Unlock()
-	delete(c.data, data)
-}
-
-// closeData closes all data connections, and accepts no more.
-func (c *client) closeData() {
-	c.dataMu.Lock()
-	defer c.dataMu.Unlock()
-	for data := range c.data {
-		_ = data.Close()
-	}
-	c.data = nil
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
@@ -105,7 +104,7 @@ func startHostile(t *testing.T) *hostile {
 			ClientControl: Endpoint{Address: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port},
 			// It accepts no data connection: the tests look at what is dialled before that.
 			ClientData: Endpoint{Address: "127.0.0.1", Port: 1},
-			Servers:    allowlist.Default(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
+			Servers:    loopbackRules(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
 		})
 	})
 	h.Client, err = control.Dial(Endpoint{Address: "127.0.0.1", Port: ready.ServerControlPort}.String(), identityOf(t, dirs[pki.Controller]), pki.ServerProxy)

@@ -34,7 +34,7 @@ type idlePool struct {
 	closed bool
 	reaper *time.Timer
 	// discarded are the connections whose stream was cut, until the client proxy has closed them.
-	discarded map[*pooledConn]bool
+	discarded connections
 }
 
 // get returns a connection that was made with a config and is still open; nil if there is none. It prefers the most
@@ -72,23 +72,11 @@ func (s *idlePool) put(c *pooledConn) {
 	}
 }
 
-// discard closes a connection whose stream was cut, without a reset.
+// discard ends a connection that was cut, without a reset. It may take some seconds.
 func (s *idlePool) discard(c *pooledConn) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		_ = c.Close()
-		return
-	}
-	if s.discarded == nil {
-		s.discarded = map[*pooledConn]bool{}
-	}
-	s.discarded[c] = true
-	s.mu.Unlock()
+	s.discarded.add(c.Conn)
 	c.Discard()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.discarded, c)
+	s.discarded.drop(c.Conn)
 }
 
 // reap closes the connections that were idle for too long.
@@ -118,8 +106,44 @@ func (s *idlePool) close() {
 	for _, c := range s.all {
 		_ = c.Close()
 	}
-	for c := range s.discarded {
+	s.discarded.close()
+	s.all = nil
+}
+
+// connections are data connections that are closed at the end of a proxy.
+type connections struct {
+	mu     sync.Mutex
+	all    map[*dataconn.Conn]bool
+	closed bool
+}
+
+// add closes a connection that comes too late.
+func (s *connections) add(c *dataconn.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = c.Close()
+		return
+	}
+	if s.all == nil {
+		s.all = map[*dataconn.Conn]bool{}
+	}
+	s.all[c] = true
+}
+
+// drop closes a connection.
+func (s *connections) drop(c *dataconn.Conn) {
+	_ = c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, c)
+}
+
+func (s *connections) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.all {
 		_ = c.Close()
 	}
-	s.all = nil
 }

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
@@ -168,7 +167,7 @@ func (l *losses) server(control, data Endpoint) (*control.Client, func() error) 
 	r, end := run(l, func(ctx context.Context, ready func(Ready)) error {
 		o := ServerOptions{
 			Common: l.common(), Control: Endpoint{Address: "127.0.0.1"}, ClientControl: control, ClientData: data,
-			Servers: allowlist.Default(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
+			Servers: loopbackRules(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute,
 		}
 		o.Identity, o.Ready = identityOf(l, l.dirs[pki.ServerProxy]), ready
 		return RunServer(ctx, o)

@@ -130,7 +130,7 @@ func start(t testing.TB, change ...func(*options)) *pair {
 	anywhere := Endpoint{Address: "127.0.0.1"}
 	o := &options{
 		client: ClientOptions{Common: common, Control: anywhere, Data: anywhere, MaxTunnels: 16, MaxTunnelStreams: 20000, MaxOpening: 64, OpeningTimeout: time.Minute},
-		server: ServerOptions{Common: common, Control: anywhere, Servers: allowlist.Default(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute},
+		server: ServerOptions{Common: common, Control: anywhere, Servers: loopbackRules(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute},
 	}
 	o.client.Identity, o.server.Identity = identityOf(t, p.dirs[pki.ClientProxy]), identityOf(t, p.dirs[pki.ServerProxy])
 	for _, c := range change {
@@ -322,4 +322,11 @@ func (p *pair) list() *control.ListTunnelsResponse {
 		p.Fatal(err)
 	}
 	return all
+}
+
+// loopbackRules allow servers on this machine, except those of Kubernetes.
+func loopbackRules() allowlist.Rules {
+	allowed, _ := allowlist.ParseNetworks(allowlist.DefaultAllowed)
+	ports, _ := allowlist.ParsePorts(allowlist.DefaultDeniedPorts)
+	return allowlist.Rules{Allowed: allowed, DeniedPorts: ports}
 }

@@ -9,11 +9,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy/dataconn"
 )
 
-// flow counts bytes of payload.
-type flow struct {
-	toServer, toClient atomic.Uint64
-}
-
 // stream joins a plain connection, to a client or to a server, with a data connection. It copies bytes in both directions
 // until each direction has ended. An end is passed on as an end, and a failure as a failure. It reads from one side only
 // as fast as the other side accepts.

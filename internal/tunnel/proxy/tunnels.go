@@ -50,7 +50,8 @@ const reasons = int(control.StreamError_STREAM_ERROR_CANCELLED) + 1
 
 // traffic has the counters of a tunnel.
 type traffic struct {
-	flow
+	toServer, toClient atomic.Uint64 // bytes
+
 	streams  atomic.Uint64
 	failures [reasons]atomic.Uint64
 
@@ -118,6 +119,20 @@ type tunnels struct {
 // live returns the tunnels, sorted by ID.
 func (s *tunnels) live() []*tunnel {
 	return slices.SortedFunc(maps.Values(s.byID), func(a, b *tunnel) int { return cmp.Compare(a.id, b.id) })
+}
+
+// removeAll removes all tunnels and returns them. closed: no other one is accepted.
+func (s *tunnels) removeAll(closed bool) []*tunnel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = s.closed || closed
+	all := s.live()
+	clear(s.byID)
+	clear(s.byName)
+	for _, t := range all {
+		s.gone[t] = true
+	}
+	return all
 }
 
 // deleted returns the counters of all deleted tunnels.

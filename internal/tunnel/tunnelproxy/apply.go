@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
 // secretInterval is how often a missing Secret is read again.
@@ -38,9 +39,6 @@ func (r *Reconciler) apply(ctx context.Context, p *tunnelv1.ContainerNetworkTunn
 func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.Time) *outcome.Problem {
 	p, o := out.Proxy, &out.Observed
 	ran := p.Status.State == tunnelv1.StateRunning
-	out.Image = p.Status.ClientProxyContainerImage
-	cfg := pairSettings(r.Config, *o)
-	out.Backend, out.Publish = cfg.Backend, cfg.Publish
 	if reason := status.CheckEnd(*o, r.Config.StartTimeout, now); reason != "" {
 		return end(out, tunnelv1.ConditionProxiesReady, reason)
 	}
@@ -168,8 +166,8 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 	if err := r.backends.For(o.Proxy).Renew(o.Proxy, keys); err != nil {
 		return &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 	}
-	out.Tunnels, out.Current, out.Retrying = r.syncer.Sync(*o, pairSettings(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
-	out.Servers = r.traffic.Servers(o.Proxy.UID)
+	out.Tunnels, out.Current, out.Retrying = tunnelsync.Sync(r.jobs, *o, pairSettings(r.Config, *o), keys.Controller, now) //nolint:contextcheck // the job outlives the reconciliation
+	out.Servers = r.traffic.ServerProblems(o.Proxy.UID)
 	in, err := r.inputs(ctx, out)
 	if err == nil {
 		in.Ports = manifests.ReadyPorts(status.Tunnels(*out, now))
@@ -232,7 +230,8 @@ func (r *Reconciler) endpoint(o status.Observed) (e manifests.Endpoint, known bo
 	switch pairSettings(r.Config, o).Publish {
 	case config.PublishPodIP:
 		e.Address = o.Client.Status.PodIP
-		e.Control, e.Data = manifests.PortsOfPod(o.Client)
+		control, data := pairobjects.Ports(o.Client)
+		e.Control, e.Data = control.ContainerPort, data.ContainerPort
 	case config.PublishHostPort:
 		e.Address = "127.0.0.1"
 	case config.PublishNodePort:

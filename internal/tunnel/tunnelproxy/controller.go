@@ -66,7 +66,6 @@ func (r *Reconciler) tidy(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 // forget drops the state in memory of a pair.
 func (r *Reconciler) forget(uid types.UID) {
 	r.jobs.Forget(uid)
-	r.syncer.Close(uid)
 	r.credentials.Forget(uid)
 	r.hostPorts.release(uid)
 	r.tidied.Delete(uid)

@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
 // finalize brings the deletion of a pair a step further, from any state: jobs that run are completed, then tunnels, proxies
@@ -63,7 +64,7 @@ func (r *Reconciler) shutDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if err != nil {
 		return true, nil //nolint:nilerr // without keys no proxy can be called; the pods are deleted anyway
 	}
-	if !r.syncer.ShutDown(o.Observed, r.Config, keys.Controller, now) { //nolint:contextcheck // the job outlives the reconciliation
+	if !tunnelsync.ShutDown(r.jobs, o.Observed, r.Config, keys.Controller, now) { //nolint:contextcheck // the job outlives the reconciliation
 		return false, r.patchTerminating(ctx, p, "Waiting for the tunnels to be deleted", now)
 	}
 	return true, nil

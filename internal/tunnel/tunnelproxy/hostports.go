@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
@@ -24,7 +24,7 @@ type hostPorts struct {
 }
 
 // reserve returns two ports of the node that no other pair has.
-func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types.UID, within config.PortRange) (chosen manifests.HostPorts, err error) {
+func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types.UID, within allowlist.Ports) (chosen manifests.HostPorts, err error) {
 	var pods corev1.PodList
 	if err := reader.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.MatchingLabels{tunnelv1.LabelRole: tunnelv1.RoleClient}); err != nil {
 		return chosen, err

@@ -17,6 +17,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -147,21 +148,21 @@ func TestAMissingPullSecretIsReported(t *testing.T) {
 
 func TestTheKubeletOfTheHostIsDenied(t *testing.T) {
 	cfg := loaded(t)
-	if got := tunnelsync.DenyKubelet(cfg, nil); !slices.Equal(got.DeniedServerPorts, cfg.DeniedServerPorts) {
-		t.Errorf("without a host: %v", got.DeniedServerPorts)
+	if got := tunnelsync.DenyKubelet(cfg, nil); !slices.Equal(got.Servers.DeniedPorts, cfg.Servers.DeniedPorts) {
+		t.Errorf("without a host: %v", got.Servers.DeniedPorts)
 	}
 	node := &corev1.Node{}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
-	if got := tunnelsync.DenyKubelet(cfg, node); !slices.Equal(got.DeniedServerPorts, cfg.DeniedServerPorts) {
-		t.Errorf("the default port is denied twice: %v", got.DeniedServerPorts)
+	if got := tunnelsync.DenyKubelet(cfg, node); !slices.Equal(got.Servers.DeniedPorts, cfg.Servers.DeniedPorts) {
+		t.Errorf("the default port is denied twice: %v", got.Servers.DeniedPorts)
 	}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 11250
 	TrimNode(node)
 	got := tunnelsync.DenyKubelet(cfg, node)
-	if got.DeniedServerPorts[len(got.DeniedServerPorts)-1] != (config.PortRange{First: 11250, Last: 11250}) {
-		t.Errorf("%v", got.DeniedServerPorts)
+	if got.Servers.DeniedPorts[len(got.Servers.DeniedPorts)-1] != (allowlist.Ports{First: 11250, Last: 11250}) {
+		t.Errorf("%v", got.Servers.DeniedPorts)
 	}
-	if len(cfg.DeniedServerPorts) == len(got.DeniedServerPorts) {
+	if len(cfg.Servers.DeniedPorts) == len(got.Servers.DeniedPorts) {
 		t.Error("the settings that were passed in were changed")
 	}
 }

@@ -33,7 +33,6 @@ type Reconciler struct {
 	jobs        *jobs.Runner
 	backends    backend.Backends
 	credentials *credentials.Store
-	syncer      *tunnelsync.Syncer
 	hostPorts   hostPorts
 	traffic     *tunnelsync.Traffic
 	// tidied are the Failed pairs of which nothing is left, by UID.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
@@ -16,8 +16,8 @@ func pairSettings(cfg config.Tunnel, o status.Observed) config.Tunnel {
 	cfg.Backend = cmp.Or(config.TunnelBackend(s.ServerProxyBackend), cfg.Backend)
 	if o.Client != nil {
 		cfg.Publish = cmp.Or(config.TunnelPublish(s.ClientProxyPublish), cfg.Publish)
-		control, data := manifests.PortsOfPod(o.Client)
-		cfg.ControlPort, cfg.DataPort = cmp.Or(control, cfg.ControlPort), cmp.Or(data, cfg.DataPort)
+		control, data := pairobjects.Ports(o.Client)
+		cfg.ControlPort, cfg.DataPort = cmp.Or(control.ContainerPort, cfg.ControlPort), cmp.Or(data.ContainerPort, cfg.DataPort)
 	}
 	return tunnelsync.DenyKubelet(cfg, o.Host)
 }

@@ -61,12 +61,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 func (r *Reconciler) init() (err error) {
 	r.kind = r.newKind()
 	r.jobs = jobs.New(maxJobs, map[string]int{jobImage: 1})
-	r.syncer = &tunnelsync.Syncer{Jobs: r.jobs}
 	r.credentials = &credentials.Store{
 		Client: r.Client, Writer: r.Writer, Namespace: r.Namespace,
 		Lifetime: r.Config.CertificateLifetime, PullSecret: r.Config.PullSecret,
 	}
-	r.traffic = &tunnelsync.Traffic{Reader: r.Client, Syncer: r.syncer, Config: r.Config, Identity: r.credentials.Identity}
+	r.traffic = &tunnelsync.Traffic{Reader: r.Client, Jobs: r.jobs, Config: r.Config, Identity: r.credentials.Identity}
 	r.backends, err = backend.New(r.Config, r.Namespace, r.Writer, r.Logs, r.jobs, r.Clock)
 	return err
 }

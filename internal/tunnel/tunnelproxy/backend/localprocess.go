@@ -21,6 +21,7 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxypod"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
@@ -45,7 +46,7 @@ type localProcess struct {
 }
 
 // killAfter is how long a process may drain before it is killed.
-const killAfter = manifests.DrainSeconds * time.Second
+const killAfter = proxypod.DrainSeconds * time.Second
 
 func newLocalProcess(binary string, r *jobs.Runner, now clock.PassiveClock) *localProcess {
 	return &localProcess{
@@ -184,15 +185,11 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	// Wait also reaps the process: otherwise it would stay as a zombie, which still has a process ID.
 	go func() {
 		_ = cmd.Wait()
-		l.mu.Lock()
-		delete(l.watched, cmd.Process.Pid)
 		how := status.ExitText(proxyName, int32(cmd.ProcessState.ExitCode()))
 		if wait, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
 			how = fmt.Sprintf(proxyName+" was ended by signal %d (%s)", wait.Signal(), wait.Signal())
 		}
-		l.setExit(p.UID, how)
-		l.mu.Unlock()
-		l.jobs.Enqueue(p.Name, 0)
+		l.ended(p.Name, p.UID, cmd.Process.Pid, how)
 	}()
 	l.jobs.Enqueue(p.Name, 0)
 	return nil
@@ -222,41 +219,25 @@ func (l *localProcess) watch(p *tunnelv1.ContainerNetworkTunnelProxy, pid int) {
 				break
 			}
 		}
-		l.mu.Lock()
-		delete(l.watched, pid)
-		l.setExit(uid, fmt.Sprintf(proxyName+" (process %d) has ended", pid))
-		l.mu.Unlock()
-		l.jobs.Enqueue(name, 0)
+		l.ended(name, uid, pid, fmt.Sprintf(proxyName+" (process %d) has ended", pid))
 	}()
 }
 
-// setExit is called with the lock held. It ignores pairs that are cleaned up.
-func (l *localProcess) setExit(uid types.UID, how string) {
-	if _, there := l.exits[uid]; there {
+// ended stores how a process ended, and enqueues its pair. A pair that was removed in between has no exit any more.
+func (l *localProcess) ended(name string, uid types.UID, pid int, how string) {
+	l.mu.Lock()
+	delete(l.watched, pid)
+	if _, known := l.exits[uid]; known {
 		l.exits[uid] = how
 	}
+	l.mu.Unlock()
+	l.jobs.Enqueue(name, 0)
 }
 
-// Renew replaces the files of the proxy atomically: the proxy reads them for each connection.
+// Renew gives the server proxy its present certificate.
 func (l *localProcess) Renew(p *tunnelv1.ContainerNetworkTunnelProxy, keys credentials.Keys) error {
-	dir := l.tls(p)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := pki.WriteFiles(l.tls(p), keys.Authority, keys.Server); err != nil {
 		return fmt.Errorf("certificates of the server proxy: %w", err)
-	}
-	for name, content := range map[string][]byte{
-		pki.AuthorityFile: keys.Authority, pki.CertificateFile: keys.Server.Certificate, pki.KeyFile: keys.Server.Key,
-	} {
-		path := filepath.Join(dir, name)
-		if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
-			continue
-		}
-		next := path + ".next"
-		if err := os.WriteFile(next, content, 0o600); err != nil {
-			return fmt.Errorf("certificates of the server proxy: %w", err)
-		}
-		if err := os.Rename(next, path); err != nil {
-			return fmt.Errorf("certificates of the server proxy: %w", err)
-		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -93,21 +94,18 @@ func sameTunnel(a, b tunnelv1.TunnelStatus) bool {
 func applied(out Outcome, now time.Time) (after []tunnelv1.TunnelStatus, version int32) {
 	s := out.Proxy.Status
 	after = Tunnels(out, now)
-	if out.Current && !slices.Equal(inEffect(s.TunnelStatuses), inEffect(after)) {
+	if out.Current && !maps.Equal(inEffect(s.TunnelStatuses), inEffect(after)) {
 		return after, s.TunnelConfigurationVersion + 1
 	}
 	return after, s.TunnelConfigurationVersion
 }
 
-type inEffectTunnel struct {
-	name string
-	id   uint32
-}
-
-func inEffect(tunnels []tunnelv1.TunnelStatus) (all []inEffectTunnel) {
+// inEffect returns the IDs of the tunnels that accept connections, by name.
+func inEffect(tunnels []tunnelv1.TunnelStatus) map[string]uint32 {
+	all := map[string]uint32{}
 	for _, t := range tunnels {
 		if t.State == tunnelv1.TunnelReady {
-			all = append(all, inEffectTunnel{t.Name, t.TunnelID})
+			all[t.Name] = t.TunnelID
 		}
 	}
 	return all

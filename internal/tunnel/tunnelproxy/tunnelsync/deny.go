@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/allowlist"
@@ -24,7 +25,10 @@ const lookUpTimeout = 5 * time.Second
 // host of its configuration, an address or a name. At a loopback address, where other servers listen too, only the port
 // is denied. On an error the name could not be resolved, and the settings do not deny its addresses.
 func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names allowlist.Resolver) (config.Tunnel, error) {
-	name, port := apiServer(host)
+	name, port, err := apiServer(host)
+	if err != nil {
+		return cfg, err
+	}
 	found := []netip.Addr{}
 	if address, err := netip.ParseAddr(name); err == nil {
 		found = append(found, address)
@@ -41,41 +45,33 @@ func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names al
 		address = address.Unmap().WithZone("")
 		if address.IsLoopback() {
 			cfg = denyPort(cfg, port)
-		} else if prefix := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.DeniedServers, prefix) {
-			cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), prefix)
+		} else if prefix := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.Servers.Denied, prefix) {
+			cfg.Servers.Denied = append(slices.Clone(cfg.Servers.Denied), prefix)
 		}
 	}
 	return cfg, nil
 }
 
 // apiServer returns name and port of a configuration's host, which may be a URL.
-func apiServer(host string) (name string, port int32) {
+func apiServer(host string) (name string, port int32, err error) {
+	parsed, _, err := rest.DefaultServerURL(host, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return "", 0, err
+	}
 	standard := int32(443)
-	switch {
-	case strings.HasPrefix(host, "http://"):
+	if parsed.Scheme == "http" {
 		standard = 80
-	case !strings.Contains(host, "://"):
-		host = "https://" + host
 	}
-	parsed, err := url.Parse(host)
-	if err != nil {
-		// An IPv6 address without brackets is not a valid URL.
-		_, rest, _ := strings.Cut(host, "://")
-		return strings.Trim(rest, "[]/"), standard
-	}
-	number, err := strconv.ParseUint(parsed.Port(), 10, 16)
-	if err != nil {
-		return parsed.Hostname(), standard
-	}
-	return parsed.Hostname(), cmp.Or(int32(number), standard)
+	number, _ := strconv.ParseUint(parsed.Port(), 10, 16) // url.Parse accepts digits only
+	return parsed.Hostname(), cmp.Or(int32(number), standard), nil
 }
 
 // denyPort denies a port to all servers, unless it is denied already.
 func denyPort(cfg config.Tunnel, port int32) config.Tunnel {
-	if slices.ContainsFunc(cfg.DeniedServerPorts, func(p config.PortRange) bool { return p.First <= port && port <= p.Last }) {
+	if slices.ContainsFunc(cfg.Servers.DeniedPorts, func(p allowlist.Ports) bool { return p.Includes(port) }) {
 		return cfg
 	}
-	cfg.DeniedServerPorts = append(slices.Clone(cfg.DeniedServerPorts), config.PortRange{First: port, Last: port})
+	cfg.Servers.DeniedPorts = append(slices.Clone(cfg.Servers.DeniedPorts), allowlist.Ports{First: port, Last: port})
 	return cfg
 }
 

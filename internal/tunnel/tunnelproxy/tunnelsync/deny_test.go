@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 )
 
 // nameServer knows some names.
@@ -51,15 +51,15 @@ func TestDenyAPIServer(t *testing.T) {
 			t.Errorf("%s: %v", test.host, err)
 		}
 		var servers []string
-		for _, s := range cfg.DeniedServers {
+		for _, s := range cfg.Servers.Denied {
 			servers = append(servers, s.String())
 		}
 		if !slices.Equal(servers, test.servers) {
 			t.Errorf("%s: %v are denied, want %v", test.host, servers, test.servers)
 		}
-		standard := loaded(t).DeniedServerPorts
-		if more := cfg.DeniedServerPorts[len(standard):]; test.port == 0 && len(more) > 0 ||
-			test.port != 0 && !slices.Equal(more, []config.PortRange{{First: test.port, Last: test.port}}) {
+		standard := loaded(t).Servers.DeniedPorts
+		if more := cfg.Servers.DeniedPorts[len(standard):]; test.port == 0 && len(more) > 0 ||
+			test.port != 0 && !slices.Equal(more, []allowlist.Ports{{First: test.port, Last: test.port}}) {
 			t.Errorf("%s: ports %v are denied in addition to the default ones, want %d", test.host, more, test.port)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 )
 
@@ -39,7 +38,7 @@ func checkTunnel(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) s
 	if _, err := netip.ParseAddr(request(t).ClientProxyAddress); err != nil {
 		return fmt.Sprintf("%s: %q is not an IP address: omit the field to listen at all addresses of the client proxy", field("clientProxyAddress"), t.ClientProxyAddress)
 	}
-	rules := newRules(cfg)
+	rules := cfg.Servers
 	if err := rules.CheckPort(int(t.ServerPort)); err != nil {
 		return fmt.Sprintf("%s: %s: an administrator may change TUNNEL_DENIED_SERVER_PORTS", field("serverPort"), err)
 	}
@@ -51,14 +50,6 @@ func checkTunnel(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) s
 		return fmt.Sprintf("%s: %s: an administrator may change TUNNEL_ALLOWED_SERVERS", field("serverAddress"), err)
 	}
 	return ""
-}
-
-func newRules(cfg config.Tunnel) allowlist.Rules {
-	rules := allowlist.Rules{Allowed: cfg.AllowedServers, Denied: cfg.DeniedServers}
-	for _, p := range cfg.DeniedServerPorts {
-		rules.DeniedPorts = append(rules.DeniedPorts, allowlist.Ports{First: int(p.First), Last: int(p.Last)})
-	}
-	return rules
 }
 
 // checkTunnels returns why tunnels of a spec must not be prepared, by their names.

@@ -41,7 +41,7 @@ func TestCheckTunnel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.AllowedServers = append(other.AllowedServers, other.DeniedServers[0])
+	other.Servers.Allowed = append(other.Servers.Allowed, other.Servers.Denied[0])
 	for _, test := range []struct {
 		cfg    config.Tunnel
 		tunnel tunnelv1.TunnelConfiguration

@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
@@ -81,44 +82,24 @@ func reasonLabel(name string) string {
 // Traffic adds up the counters of all server proxies. A counter starts at 0 with each process; the sums do not.
 type Traffic struct {
 	Reader client.Reader
-	Syncer *Syncer
+	Jobs   *jobs.Runner
 	// Identity returns the operator's identity for calls to a pair, if it is known yet.
 	Identity func(types.UID) (id *pki.Identity, known bool)
 	Config   config.Tunnel
 
 	mu   sync.Mutex
 	seen map[types.UID]sum
-	// servers says why the servers of tunnels do not answer, by pair and tunnel; "" of one that does.
-	servers map[types.UID]map[string]string
 }
 
-// Servers returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels; "" for a server that
+// ServerProblems returns why the servers of the tunnels of a pair do not answer, by the names of the tunnels; "" for a server that
 // answers. It contains only servers that were checked. A change enqueues the pair.
-func (t *Traffic) Servers(uid types.UID) map[string]string {
+func (t *Traffic) ServerProblems(uid types.UID) map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.servers[uid]
+	return t.seen[uid].servers
 }
 
-// noteServers stores a server proxy's report about the servers, and returns whether it differs from the last one.
-func (t *Traffic) noteServers(uid types.UID, listed *control.ListTunnelsResponse) (changed bool) {
-	servers := map[string]string{}
-	for _, tunnel := range listed.GetTunnels() {
-		if tunnel.GetServerChecked() {
-			servers[tunnel.GetSpec().GetName()] = conditions.Shorten(tunnel.GetServerError(), maxError)
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	changed = !maps.Equal(t.servers[uid], servers)
-	if t.servers == nil {
-		t.servers = map[types.UID]map[string]string{}
-	}
-	t.servers[uid] = servers
-	return changed
-}
-
-// sum has the counters of one server proxy.
+// sum has the counters of one server proxy, and its report about servers.
 type sum struct {
 	instance                    string
 	streams, toServer, toClient uint64
@@ -126,7 +107,9 @@ type sum struct {
 	active                      uint64
 	// notAfter is when the first certificate of the pair expires, in seconds since 1970.
 	notAfter int64
-	known    bool
+	// servers says why the servers of tunnels do not answer, by tunnel; "" for a server that does.
+	servers map[string]string
+	known   bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader calls proxies.
@@ -186,7 +169,6 @@ func (t *Traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) 
 	for uid, s := range t.seen {
 		if !live[uid] {
 			delete(t.seen, uid)
-			delete(t.servers, uid)
 			continue
 		}
 		active += s.active
@@ -202,24 +184,24 @@ func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 	if !known {
 		return // it was not reconciled yet since the operator started
 	}
-	caller, err := t.Syncer.client(p.UID, hostPort(p.Status.ServerProxyAddress, p.Status.ServerProxyControlPort), identity)
+	caller, err := control.Dial(hostPort(p.Status.ServerProxyAddress, p.Status.ServerProxyControlPort), identity, pki.ServerProxy)
 	if err != nil {
 		return
 	}
+	defer caller.Close() //nolint:errcheck // the call is over
 	ctx, cancel := context.WithTimeout(ctx, t.Config.CallTimeout)
 	defer cancel()
 	listed, err := caller.ListTunnels(ctx, &control.ListTunnelsRequest{})
 	if err != nil {
 		return // the reconciliation of the pair reports it
 	}
-	t.count(p.UID, sumTunnels(listed))
-	if t.noteServers(p.UID, listed) {
-		t.Syncer.Jobs.Enqueue(p.Name, 0)
+	if t.count(p.UID, sumTunnels(listed)) {
+		t.Jobs.Enqueue(p.Name, 0)
 	}
 }
 
 func sumTunnels(listed *control.ListTunnelsResponse) sum {
-	s := sum{instance: listed.GetInstance(), active: listed.GetActiveStreams(), notAfter: listed.GetCertificateNotAfter(), failures: map[string]uint64{}, known: true}
+	s := sum{instance: listed.GetInstance(), active: listed.GetActiveStreams(), notAfter: listed.GetCertificateNotAfter(), failures: map[string]uint64{}, servers: map[string]string{}, known: true}
 	add := func(added *control.Traffic) {
 		s.streams += added.GetStreams()
 		s.toServer += added.GetBytesToServer()
@@ -231,13 +213,16 @@ func sumTunnels(listed *control.ListTunnelsResponse) sum {
 	add(listed.GetDeleted())
 	for _, tunnel := range listed.GetTunnels() {
 		add(tunnel.GetTraffic())
+		if tunnel.GetServerChecked() {
+			s.servers[tunnel.GetSpec().GetName()] = conditions.Shorten(tunnel.GetServerError(), maxError)
+		}
 	}
 	return s
 }
 
-// count adds the increase since the last report. The first report of a pair is only a baseline: an earlier
-// operator process has counted its traffic.
-func (t *Traffic) count(uid types.UID, now sum) {
+// count adds the increase since the last report, and returns whether the report about servers differs. The first report of
+// a pair is only a baseline: an earlier operator process has counted its traffic.
+func (t *Traffic) count(uid types.UID, now sum) (serversChanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.seen[uid]
@@ -245,8 +230,9 @@ func (t *Traffic) count(uid types.UID, now sum) {
 		t.seen = map[types.UID]sum{}
 	}
 	t.seen[uid] = now
+	serversChanged = !maps.Equal(before.servers, now.servers)
 	if !before.known {
-		return
+		return serversChanged
 	}
 	if before.instance != now.instance {
 		before = sum{}
@@ -257,6 +243,7 @@ func (t *Traffic) count(uid types.UID, now sum) {
 	for reason, n := range now.failures {
 		streamFailures.WithLabelValues(reason).Add(increase(before.failures[reason], n))
 	}
+	return serversChanged
 }
 
 func increase(before, now uint64) float64 {
