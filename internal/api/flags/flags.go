@@ -1,4 +1,4 @@
-// Package flags makes the flags of instances from what the author of a Challenge wrote.
+// Package flags makes the flags of instances from the flag and the format in a Challenge.
 package flags
 
 import (
@@ -73,8 +73,8 @@ func suffix(random io.Reader, flag string) (string, error) {
 	return flag + "_" + text, nil
 }
 
-// leetify swaps letters for their digits, each with probability one half, inside the braces alone: what is
-// before them is the prefix of the event.
+// leetify swaps letters for their digits, each with probability one half. It changes only the text inside the braces,
+// because the text before them is the prefix of the event.
 func leetify(random io.Reader, flag string) (string, error) {
 	begin, end := 0, len(flag)
 	if open := strings.Index(flag, "{"); open >= 0 && strings.HasSuffix(flag, "}") {

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Kind is what a caller can do about an Error.
+// Kind classifies an Error by the action that is open to the caller.
 type Kind int
 
 // The kinds of errors.
@@ -43,8 +43,8 @@ func Is(err error, kind Kind) bool {
 	return errors.As(err, &e) && e.Kind == kind
 }
 
-// explain turns an error of the API server that a platform can do something about into one for it. The texts of
-// others may name what is in a spec, and are for the log.
+// explain converts an error of the API server that a platform can correct into an Error. Other errors stay internal,
+// because their texts may name parts of a spec: they are for the log.
 func explain(err error) error {
 	switch {
 	case apierrors.IsInvalid(err):

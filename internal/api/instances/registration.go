@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
-// LabelRegistration on a ConfigMap makes it a registration; its value is the door. On an instance it is the name of
+// LabelRegistration on a ConfigMap makes it a registration; its value is the endpoint. On an instance it is the name of
 // its registration.
 const LabelRegistration = "berg.norelect.ch/registration"
 
