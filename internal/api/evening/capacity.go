@@ -15,7 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// trimNode keeps of a node its size, and what says whether it takes instances.
+// trimNode reduces a node to its size and to the fields that decide whether it takes instances. The kubelet updates
+// other fields often.
 func trimNode(n *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: n.TypeMeta}
 	kept.Name, kept.UID, kept.ResourceVersion, kept.DeletionTimestamp = n.Name, n.UID, n.ResourceVersion, n.DeletionTimestamp
@@ -64,21 +65,21 @@ func (b *Board) forgetNode(object any) {
 	b.changed(b.options.Namespaces...)
 }
 
-// Capacity is what the cluster has for instances, and what they use, of all namespaces of the page.
+// Capacity is the capacity of the cluster for instances and its use by all namespaces of the page.
 type Capacity struct {
 	view.Capacity
 	// Reserve of each node, in percent, is for other pods.
 	Reserve  int
 	Measures []Measure
-	// Growth is by how many instances a minute they became more lately.
+	// Growth is the recent increase of instances per minute.
 	Growth float64
-	// Limits are those that more instances would reach, the first one first.
+	// Limits are the limits that more instances would reach, the first one first.
 	Limits []Limit
 	// Command is the line with which to calculate for other numbers.
 	Command string
 }
 
-// Measure is how much is taken of something.
+// Measure is the use of one resource.
 type Measure struct {
 	What, Taken, Left, All string
 	// Share is from 0 to 1.
@@ -90,7 +91,7 @@ type Limit struct {
 	What string
 	// At is the number of instances that reaches it, with the mix of Challenges as it is now.
 	At int
-	// Share of it that is used, in percent.
+	// Percent is the used share of the limit.
 	Percent int
 	// When says when it is reached at the present growth.
 	When string
@@ -216,7 +217,8 @@ func forecast(shapes []plan.Shape, instances int, stock plan.Stock, growth float
 	return all
 }
 
-// reached says when a number of instances is there. A day is as far as it looks.
+// reached says when the number of instances reaches a limit. It gives no time beyond a day, because the growth is too
+// uncertain.
 func reached(now, limit int, growth float64) string {
 	switch minutes := float64(limit-now) / growth; {
 	case limit <= now:

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// maxEventsEach is how many events of one instance are kept, and maxEvents how many of all together, about 8 MiB. The oldest
-	// go first, with those of one instance together.
+	// maxEventsEach is the maximum number of stored events of one instance, and maxEvents of all instances together,
+	// about 8 MiB. When maxEvents is exceeded, all events of the instance that had the earliest first event are
+	// removed.
 	maxEventsEach = 30
 	maxEvents     = 16384
 	// maxEventText is how much of a message is kept, in bytes.
@@ -35,15 +36,15 @@ type Event struct {
 	uid         types.UID
 }
 
-// eventRing has the last events of instances, also of those that are gone and for longer than the API server keeps them. It is
-// the store of reflectors, so that nothing else of an event stays in memory.
+// eventRing stores the latest events of instances, including deleted ones, and for longer than the API server keeps
+// them. It is the store of reflectors, so that nothing else of an event stays in memory.
 type eventRing struct {
 	mu         sync.Mutex
 	byInstance map[types.UID][]Event
 	// order has the instances in the order of their first event.
 	order []types.UID
 	total int
-	// seen is called with an instance of which there is an event.
+	// seen is called, without the lock, with the instance of each event.
 	seen func(instance types.UID)
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// Summary is what the head of the page says of one namespace.
+// Summary is the head of the page for one namespace.
 type Summary struct {
 	view.Overview
 	Counts     []Count
 	Challenges []ChallengeLine
 	// First are the first instances of the queue.
 	First []*view.Row
-	// Capacity is what the cluster has for more instances.
+	// Capacity is the capacity of the cluster for more instances.
 	Capacity Capacity
 }
 
