@@ -1,7 +1,7 @@
-// Package challmanager is the door for CTFd: the REST calls that its plugin ctfd-chall-manager makes.
+// Package challmanager is the endpoint for CTFd: the REST calls that its plugin ctfd-chall-manager makes.
 //
-// Every answer is JSON. An error has code, message and details, all three: without details the plugin fails by
-// itself. Ids are decimals in strings, 64-bit integers are strings.
+// Every answer is JSON. An error has code, message and details, all three: without details the plugin itself fails. Ids
+// are decimals in strings, 64-bit integers are strings.
 package challmanager
 
 import (
@@ -34,7 +34,7 @@ type Endpoint struct {
 	Log              *slog.Logger
 }
 
-// The codes of errors, which are those of gRPC.
+// The error codes are numbers of gRPC, which the plugin expects.
 const (
 	codeInvalid      = 3
 	codeNotFound     = 5
@@ -48,7 +48,7 @@ const (
 	codeUnauthorised = 16
 )
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	web.Handle(mux, d.Log, fail, map[string]web.Call{
 		"GET /healthcheck":                             d.health,
@@ -65,17 +65,18 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	})
 }
 
-// Owns implements web.Door.
+// Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool {
 	return path == "/healthcheck" || path == "/api/v1" || strings.HasPrefix(path, "/api/v1/")
 }
 
-// Token implements web.Door.
+// Token implements web.Endpoint.
 func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	return tokens.FromRequest(r), r, nil
 }
 
-// codes are those of statuses. One status has two: what is wrong in a request, and what the state does not allow.
+// codes maps HTTP statuses to error codes. Status 400 has two codes: codeInvalid for a malformed request, and
+// codeRefused, which fail chooses, for a request that the state does not allow.
 var codes = map[int]int{
 	http.StatusBadRequest: codeInvalid, http.StatusNotFound: codeNotFound, http.StatusConflict: codeExists,
 	http.StatusTooManyRequests: codeExhausted, http.StatusUnauthorized: codeUnauthorised, http.StatusForbidden: codeForbidden,
@@ -84,7 +85,7 @@ var codes = map[int]int{
 	http.StatusRequestTimeout:     codeInvalid, http.StatusRequestEntityTooLarge: codeInvalid,
 }
 
-// Fail implements web.Door. A call that does not exist has status 501.
+// Fail implements web.Endpoint. A call that does not exist has status 501.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	if p.Status == http.StatusMethodNotAllowed {
 		p.Status = http.StatusNotImplemented
@@ -251,7 +252,7 @@ func (i *integer) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// request is what the plugin sends of a challenge. A pointer that is nil was not sent, or null.
+// request is the body in which the plugin describes a challenge. A nil pointer means that the field is absent or null.
 type request struct {
 	ID             string         `json:"id"`
 	Scenario       *string        `json:"scenario"`
@@ -393,7 +394,7 @@ func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// changed are the fields that a request names in its mask; without a mask those that it has.
+// changed returns the fields that a request names in its mask, or all fields of the request if it has no mask.
 func (q request) changed(raw map[string]json.RawMessage) ([]string, error) {
 	mask := q.UpdateMask
 	if mask == nil {

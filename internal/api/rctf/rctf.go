@@ -1,4 +1,4 @@
-// Package rctf is the door for rCTF: its HTTP instancer.
+// Package rctf is the endpoint for rCTF: its HTTP instancer.
 //
 // All calls go to one path and differ by their method. The token is in the body. rCTF makes the flag of each team and
 // checks it, and asks for the status every 2 s while an instance starts or stops, so no answer waits.
@@ -29,7 +29,7 @@ type Endpoint struct {
 
 const route = "/v1/instances/"
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	calls := map[string]web.Call{}
 	for method, call := range map[string]func(*http.Request, request, instances.Registration) (details, error){
@@ -46,15 +46,16 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) { d.Fail(w, f) }, calls)
 }
 
-// Owns implements web.Door.
+// Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool { return path == route }
 
-// Fail implements web.Door.
+// Fail implements web.Endpoint.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.Message})
 }
 
-// Token implements web.Door.
+// Token implements web.Endpoint. It reads the whole body to find the token, and returns a request whose body can be
+// read again.
 func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	data, err := web.Body(w, r)
 	if err != nil {

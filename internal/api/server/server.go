@@ -1,4 +1,4 @@
-// Package server runs the platform API: its doors behind tokens, limits and TLS, and its metrics.
+// Package server runs the platform API: its endpoints behind tokens, limits and TLS, and its metrics.
 package server
 
 import (
@@ -54,7 +54,7 @@ type Server struct {
 	handler http.Handler
 	synced  chan struct{}
 	board   *evening.Board
-	// livePageWanted is closed when there is a token for the page of the evening.
+	// livePageWanted is closed when the Secret first has a token for the live page. The watches of the page start then.
 	livePageWanted chan struct{}
 	wantLivePage   func()
 }
@@ -112,7 +112,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 // heartbeat is how often a stream without events gets a comment: less than the idle time of common proxies.
 const heartbeat = 15 * time.Second
 
-// routes puts tokens and limits before each door.
+// routes puts tokens and limits before each endpoint.
 func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 	type endpointMux struct {
 		name string
@@ -140,7 +140,7 @@ func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 	})
 }
 
-// serve answers a request through a door, and returns the pattern that it matched.
+// serve answers a request through an endpoint, and returns the pattern that it matched.
 func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	if !s.limits.request(s.clock.Now()) {
 		w.Header().Set("Retry-After", "1")
