@@ -65,7 +65,7 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 			if err != nil {
 				return err
 			}
-			if !end.IsZero() { // the hour may be that of tomorrow, and the clock that of another zone
+			if !end.IsZero() { // the expiry may be tomorrow, and the user in another time zone
 				r.Notef("new expiry: %s", end.Local().Format(dateWithZone))
 			}
 			if m.dryRun {

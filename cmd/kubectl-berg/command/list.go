@@ -34,7 +34,7 @@ func newListed(i *bergv1.ChallengeInstance, now time.Time) listed {
 	return row
 }
 
-// sortKeys compare rows by a column. What a row does not have comes last.
+// sortKeys compare rows by a column. Rows without a value in this column come last.
 var sortKeys = map[string]func(a, b listed) int{
 	"name":      func(a, b listed) int { return strings.Compare(a.Name, b.Name) },
 	"challenge": func(a, b listed) int { return strings.Compare(a.Challenge, b.Challenge) },

@@ -157,7 +157,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	return problemError(known.invalid)
 }
 
-// planned is what a plan is made for: Challenges of files, or of a cluster with its settings and nodes.
+// planned is the input of a plan: Challenges of files, or of a cluster with its settings and nodes.
 type planned struct {
 	challenges []bergv1.Challenge
 	// invalid: a Challenge in a file cannot run.
@@ -196,7 +196,7 @@ func (r *root) readPlanned(ctx context.Context, o planOptions) (known planned, e
 	return known, nil
 }
 
-// challengeShapes returns what an instance of each Challenge needs, with the weights of those that have one. The others have weight 1.
+// challengeShapes returns the resources of an instance of each Challenge. A Challenge without a weight has weight 1.
 func (r *root) challengeShapes(challenges []bergv1.Challenge, settings plan.Settings, weights map[string]float64) (shapes []plan.Shape, err error) {
 	for i := range challenges {
 		if len(challenges[i].Spec.Containers) == 0 {

@@ -141,8 +141,8 @@ func (r *root) previewAll(ctx context.Context, c *cluster.Cluster, challenge str
 	return groups, pods, restarting, nil
 }
 
-// outdated returns the instances that run an earlier version of their Challenge, without those whose
-// rollout was requested already. refused are those that the operator cannot update.
+// outdated returns the instances that run an earlier version of their Challenge, without instances whose rollout was
+// requested already. refused are instances that the operator cannot update.
 func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstance, refused []bulk.Item) {
 	refused = []bulk.Item{}
 	for _, i := range all {
@@ -245,14 +245,16 @@ func (p *pacer) begin(uid types.UID, restarts bool) {
 	}
 }
 
-// forget removes an instance to which nothing was written.
+// forget removes an instance whose write failed for certain. After a transient error the write may have succeeded, so
+// the instance stays counted.
 func (p *pacer) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.started, uid)
 }
 
-// ready is called when changes are received.
+// ready is called when all existing instances are known. No update starts before, because the pacer could not see its
+// effect.
 func (p *pacer) ready() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +288,8 @@ func (p *pacer) setConnection(err error) {
 	p.notify()
 }
 
-// observe records a change of an instance.
+// observe records a change of an instance. An event may be older than the pacer's own write: only after the ID of this
+// rollout was seen does another ID mean that another rollout has taken over.
 func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,7 +328,7 @@ func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	seen.broken = brokenBy(i, seen)
 }
 
-// brokenBy is the reason for which an instance will not become healthy by itself, "" if it may.
+// brokenBy returns the reason for which an instance cannot become healthy without help, "" if it may.
 func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 	if !seen.adopted {
 		if c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); c != nil && !adoptable(c) {
@@ -347,10 +350,10 @@ func (p *pacer) notify() {
 	}
 }
 
-// counts are the numbers of instances that were begun.
+// counts are numbers of started instances.
 type counts struct {
-	// pending are not healthy yet, busy those of them that have time left. broken are those that will
-	// not become healthy or have timed out, with the reason of one of them.
+	// pending are the instances that are not healthy yet, and busy the pending instances that have time left. broken
+	// are the instances that cannot become healthy or have timed out, with one of their reasons.
 	pending, busy, broken int
 	reason                string
 }
