@@ -12,7 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// ProbeName is the subdomain that is looked up: a wildcard record must answer.
+// ProbeName is the subdomain of the DNS query: a wildcard record must answer.
 const ProbeName = "kubectl-berg-doctor"
 
 func names(s Survey) []Result {

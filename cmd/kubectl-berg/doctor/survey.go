@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// Inspect reads what the user may read. It fails only if the API server cannot be reached.
+// Inspect reads everything that the user may read. It fails only if the API server cannot be reached.
 func Inspect(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	s := &surveyor{Cluster: c, options: o}
 	s.Survey = Survey{Plugin: o.Plugin, APIs: map[string]Served{}, Unreadable: map[string]string{}}
@@ -131,7 +131,7 @@ func (s *surveyor) nodes(ctx context.Context) {
 	}
 }
 
-// reserve adds what a pod requests to what is reserved on its node.
+// reserve adds the requests of a pod to the reserved resources of its node.
 func (s *surveyor) reserve(p *corev1.Pod) {
 	taken := s.Reserved[p.Spec.NodeName]
 	if taken == nil {

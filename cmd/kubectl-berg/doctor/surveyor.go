@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// Options of Look.
+// Options of Inspect and Event.
 type Options struct {
 	// OperatorNamespace is the namespace of the operator, "" to search all.
 	OperatorNamespace string
@@ -32,7 +32,7 @@ type Options struct {
 	// Whole also reads what Event reads.
 	Whole  bool
 	Plugin string
-	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
+	// Offline skips checks that need more than the API server: DNS and a connection to the Gateway.
 	Offline bool
 }
 
