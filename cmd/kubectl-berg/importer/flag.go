@@ -118,7 +118,7 @@ func (d *draft) flagThatIsRead(s *service) {
 	}
 }
 
-// maxDepth is how far below a folder that is copied flags are looked for.
+// maxDepth is the depth to which a copied folder is searched for flags.
 const maxDepth = 3
 
 // flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
@@ -155,7 +155,7 @@ func readFlag(file string) string {
 	return strings.TrimSpace(text)
 }
 
-// flagAt puts the flag of the instance in place of a file of the image, and reports whether it did.
+// flagAt replaces a file of the image by the flag of the instance, and reports whether it did.
 func (d *draft) flagAt(s *service, target, how string) bool {
 	target = path.Clean(target)
 	if s.container.DynamicFlag != nil {

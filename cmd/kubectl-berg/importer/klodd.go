@@ -224,7 +224,7 @@ func convertResources(list corev1.ResourceList) *bergv1.Resources {
 	return &r
 }
 
-// kloddProbe is a probe with numbers in place of names of ports, nil if it cannot be carried over.
+// kloddProbe returns a probe with port numbers instead of port names, nil if it cannot be carried over.
 func (d *draft) kloddProbe(s *service, c corev1.Container, key string, p *corev1.Probe) *corev1.Probe {
 	if p == nil {
 		return nil

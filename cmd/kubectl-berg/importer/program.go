@@ -44,7 +44,8 @@ var portsOfPrograms = map[string]int32{
 	"ganache": 8545, "ynetd": 1024,
 }
 
-// ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
+// ports returns the ports that the image exposes. Without these it returns the ports in its arguments, of its program,
+// or of its base image.
 func (i image) ports() []port {
 	if len(i.exposed) > 0 {
 		return i.exposed
@@ -87,7 +88,8 @@ func (i image) ports() []port {
 // lastNumber is the port at the end of an address.
 var lastNumber = regexp.MustCompile(`\d{2,5}$`)
 
-// listensOn returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
+// listensOn returns the ports of the first pattern that finds one in a text. It ignores ports of databases, because the
+// program connects to them.
 func listensOn(text string, patterns ...*regexp.Regexp) []port {
 	for _, p := range patterns {
 		for _, found := range p.FindAllStringSubmatch(text, -1) {

@@ -23,7 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
-// reasons say what an author does instead of a key that a Challenge does not have.
+// reasons explain keys that a Challenge does not have, and name the alternative.
 var reasons = map[string]string{
 	"volumes":           "a container has no volumes: COPY the files into the image. What it writes stays until its pod ends",
 	"tmpfs":             "a container has no volumes: it may write to its own file system",
@@ -184,7 +184,7 @@ func (d *draft) validWords(s *service, key string, words *[]string, trial bergv1
 	}
 }
 
-// isSysAdmin reports whether a capability is the one that jails ask for, or all of them.
+// isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.
 func isSysAdmin(name string) bool {
 	return slices.Contains([]string{"SYS_ADMIN", "ALL"}, rules.Capability(strings.ToUpper(name)))
 }
@@ -199,7 +199,7 @@ func meansNested(option string) bool {
 	return false
 }
 
-// serviceKeys are those of a service in a compose file.
+// serviceKeys are the keys of a service in a compose file.
 var serviceKeys = yamlKeys(reflect.TypeFor[types.ServiceConfig]())
 
 func yamlKeys(t reflect.Type) (all []string) {
@@ -367,7 +367,7 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 		if found, ok := l.lookup(name); ok {
 			values[name] = found
 		} else if _, ok := values[name]; !ok {
-			values[name] = "" // of the shell of the author
+			values[name] = "" // the value is in the author's shell
 			d.chosen(s, "environment", name, "has its value from the shell, and is empty: set it with --env "+name+"=VALUE")
 		}
 	}
