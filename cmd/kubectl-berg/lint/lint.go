@@ -1,5 +1,5 @@
-// Package lint checks the YAML of Challenges without a cluster. It is pure. It reads the source, so that it can quote what
-// the author wrote where YAML makes something else of it.
+// Package lint checks the YAML of Challenges without a cluster. It is pure. It reads the source, so that it can quote
+// the author's spelling where YAML gives it another meaning.
 package lint
 
 import (
@@ -51,10 +51,10 @@ type Source struct {
 	Named bool
 }
 
-// Result is what one file holds.
+// Result is the content of one file.
 type Result struct {
 	Findings []Finding
-	// Challenges are those that can be read.
+	// Challenges are the Challenges that can be read.
 	Challenges []bergv1.Challenge
 	// Found is the number of Challenges, whether they can be read or not.
 	Found int
@@ -158,7 +158,7 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	}
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber() // twenty digits must be those that the API server gets
+	decoder.UseNumber() // a number of twenty digits must reach the API server unchanged
 	if err := decoder.Decode(&value); err != nil {
 		out.syntax(s, d, err)
 		return
@@ -270,7 +270,7 @@ func (c *checker) noJSON(node *yamlv3.Node) {
 	}
 }
 
-// notFinite are the infinities of YAML, and what is no number.
+// notFinite matches infinities and NaN in YAML.
 var notFinite = regexp.MustCompile(`(?i)^[-+]?\.(inf|nan)$`)
 
 // duplicates finds keys that are written twice. The API server's clients refuse them, or take the last.

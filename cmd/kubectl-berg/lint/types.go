@@ -144,7 +144,8 @@ func (c *checker) spelled(path string, number json.Number, node *yamlv3.Node) {
 	}
 }
 
-// decimal is what the author probably meant: the digits as they are, or what YAML makes of another notation.
+// decimal returns the number that the author probably meant: the digits as they are, or the value in YAML of another
+// notation.
 func decimal(written string, number json.Number) string {
 	digits := strings.ReplaceAll(written, "_", "")
 	if strings.Trim(digits, "0123456789") != "" {
@@ -183,7 +184,7 @@ func (c *checker) integer(path string, value any, node *yamlv3.Node) {
 // noOctal has the zero of an octal number, and a digit that is none.
 var noOctal = regexp.MustCompile(`^0[0-9]*[89]`)
 
-// environment compares what the author wrote with what the program gets.
+// environment compares the author's spelling with the value that the program gets.
 func (c *checker) environment(path string, value any, node *yamlv3.Node) {
 	node = yamlnode.Target(node)
 	var got string

@@ -1,4 +1,4 @@
-// Package yamlnode finds the places of fields in YAML, also behind aliases and in merged mappings.
+// Package yamlnode finds the nodes of fields in YAML, also behind aliases and in merged mappings.
 package yamlnode
 
 import yamlv3 "go.yaml.in/yaml/v3"
