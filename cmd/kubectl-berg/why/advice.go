@@ -136,10 +136,10 @@ func rejection(reason string) (text, do string) {
 	return "", ""
 }
 
-// meaning is what an exit code usually means, and what to do.
+// meaning is the usual meaning of an exit code, with a remedy.
 type meaning struct{ text, do string }
 
-// meanings are by exit code: those of shells, and 128 and the signal that ended a program.
+// meanings are by exit code: the codes of shells, and 128 plus the signal that ended a program.
 var meanings = map[int32]meaning{
 	126: {"its command cannot be executed", "Make the program executable in the image (chmod +x), and compare its first line with what the image has."},
 	127: {
@@ -172,8 +172,8 @@ func exitMeaning(t *corev1.ContainerStateTerminated) meaning {
 	return meanings[t.ExitCode]
 }
 
-// logHints say what to do by what the end of a log has, the most certain first. Logs may have flags: none of their words is
-// repeated.
+// logHints name a remedy by the end of a log, the most certain first. Logs may have flags: the advice repeats none of
+// their words.
 var logHints = []struct {
 	says *regexp.Regexp
 	do   string

@@ -1,5 +1,5 @@
-// Package why finds the first problem of an instance and what to do about it. It is pure: it looks
-// at the status and, where that is not enough, at the pods and events that its user may read.
+// Package why finds the first problem of an instance and a remedy. It is pure: it reads the status and, where that is
+// not enough, the pods and events that its user may read.
 package why
 
 import (
@@ -171,7 +171,7 @@ func routeNotAccepted(v View, f *Finding) bool {
 	return false
 }
 
-// outdated reports what is no problem for players: a freeze, and a Challenge that has changed.
+// outdated reports states that are no problem for players: a freeze, and a changed Challenge.
 func outdated(v View, f *Finding) bool {
 	i := v.Instance
 	if view.IsFrozen(i) {
