@@ -1,4 +1,4 @@
-// Command berg-api is the way in for platforms that players use, such as CTFd and rCTF. It starts, renews and ends
+// Command berg-api is the API for platforms that players use, such as CTFd and rCTF. It starts, renews and ends
 // ChallengeInstances for them. Its settings are in the environment or on the command line: see berg-api --help.
 package main
 
