@@ -27,7 +27,8 @@ import (
 // Endpoint serves the calls.
 type Endpoint struct {
 	Store *instances.Store
-	// BootWait is how long the answer to a start waits, ReadWait that to a read of an instance that starts.
+	// BootWait is the maximum wait for the answer to a start, ReadWait for the answer to a read of an instance that
+	// starts.
 	BootWait, ReadWait time.Duration
 	// IgnoreAdditional: variables for a scenario are accepted, and have no effect. Default: they are refused.
 	IgnoreAdditional bool
@@ -123,7 +124,7 @@ func (d *Endpoint) health(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// challenge is one in an answer.
+// challenge is a challenge in an answer.
 type challenge struct {
 	ID         string            `json:"id"`
 	Scenario   string            `json:"scenario"`
@@ -135,7 +136,7 @@ type challenge struct {
 	Max        string            `json:"max"`
 }
 
-// instance is one in an answer.
+// instance is an instance in an answer.
 type instance struct {
 	ChallengeID    string            `json:"challengeId"`
 	SourceID       string            `json:"sourceId"`
@@ -169,8 +170,8 @@ func seconds(duration time.Duration) *string {
 	return &text
 }
 
-// shownInstance is an instance as the plugin reads it. since means that it runs; forced sets it for one that does not
-// run yet, with a sentence instead of addresses.
+// shownInstance is an instance for the plugin, which takes since for the sign that it runs. forced sets since also for
+// an instance that does not run yet, with a sentence instead of addresses.
 func shownInstance(i instances.Instance, forced bool) instance {
 	line := instance{
 		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: formatTime(i.Renewed), Until: formatTime(i.Until),
@@ -190,7 +191,7 @@ func shownInstance(i instances.Instance, forced bool) instance {
 	return line
 }
 
-// ConnectionInfo is what players read: a line for each address, with the name of the port where there are several.
+// ConnectionInfo is the text for players: a line for each address, with the name of the port where there are several.
 // CTFd puts it into one page as it is and into another one escaped, so that nothing in it may be markup.
 func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
 	lines := make([]string, 0, len(endpoints))

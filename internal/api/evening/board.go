@@ -29,7 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// maxGone is how many deletions a reader may miss before it reads everything again.
+// maxGone is the number of deletions that a reader may miss before it reads everything again.
 const maxGone = 1024
 
 // Options are the scope and the settings of a Board.
@@ -369,7 +369,7 @@ func (b *Board) Ready() bool {
 	return b.ready
 }
 
-// sortRows orders rows as the page does: those with a problem first, then what changed last.
+// sortRows orders rows for the page: rows with a problem first, then the latest changes.
 func sortRows(rows []*Row) {
 	slices.SortFunc(rows, func(a, b *Row) int {
 		if a.NeedsPerson != b.NeedsPerson {

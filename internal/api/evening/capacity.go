@@ -86,7 +86,7 @@ type Measure struct {
 	Share float64
 }
 
-// Limit is one of the forecast.
+// Limit is a limit in the forecast.
 type Limit struct {
 	What string
 	// At is the number of instances that reaches it, with the mix of Challenges as it is now.
@@ -99,10 +99,10 @@ type Limit struct {
 }
 
 const (
-	// maxLimits is how many limits the page lists, and concern the percentage above which it says what to do.
+	// maxLimits is the number of limits that the page lists, and concern the percentage above which it names a remedy.
 	maxLimits = 6
 	concern   = 80
-	// trend is how many samples the growth is taken from.
+	// trend is the number of samples from which the growth is calculated.
 	trend = 30
 	// etcdMB is the default of --quota-backend-bytes.
 	etcdMB = 2147
@@ -176,7 +176,7 @@ func planCommand(namespace string, mix map[string]int) string {
 	return fmt.Sprintf("kubectl berg plan --players %d -n %s%s", max(100, 2*players), view.Quote(namespace), strings.Join(weights, ""))
 }
 
-// measures compares what instances use with what there is.
+// measures compares the resources that instances use with the total.
 func measures(c view.Capacity) (all []Measure) {
 	add := func(label string, amount view.Amount, text func(float64) string) {
 		if amount.Total > 0 {
@@ -193,7 +193,8 @@ func measures(c view.Capacity) (all []Measure) {
 	return all
 }
 
-// forecast is what kubectl berg plan says of as many instances as there are, and when more of them reach a limit.
+// forecast returns the limits that kubectl berg plan calculates for the current number of instances, with the time at
+// which growth reaches them.
 func forecast(shapes []plan.Shape, instances int, stock plan.Stock, growth float64) (all []Limit) {
 	if instances == 0 {
 		return nil

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// root is where the page is.
+	// root is the path of the page.
 	root = "/evening/"
-	// maxRows is how many rows the page shows.
+	// maxRows is the maximum number of rows on the page.
 	maxRows = 500
 	// maxText is the maximum length of a search, in bytes.
 	maxText = 100
@@ -40,7 +40,7 @@ var static embed.FS
 type Endpoint struct {
 	Board *Board
 	Clock clock.WithTicker
-	// Heartbeat is how often a stream without changes gets a comment.
+	// Heartbeat is the interval of comments in a stream without changes.
 	Heartbeat time.Duration
 	Log       *slog.Logger
 	pages     *template.Template
@@ -146,7 +146,8 @@ type content struct {
 	Most             int
 	// Cursor names the version that the page shows.
 	Cursor string
-	// Ended are instances with a record, EndedFound is how many there are, Records that there may be any.
+	// Ended are instances with a record, EndedFound is their number without the limit of the page, Records reports
+	// whether records are kept.
 	Ended      []Ended
 	EndedFound int
 	Records    bool
@@ -276,7 +277,7 @@ func (d *Endpoint) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	d.stream(w, r, changed, func() bool {
 		row := d.Board.Row(namespace, name)
 		if row == nil || row.UID != uid {
-			_ = event(w, "again", nil) // the client is gone, or loads the page of what there is now
+			_ = event(w, "again", nil) // the client is gone, or loads the current page
 			return false
 		}
 		return d.sendParts(w, d.contentOfInstance(row), "instance-body")

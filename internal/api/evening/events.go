@@ -19,18 +19,18 @@ const (
 	// removed.
 	maxEventsEach = 30
 	maxEvents     = 16384
-	// maxEventText is how much of a message is kept, in bytes.
+	// maxEventText is the maximum length of a stored message, in bytes.
 	maxEventText = 500
-	// eventPage is how many events one answer of the API server has.
+	// eventPage is the number of events in one answer of the API server.
 	eventPage = 500
 )
 
-// Event is one of an instance.
+// Event is an event of an instance.
 type Event struct {
 	// Warning, Reason, and Message as the operator wrote it, without flags.
 	Warning         bool
 	Reason, Message string
-	// Count is how often it happened, between First and Last.
+	// Count is the number of occurrences between First and Last.
 	Count       int32
 	First, Last time.Time
 	uid         types.UID

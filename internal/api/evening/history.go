@@ -85,7 +85,7 @@ func plot(samples []Sample, value func(Sample) float64) template.HTML {
 		plotWidth, plotHeight, strings.TrimSpace(line.String())))
 }
 
-// Plot is one of the page.
+// Plot is a plot on the page.
 type Plot struct {
 	Title string
 	// Now and Most are the last and the highest value.

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxEnded is how many instances that have ended the page lists.
+	// maxEnded is the number of ended instances that the page lists.
 	maxEnded = 30
-	// maxLog is how much of the end of a log the page shows, in bytes.
+	// maxLog is the size of the end of a log on the page, in bytes.
 	maxLog = 16 << 10
 )
 
@@ -29,7 +29,7 @@ const (
 type Ended struct {
 	UID                               types.UID
 	Namespace, Name, Challenge, Owner string
-	// At is when the record was written.
+	// At is the time at which the record was written.
 	At time.Time
 }
 
@@ -40,13 +40,13 @@ type Record struct {
 	// Reason is the reason for the end, Phase the last phase, and Problem the last problem.
 	Reason, Phase, Problem string
 	Restarts               int32
-	// Incomplete says why something is missing.
+	// Incomplete is the reason for a missing part.
 	Incomplete string
 	Timeline   []Moment
 	Containers []Container
 }
 
-// Container is one of an instance that has ended.
+// Container is a container of an ended instance.
 type Container struct {
 	Name, Image, Node, State, Message string
 	Restarts                          int32

@@ -18,7 +18,7 @@ type Summary struct {
 	Capacity Capacity
 }
 
-// Count is how many instances are in a state.
+// Count is the number of instances in a state.
 type Count struct {
 	State view.State
 	N     int
@@ -37,7 +37,7 @@ type ChallengeLine struct {
 	FreeCapacity string
 }
 
-// maxQueue is how many instances of the queue the page lists.
+// maxQueue is the number of instances of the queue that the page lists.
 const maxQueue = 20
 
 // summarise counts rows. Every Challenge has a line, also without an instance.

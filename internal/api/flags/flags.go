@@ -23,7 +23,7 @@ const suffixBytes = 6
 // wholeBytes is the random part of a flag for which the author wrote a format alone: 128 bits.
 const wholeBytes = 16
 
-// placeholder is what stands in flagFormat for the text of the flag.
+// placeholder in flagFormat is replaced by the text of the flag.
 const placeholder = "..."
 
 // defaultFormat is used for a Challenge that needs a flag and has neither flag nor flagFormat.

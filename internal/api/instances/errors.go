@@ -24,7 +24,7 @@ const (
 	Exhausted
 )
 
-// Error is one that the platform gets as it is. It contains no flag.
+// Error is shown to the platform unchanged. It contains no flag.
 type Error struct {
 	Kind    Kind
 	Message string
@@ -37,7 +37,7 @@ func Fail(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// Is reports whether an error is one for the platform, of a kind.
+// Is reports whether an error is an Error of a kind.
 func Is(err error, kind Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == kind

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// seen waits until the cache has a written object, or a later version of it, so that a platform that reads after a
+// seen waits until the cache has the written version of an object or a later one, so that a platform that reads after a
 // write gets its own write. absent is the result while the cache does not have the object: false after a creation,
 // because the object is still to come; true after a change, because the object is deleted again.
 //

@@ -142,7 +142,8 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// trimSpec keeps of the spec of a Challenge how flags are made, and what its instances need of a cluster: no variable, no command.
+// trimSpec reduces the spec of a Challenge to the fields for flags and for the resources of its instances: no variable,
+// no command.
 func trimSpec(spec *bergv1.ChallengeSpec) bergv1.ChallengeSpec {
 	kept := bergv1.ChallengeSpec{
 		Flag: spec.Flag, FlagFormat: spec.FlagFormat, DynamicFlagMode: spec.DynamicFlagMode, DisplayName: spec.DisplayName, MaxInstances: spec.MaxInstances,

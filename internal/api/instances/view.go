@@ -81,7 +81,7 @@ func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	return i.CreationTimestamp.Time
 }
 
-// detail says why an instance does not run, in the operator's words, as a part of a sentence.
+// detail returns the operator's explanation why an instance does not run, as a part of a sentence.
 func detail(i *bergv1.ChallengeInstance) string {
 	if problem := view.FirstProblem(i); problem != nil {
 		return strings.TrimSuffix(problem.Message, ".")

@@ -26,7 +26,7 @@ type Endpoint struct {
 	Store *instances.Store
 	// BootWait is the maximum time that a client may ask to wait for.
 	BootWait time.Duration
-	// Heartbeat is how often a stream without events gets a comment, so that proxies keep it. Default: 15s.
+	// Heartbeat is the interval of comments in a stream without events, so that proxies keep it. Default: 15s.
 	Heartbeat time.Duration
 	Log       *slog.Logger
 }
@@ -88,7 +88,7 @@ func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// body is what PUT and PATCH take.
+// body is the body of PUT and PATCH.
 type body struct {
 	// Flag of the instance. Default: the API makes it.
 	Flag string `json:"flag"`

@@ -72,7 +72,7 @@ func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.
 	return body.Token, copied, nil
 }
 
-// request is what rCTF sends.
+// request is the body of a call of rCTF.
 type request struct {
 	TeamID    string `json:"teamId"`
 	Challenge string `json:"challengeIntegrationId"`
@@ -155,7 +155,7 @@ func (d *Endpoint) status(r *http.Request, q request, registration instances.Reg
 	if err != nil {
 		return details{}, err
 	}
-	if i.Limited { // one that waits for the budget of its team is refused
+	if i.Limited { // WaitRunning refuses an instance that waits for the budget of its team
 		if i, err = d.Store.WaitRunning(r.Context(), registration, i, instances.Settle+time.Second); err != nil {
 			return details{}, err
 		}

@@ -30,7 +30,7 @@ type Config struct {
 	MaxConnections int
 	// LivePage are the settings of the live page, in addition to Namespaces.
 	LivePage evening.Options
-	// AdditionalPolicy says what to do with variables for a scenario.
+	// AdditionalPolicy is the treatment of the variables that a platform sends with a scenario.
 	AdditionalPolicy string
 }
 

@@ -322,7 +322,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drainExtra is how much longer than BOOT_WAIT the end waits for answers.
+// drainExtra is added to BOOT_WAIT when a shutdown waits for answers, because an answer may take the whole BOOT_WAIT.
 const drainExtra = 5 * time.Second
 
 func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {

@@ -18,7 +18,7 @@ import (
 // MaxBody is the maximum size of a request's body, in bytes.
 const MaxBody = 64 << 10
 
-// bodyTime is how long a client may take to send its body.
+// bodyTime is the maximum time in which a client must send its body.
 const bodyTime = 10 * time.Second
 
 // BodyError is a body that cannot be used. Its text is for the client.
@@ -50,7 +50,7 @@ func Read(w http.ResponseWriter, r *http.Request, to any) error {
 
 // Body reads a body of at most MaxBody bytes.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// A writer that has no deadline, such as one of a test, waits for the body as long as the server does.
+	// A writer without a deadline, such as the writer of a test, waits for the body as long as the server does.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var tooLarge *http.MaxBytesError
