@@ -24,7 +24,7 @@ const Workers = 24
 
 // Outcome is the result for one instance.
 type Outcome struct {
-	// Skipped is why the instance was skipped, "" if it was not.
+	// Skipped is the reason why the instance was skipped, "" if it was not.
 	Skipped string
 	// Already reports that an earlier run has done it.
 	Already bool
@@ -62,7 +62,7 @@ type Report struct {
 
 // Action describes a run.
 type Action[T client.Object] struct {
-	// Verb is what progress shows, as in "extend".
+	// Verb names the action in progress messages, as in "extend".
 	Verb string
 	// Do changes one instance. It is called again after a transient error, and must check whether the
 	// earlier call has succeeded.
@@ -227,7 +227,7 @@ func (r *run[T]) record(item T, outcome Outcome, err error) {
 	r.progress.Add(1)
 }
 
-// maxShown is how many skipped and failed items the text output names.
+// maxShown is the number of skipped and failed items that the text output names.
 const maxShown = 5
 
 // Show writes a report, and returns the error that sets the exit code. done is a verb such as

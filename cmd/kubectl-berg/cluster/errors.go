@@ -103,7 +103,7 @@ func RoleFor(verb, resource string) string {
 	}
 }
 
-// Remedy says what to ask for, by the verb that was refused.
+// Remedy names the permission to ask for, by the verb that was refused.
 func Remedy(text string) string {
 	const more = "kubectl berg doctor shows your permissions"
 	found := refusedRequest.FindStringSubmatch(text)

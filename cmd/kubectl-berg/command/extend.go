@@ -19,7 +19,7 @@ import (
 // not extend it twice.
 const annotationExtended = "kubectl.berg.norelect.ch/extended"
 
-// dateWithZone is how a point in time is shown.
+// dateWithZone is the format of a point in time.
 const dateWithZone = "2006-01-02 15:04:05 -07:00"
 
 func (r *root) extend() *cobra.Command {

@@ -126,11 +126,11 @@ type logReader struct {
 	prefixed     bool
 	colours      map[string]console.Colour
 	disconnected bool
-	// checked: the container of the options is one of the instance.
+	// checked: the container of the options exists in the instance.
 	checked bool
 }
 
-// pods returns the pods whose logs to read.
+// pods returns the pods whose logs are read.
 func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	pods, err := instancePods(ctx, l.cluster, i)
 	if err != nil {
@@ -355,7 +355,7 @@ func (l *logReader) followSource(ctx context.Context, s *source) error {
 	}
 }
 
-// maxLine is how many bytes of a line are written. A container may write a line without an end.
+// maxLine is the number of bytes of a line that are written. A container may write a line without an end.
 const maxLine = 64 << 10
 
 const truncatedSuffix = " ... (the rest of the line is left out)"

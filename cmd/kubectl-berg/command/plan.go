@@ -164,7 +164,7 @@ type planned struct {
 	invalid bool
 	survey  doctor.Survey
 	nodes   []corev1.Node
-	// overhead is how many other pods each node runs.
+	// overhead is the number of other pods on each node.
 	overhead int
 }
 

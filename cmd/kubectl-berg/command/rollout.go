@@ -118,8 +118,8 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	return r.rollOutTo(ctx, c, s, found, refused, restarting, o)
 }
 
-// previewAll previews the rollout of a Challenge to instances, grouped by what happens to them. pods is how many pods restart,
-// restarting which instances have some that do.
+// previewAll previews the rollout of a Challenge to instances, grouped by its effect. pods is the number of pods that
+// restart, restarting has the instances with such pods.
 func (r *root) previewAll(ctx context.Context, c *cluster.Cluster, challenge string, instances []*bergv1.ChallengeInstance) (groups []*previewGroup, pods int, restarting map[types.UID]bool, err error) {
 	challenges := map[types.NamespacedName]*bergv1.Challenge{}
 	groups, restarting = []*previewGroup{}, map[types.UID]bool{}
@@ -194,15 +194,15 @@ const (
 	// minReadyTime is how long an instance must be healthy after its pods restart. Its status is healthy
 	// until the old pods are gone, and again until a new one crashes.
 	minReadyTime = 5 * time.Second
-	// pollInterval is how often timeouts are checked.
+	// pollInterval is the interval at which timeouts are checked.
 	pollInterval = 500 * time.Millisecond
 )
 
 // progress is the state of an instance that is updated.
 type progress struct {
 	restarts bool
-	// since is when it was first seen with the rollout, or when it became healthy after that.
-	// unhealthySince is since when it is not healthy with the rollout.
+	// since is the time at which it was first seen with the rollout, or became healthy after that. unhealthySince is
+	// the time since which it is not healthy with the rollout.
 	since, unhealthySince time.Time
 	// annotated reports that it was seen with the ID of the rollout.
 	annotated, adopted, healthy bool

@@ -201,7 +201,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 	}
 }
 
-// namesShown is how many instances with the same problem are named.
+// namesShown is the number of instances with the same problem that are named.
 const namesShown = 8
 
 func (r *root) showFindings(findings []why.Finding, total int) error {

@@ -85,7 +85,7 @@ func (c *Console) TextWidth() int {
 	return c.width()
 }
 
-// Colour is how a terminal shows text.
+// Colour is the style of a text on a terminal, as a number of an escape sequence.
 type Colour string
 
 // The colours of a terminal that has eight.

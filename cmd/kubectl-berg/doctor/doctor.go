@@ -42,7 +42,7 @@ type Served struct {
 // TLS is the result of a TLS handshake with a listener.
 type TLS struct {
 	Address string
-	// Err is why there was no connection, or why the certificate is not trusted.
+	// Err is the reason why there was no connection, or why the certificate is not trusted.
 	Err string
 	// Untrusted reports that there was a connection, with a certificate that browsers reject.
 	Untrusted bool
@@ -105,7 +105,7 @@ type Survey struct {
 
 // Policy is the state of an admission policy of the operator.
 type Policy struct {
-	// Gap is why the API server does not enforce it; empty if it does.
+	// Gap is the reason why the API server does not enforce it; empty if it does.
 	Gap string
 	// Hidden: the user may not see it.
 	Hidden bool
@@ -131,7 +131,7 @@ func result(check string, level console.Level, text, do string) []Result {
 // askAdministrator is the remedy where the user lacks a permission.
 const askAdministrator = "Ask an administrator to run kubectl berg doctor, or for permission to read it."
 
-// hidden reports what could not be read.
+// hidden reports objects that could not be read.
 func (s Survey) hidden(check, kind string) ([]Result, bool) {
 	if message := s.Unreadable[kind]; message != "" {
 		return result(check, console.Unknown, message, askAdministrator), true

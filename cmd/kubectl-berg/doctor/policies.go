@@ -69,7 +69,7 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 	s.set(func() { s.Policies = found })
 }
 
-// policiesInForce checks whether the API server limits what RBAC cannot.
+// policiesInForce checks whether the API server enforces the limits that RBAC cannot express.
 func policiesInForce(s Survey) (results []Result) {
 	for _, p := range admissionPolicies {
 		state, known := s.Policies[p.name]

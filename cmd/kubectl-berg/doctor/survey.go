@@ -203,7 +203,7 @@ func (s *surveyor) pullSecret(ctx context.Context) {
 	s.set(func() { s.PullSecret = presence })
 }
 
-// ciliumAgents checks what NETWORK_POLICY=auto goes by.
+// ciliumAgents checks the condition that NETWORK_POLICY=auto depends on.
 func (s *surveyor) ciliumAgents(ctx context.Context) {
 	agents, presence := &appsv1.DaemonSet{}, Hidden
 	switch err := s.Get(ctx, client.ObjectKey{Namespace: s.setting("CILIUM_NAMESPACE"), Name: "cilium"}, agents); {

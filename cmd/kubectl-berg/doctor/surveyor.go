@@ -29,7 +29,7 @@ type Options struct {
 	Records string
 	// NoSecrets does not read settings from Secrets: they count as unread.
 	NoSecrets bool
-	// Whole also reads what Event reads.
+	// Whole also reads the objects for Event.
 	Whole  bool
 	Plugin string
 	// Offline skips checks that need more than the API server: DNS and a connection to the Gateway.

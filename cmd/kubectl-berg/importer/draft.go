@@ -117,7 +117,7 @@ func folderName(file string) string {
 
 var notDNS = regexp.MustCompile(`[^a-z0-9]+`)
 
-// dnsName makes a name of Kubernetes from one of an author.
+// dnsName makes a name of Kubernetes from the author's name.
 func dnsName(text string, maxLength int) string {
 	name := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(text), "-"), "-")
 	return strings.Trim(name[:min(len(name), maxLength)], "-")
@@ -212,7 +212,7 @@ func (d *draft) renameHosts() {
 		}
 	}
 	for _, s := range d.services {
-		delete(names, s.container.Hostname) // a hostname goes before an alias
+		delete(names, s.container.Hostname) // a hostname has priority over an alias
 	}
 	for _, s := range d.services {
 		for _, name := range slices.Sorted(maps.Keys(s.container.Environment)) {
@@ -245,7 +245,7 @@ func renameHost(variable, text, alias, hostname string) string {
 	return regexp.MustCompile(`(^|[\s,;=])`+quoted+`(:\d)`).ReplaceAllString(text, "${1}"+hostname+"${2}")
 }
 
-// chooseImage keeps the image of the author, or names one that is to be built.
+// chooseImage keeps the image of the author, or names an image that is to be built.
 func (d *draft) chooseImage(s *service) {
 	named := s.named
 	trial := bergv1.Container{Hostname: "a", Image: named}

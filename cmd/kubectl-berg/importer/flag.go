@@ -23,7 +23,7 @@ var (
 	flagShape = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
 	// wholeFlag is a text that is a flag, in a variable of any name.
 	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
-	// readsFlag is how scripts and programs read a variable.
+	// readsFlag matches the ways in which scripts and programs read a variable.
 	readsFlag = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
 )
 
@@ -35,7 +35,8 @@ func isPath(value string) bool {
 	return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./") || strings.HasSuffix(value, ".txt")
 }
 
-// flagVariable picks the variable with the flag: FLAG, then one that is called so, then one whose value is one.
+// flagVariable picks the variable with the flag: FLAG, then a variable with such a name, then a variable whose value is
+// a flag.
 func flagVariable(environment map[string]string) string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool { return isPath(environment[name]) })
 	for _, isFlag := range []func(string) bool{
@@ -127,7 +128,7 @@ func flagsBelow(folder string) (out []string) {
 		rel, relErr := filepath.Rel(folder, file)
 		switch {
 		case err != nil || relErr != nil || rel == ".":
-			return nil //nolint:nilerr // what cannot be read has no flag
+			return nil //nolint:nilerr // an unreadable file has no flag
 		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
 			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
 			return fs.SkipDir

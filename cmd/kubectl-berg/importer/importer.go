@@ -112,7 +112,7 @@ func (out *Result) folder(path string, o Options) error {
 	return out.dockerfiles(dockerfiles, nil, o)
 }
 
-// asideFolders hold what players download, and what solves a challenge.
+// asideFolders hold files for players, and solutions.
 var asideFolders = []string{
 	"attachment", "attachments", "dist", "distribute", "download", "downloads", "handout", "handouts", "publish", "public", "release",
 	"debug", "example", "examples", "exploit", "healthcheck", "poc", "sol", "solution", "solutions", "solve", "solver", "test", "tests", "writeup", "writeups",
@@ -142,7 +142,7 @@ func challengeFile(folder string) string {
 	return ""
 }
 
-// here imports the file of a folder, and what docker compose adds to it.
+// here imports the file of a folder, and the files that docker compose adds to it.
 func (out *Result) here(file string, o Options) error {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -20,7 +20,7 @@ const kloddGroup = "klodd.tjcsec.club"
 
 func isKlodd(content []byte) bool { return bytes.Contains(content, []byte(kloddGroup+"/")) }
 
-// kloddChallenge is what klodd's kind Challenge has in common with ours.
+// kloddChallenge has the fields of klodd's kind Challenge that the importer reads.
 type kloddChallenge struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

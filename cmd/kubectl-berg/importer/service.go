@@ -513,7 +513,7 @@ func byteAmount(n int64) bergv1.Amount {
 	}
 }
 
-// capability adds one that the operator allows.
+// capability adds a capability that the operator allows.
 func (d *draft) capability(s *service, c *bergv1.Container, name string) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
 	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}

@@ -126,7 +126,7 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 
 const (
 	challengeKind = "Challenge"
-	// maxTypos is how many letters of the API group may be wrong in a Challenge that is meant to be ours.
+	// maxTypos is the number of wrong letters in the API group up to which an object counts as a Challenge.
 	maxTypos = 2
 )
 
@@ -179,7 +179,7 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	}
 }
 
-// MessageOfYAML is the error of a parser of YAML in one line, with what authors usually did.
+// MessageOfYAML is the error of a YAML parser in one line, with the usual mistake of authors.
 func MessageOfYAML(err error) string {
 	message := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	if strings.Contains(message, "cannot start any token") {
@@ -254,7 +254,7 @@ func ruleName(path string) string {
 	return cmp.Or(path, "challenge")
 }
 
-// noJSON finds what YAML has and the API server does not: a key without a name, and numbers that are none.
+// noJSON finds parts of YAML that the API server cannot read: a key without a name, and infinite numbers.
 func (c *checker) noJSON(node *yamlv3.Node) {
 	plain := func(n *yamlv3.Node, tag string) bool {
 		return n.Kind == yamlv3.ScalarNode && n.Style == 0 && n.Tag == tag

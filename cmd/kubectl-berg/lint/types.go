@@ -125,7 +125,7 @@ func (c *checker) empty(path string, value any, node *yamlv3.Node) bool {
 	return true
 }
 
-// plainNumber is how numbers are written that YAML leaves as they are.
+// plainNumber matches numbers that YAML keeps as they are written.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$`)
 
 // whole adds a number that is not whole, where the API server takes whole numbers and texts.
@@ -266,7 +266,7 @@ func (c *checker) wrong(path, want string, value any, node *yamlv3.Node) {
 	}
 	message := fmt.Sprintf("%s: %s is %s in YAML", want, cmp.Or(written, `""`), jsonTypeName(value))
 	var plain any
-	_ = yaml.Unmarshal([]byte(written), &plain) // what cannot be read is a text
+	_ = yaml.Unmarshal([]byte(written), &plain) // a text that cannot be parsed stays a text
 	_, isNumber := plain.(float64)
 	_, isBool := plain.(bool)
 	switch {

@@ -30,7 +30,7 @@ type Overview struct {
 	Checks     *Checks        `json:"checks,omitempty"`
 	Prepull    *Prepull       `json:"prepull,omitempty"`
 	Records    *Records       `json:"records,omitempty"`
-	// Unreadable says what could not be read.
+	// Unreadable names objects that could not be read.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 

@@ -40,7 +40,7 @@ func New(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
 	return b
 }
 
-// maxNames is how many names of instances and Challenges each list of an overview keeps.
+// maxNames is the number of names of instances and Challenges in each list of an overview.
 const maxNames = 100
 
 func shortened(sum overview.Overview) overview.Overview {

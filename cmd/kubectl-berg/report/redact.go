@@ -25,7 +25,7 @@ var secretVariables = regexp.MustCompile(`(?i)flag|password|passwd|secret|token|
 // minSecret is the length from which the value of such a variable is removed: a shorter one occurs in ordinary words.
 const minSecret = 6
 
-// NewRedactor returns the Redactor for what Challenges, instances and the variables of Challenges contain.
+// NewRedactor returns the Redactor for the flags and secrets in Challenges and instances.
 func NewRedactor(challenges []bergv1.Challenge, instances []bergv1.ChallengeInstance) *Redactor {
 	var known []string
 	formats := []string{"flag{", "ctf{"}

@@ -20,13 +20,13 @@ const (
 	MaxLogBytes = 1 << 20
 	// MaxLogs is the number of logs.
 	MaxLogs = 6
-	// maxFileBytes is the size of each other file; what does not fit is cut off.
+	// maxFileBytes is the size of each other file; the rest is cut off.
 	maxFileBytes = 1 << 20
-	// MaxEvents is how many events are listed.
+	// MaxEvents is the number of events.
 	MaxEvents = 2000
-	// MaxInstances is how many instances are listed.
+	// MaxInstances is the number of instances.
 	MaxInstances = 1000
-	// MaxPods is how many pods of instances are listed.
+	// MaxPods is the number of pods of instances.
 	MaxPods = 500
 )
 
@@ -66,7 +66,7 @@ type Operator struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Setting is a setting of the operator. Value is empty if Hidden says why it is not shown.
+// Setting is a setting of the operator. Value is empty if Hidden has a reason not to show it.
 type Setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value,omitempty"`
@@ -194,7 +194,7 @@ type Instance struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Solver is the state of a ChallengeCheck, without what its solver wrote.
+// Solver is the state of a ChallengeCheck, without the text of its solver.
 type Solver struct {
 	Namespace  string       `json:"namespace"`
 	Name       string       `json:"name"`

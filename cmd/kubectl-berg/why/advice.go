@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// buildForNodes is what to do with an image of another architecture.
+// buildForNodes is the remedy for an image of another architecture.
 const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
 
 // withoutImage removes an image from a message, also where it is part of a URL: its name says nothing about the failure, and a
@@ -232,7 +232,7 @@ var logHints = []struct {
 	},
 }
 
-// logAdvice is what to do by the end of a log, "" if it says nothing that is known.
+// logAdvice returns a remedy by the end of a log, "" if the log says nothing that is known.
 func logAdvice(log string) string {
 	log = strings.ToLower(log)
 	for _, hint := range logHints {
@@ -243,7 +243,7 @@ func logAdvice(log string) string {
 	return ""
 }
 
-// startAdvice is what to do by the message of a container runtime that could not create or start a container.
+// startAdvice returns a remedy by the message of a container runtime that could not create or start a container.
 func startAdvice(message string) string {
 	const runtime = "The message is the container runtime's. "
 	contains := containsIn(message)

@@ -31,7 +31,7 @@ type View struct {
 	Pods   []corev1.Pod
 	Events []corev1.Event
 	Routes []Route
-	// LogEnds has, by container, the last lines of one that has ended, and Architectures the CPU architecture of nodes by
+	// LogEnds has the last lines of ended containers, by container, and Architectures the CPU architecture of nodes by
 	// their name, where Explain asks for them.
 	LogEnds, Architectures map[string]string
 	// Unreadable names objects that the user may not read, as in "pods in challenge-…".

@@ -20,7 +20,7 @@ import (
 const (
 	// slowStart is the time after which a start is no longer usual.
 	slowStart = 2 * time.Minute
-	// recentExit is how long ago a container may have exited to be reported of a healthy instance.
+	// recentExit is the maximum age of an exit that is reported although the instance is healthy.
 	recentExit = 10 * time.Minute
 )
 
@@ -66,7 +66,7 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level console
 	return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
 }
 
-// startDeadline explains what kept the pods from becoming ready in time.
+// startDeadline explains why the pods did not become ready in time.
 func (v View) startDeadline(f *Finding, c *metav1.Condition, name string) bool {
 	const sentence = "The instance was not ready within the operator's setting CHALLENGE_START_DEADLINE"
 	inner := *c
@@ -170,7 +170,7 @@ func recentlyRestarted(v View, f *Finding) bool {
 	return false
 }
 
-// causeOfExit says in parentheses what ended a container, "" if nothing but its log says it.
+// causeOfExit names in parentheses the cause of a container's end, "" if only its log may say it.
 func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerStateTerminated) string {
 	if t.Reason == "OOMKilled" {
 		return " (out of memory)"

@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// observeTimeout is how long the operator may take to react.
+// observeTimeout is the maximum time in which the operator should react.
 const observeTimeout = 15 * time.Second
 
 // Explain finds the first problem in a view.
