@@ -469,6 +469,8 @@ func checkID(field, id string) error {
 	return nil
 }
 
+// createInstance starts an instance and waits until it runs. A second request during the start joins it, since players
+// click twice; only a running instance is a conflict.
 func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		ChallengeID string         `json:"challengeId"`
@@ -502,6 +504,8 @@ func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
+// getInstance waits for a starting instance for ReadWait. A read has no error because the instance cannot start: the
+// plugin shows its state.
 func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {

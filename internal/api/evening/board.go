@@ -61,6 +61,7 @@ type Board struct {
 	// id distinguishes versions of this Board from versions of other replicas, which count independently.
 	id string
 
+	// mu guards the fields below. Changes are announced while it is held; announcements never block.
 	mu      sync.Mutex
 	rows    map[string]*Row
 	version uint64

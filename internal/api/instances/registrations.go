@@ -190,7 +190,8 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 }
 
 // Unregister deletes a registration. Kubernetes' garbage collector then deletes its instances, also if the API ends
-// right after it.
+// right after it. The UID as a precondition protects a new registration of the same id. Unregister returns when the
+// cache has seen the deletion, or after ReadWait.
 func (s *Store) Unregister(ctx context.Context, namespace, endpoint, id string) error {
 	r, err := s.Registration(ctx, namespace, endpoint, id)
 	if err != nil {

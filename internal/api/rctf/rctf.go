@@ -100,6 +100,8 @@ type endpoint struct {
 	BypassExpose bool   `json:"bypassExpose"`
 }
 
+// serve validates a request and calls call. rCTF registers nothing, so the first request for a Challenge creates the
+// registration.
 func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http.Request, request, instances.Registration) (details, error)) (details, error) {
 	var q request
 	if err := web.Read(w, r, &q); err != nil {

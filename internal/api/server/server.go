@@ -140,7 +140,8 @@ func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 	})
 }
 
-// serve answers a request through an endpoint, and returns the pattern that it matched.
+// serve answers a request through an endpoint, and returns the pattern that it matched. The rate limit comes before the
+// token, so that guesses of tokens are limited, too. A token is valid for one endpoint only.
 func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	if !s.limits.request(s.clock.Now()) {
 		w.Header().Set("Retry-After", "1")
@@ -201,7 +202,8 @@ func (s *Server) Ready() bool {
 	}
 }
 
-// Follow fills the caches, and keeps tokens current, until ctx is done.
+// Follow fills the caches, and keeps tokens current, until ctx is done. A deleted Secret makes every token invalid
+// immediately. The watches of the live page start with its first token, and go on when that token is removed.
 func (s *Server) Follow(ctx context.Context) error {
 	informer, err := s.secrets.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -266,7 +268,8 @@ func (s *Server) readTokens(object any) {
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }
 
-// Run serves until ctx is done. Then it takes no new connection, and waits for the answers that are being given.
+// Run serves until ctx is done. Then it accepts no new connection, and waits for started answers, at most for BOOT_WAIT
+// and drainExtra. Streams do not end by themselves and are then closed.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

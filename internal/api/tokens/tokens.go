@@ -99,6 +99,7 @@ func parse(text []byte, defaultNamespace string, namespaces []string) (storedGra
 	return parsed, nil
 }
 
+// add refuses a token that another key has, because its namespace and endpoint would depend on the order of keys.
 func (s *Set) add(added storedGrant) error {
 	key := sha256.Sum256([]byte(added.Token))
 	if other, taken := s.grants[key]; taken {

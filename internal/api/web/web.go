@@ -48,7 +48,8 @@ func Read(w http.ResponseWriter, r *http.Request, to any) error {
 	return nil
 }
 
-// Body reads a body of at most MaxBody bytes.
+// Body reads a body of at most MaxBody bytes, within bodyTime, so that slow clients cannot hold connections. It then
+// removes the deadline, because the answer may take longer.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	// A writer without a deadline, such as the writer of a test, waits for the body as long as the server does.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
