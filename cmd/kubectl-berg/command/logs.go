@@ -301,7 +301,7 @@ type source struct {
 // the start.
 func (l *logReader) source(p corev1.Pod, first bool) *source {
 	s := &source{namespace: p.Namespace, pod: p.Name, container: p.Labels[bergv1.LabelContainer], gone: make(chan struct{})}
-	// with -f, the times of the lines say where to resume after a stream has broken
+	// With -f, the times of the lines say where to resume after a stream has broken
 	s.options = corev1.PodLogOptions{
 		Container: s.container, Follow: l.options.follow, Previous: l.options.previous, Timestamps: l.options.times || l.options.follow,
 	}

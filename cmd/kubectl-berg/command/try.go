@@ -112,7 +112,7 @@ func (r *root) newInstance(ctx context.Context, c *cluster.Cluster, name string,
 	}
 	format := ""
 	if challenge == nil {
-		// a user who may not read Challenges means the Challenge in the namespace of the instance
+		// A user who may not read Challenges means the Challenge in the namespace of the instance
 		i.Spec.ChallengeRef.Namespace = cmp.Or(namespace, c.Namespace)
 	} else {
 		i.Spec.ChallengeRef.Namespace = challenge.Namespace
