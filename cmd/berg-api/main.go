@@ -32,6 +32,8 @@ func main() {
 	}
 }
 
+// run loads the settings and serves until ctx is done. With PLATFORM_API=false it reads nothing of the cluster, for
+// installations that do not use the API yet.
 func run(ctx context.Context) error {
 	var config server.Config
 	effective, err := settings.Load("berg-api "+version+": starts, renews and ends instances for platforms such as CTFd and rCTF.",

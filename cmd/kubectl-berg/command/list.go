@@ -199,6 +199,8 @@ func phaseColour(p bergv1.Phase) console.Colour {
 	return console.Yellow
 }
 
+// watchInstances shows instances as they change. An instance that no longer matches is shown once more, so that its
+// last state is visible.
 func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *selection, problems bool) error {
 	ctx := cmd.Context()
 	onNode, err := s.onNode(ctx, to)

@@ -301,6 +301,8 @@ func schedulableNodes(ctx context.Context, c *cluster.Cluster) (nodes []corev1.N
 	return nodes, (virtual + len(nodes) - 1) / len(nodes)
 }
 
+// planNode returns the size of a node: flags have priority, then the smallest node of the cluster, then a default. The
+// smallest one keeps the plan on the safe side.
 func planNode(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error) {
 	out := plan.Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"), Pods: 110, Overhead: overhead, Price: o.price}
 	if len(nodes) > 0 {

@@ -186,6 +186,8 @@ func (g *gatherer) events(ctx context.Context) []corev1.Event {
 	return all
 }
 
+// eventsIn reads recent events page by page, up to maxEventsRead. An event may have only some of its times, so each of
+// them may make it recent.
 func (g *gatherer) eventsIn(ctx context.Context, opts ...client.ListOption) (all []corev1.Event, err error) {
 	oldest := g.Now().Add(-g.since)
 	read := 0

@@ -73,6 +73,7 @@ type previewGroup struct {
 	Preview   preview.Preview `json:"preview"`
 }
 
+// rollOut previews a rollout, asks for confirmation, and carries it out.
 func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) error {
 	c, err := r.open()
 	if err != nil {
@@ -358,6 +359,8 @@ type counts struct {
 	reason                string
 }
 
+// count counts the started instances by their state. While the connection is lost, the time stands still, so that no
+// instance times out unseen.
 func (p *pacer) count() counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -450,6 +453,7 @@ func (p *pacer) wait(ctx context.Context) error {
 	return nil
 }
 
+// rollOutTo requests the rollout of instances one after another, while a watch reports their health to the pacer.
 func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Item, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,

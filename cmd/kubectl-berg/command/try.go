@@ -212,6 +212,8 @@ type tryEvent struct {
 	Start     []view.Stage     `json:"start,omitempty"`
 }
 
+// tryOne starts an instance, shows its progress, and deletes it at the end unless it is kept. It cleans up also when
+// the answer to the creation was lost, and after an interruption, with a context of its own.
 func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (err error) {
 	i, err := r.newInstance(ctx, c, name, o)
 	if err != nil {

@@ -252,6 +252,8 @@ var instanceRights = []struct{ group, resource, subresource, verb, needs string 
 	{"", "events", "", "list", "why"},
 }
 
+// rights asks the API server whether the user has the permissions of all commands. RBAC alone could not answer: other
+// authorizers may decide, too.
 func (s *surveyor) rights(ctx context.Context) {
 	ask := func(namespace string, group, resource, subresource, verb, needs string) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -77,6 +77,8 @@ func ReadSettings(ctx context.Context, c *cluster.Cluster, operatorNamespace str
 	return s.Survey, err
 }
 
+// findOperator finds the operator's Deployment by its labels, and reads its settings and pods. It fails only if the API
+// server does not answer; a missing permission or Deployment is a result of the checks.
 func (s *surveyor) findOperator(ctx context.Context) error {
 	var all appsv1.DeploymentList
 	opts := []client.ListOption{operatorLabels}

@@ -304,6 +304,7 @@ func duration(d *types.Duration) time.Duration {
 	return time.Duration(*d)
 }
 
+// build reads the Dockerfile of a service, from its file or inline, and notes how the author builds the image.
 func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	if c.Build == nil {
 		return
@@ -386,6 +387,7 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 	}
 }
 
+// ports converts published and exposed ports. Ports on a loopback address come last, because players cannot reach them.
 func (d *draft) ports(s *service, c types.ServiceConfig) {
 	for _, p := range c.Ports {
 		made := port{number: int32(p.Target), udp: p.Protocol == "udp", loopback: strings.HasPrefix(p.HostIP, "127.") || p.HostIP == "::1", http: p.AppProtocol == "http"}
@@ -413,6 +415,8 @@ func (d *draft) ports(s *service, c types.ServiceConfig) {
 	}
 }
 
+// resources converts limits and reservations. deploy has priority over the older keys of compose. Kubernetes refuses a
+// request above its limit, so such a request is lowered.
 func (d *draft) resources(s *service, c types.ServiceConfig) {
 	var limits, requests bergv1.Resources
 	set := func(r *bergv1.Resources, cpu float64, memory int64) {

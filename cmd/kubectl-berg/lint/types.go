@@ -32,6 +32,8 @@ func (c *checker) types(value any) {
 	c.walk("", reflect.TypeFor[bergv1.Challenge](), value, c.top)
 }
 
+// walk compares a value with the Go type of its field, as the API server decodes it. node is the value's position in
+// the source.
 func (c *checker) walk(path string, t reflect.Type, value any, node *yamlv3.Node) {
 	if t == environmentValue {
 		c.environment(path, value, node)
@@ -154,6 +156,8 @@ func decimal(written string, number json.Number) string {
 	return cmp.Or(strings.TrimLeft(digits, "0"), "0")
 }
 
+// integer checks a whole number. YAML reads spellings such as 010 and 1_000 in its own way, so the written text must
+// have the same value for people.
 func (c *checker) integer(path string, value any, node *yamlv3.Node) {
 	number, ok := value.(json.Number)
 	if text, isText := value.(string); isText && strings.HasSuffix(path, "Seconds") && strings.Trim(text, "0123456789") != "" {

@@ -119,6 +119,7 @@ func (r *Redactor) json(value any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// tree removes flags and secrets from all texts of a JSON value, including the keys of objects.
 func (r *Redactor) tree(value any) any {
 	switch value := value.(type) {
 	case string:

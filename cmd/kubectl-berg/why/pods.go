@@ -212,6 +212,8 @@ func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated)
 	return nil
 }
 
+// actionAfterExit returns a remedy for a container that has ended, the most certain cause first; the end of the log and
+// the exit code come last.
 func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.ContainerStateTerminated) string {
 	i := v.Instance
 	if container != p.Labels[bergv1.LabelContainer] {

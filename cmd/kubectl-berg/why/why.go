@@ -54,6 +54,8 @@ const (
 	runDoctor   = "Check whether the operator works: kubectl berg doctor"
 )
 
+// terminating explains an instance that is being deleted, or whose deletion the API server refuses. Less than a minute
+// is normal.
 func terminating(v View, f *Finding) bool {
 	i := v.Instance
 	c := condition(v, bergv1.ConditionNamespaceDeleted)

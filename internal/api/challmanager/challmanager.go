@@ -431,6 +431,8 @@ func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
+// listChallenges writes all challenges of the platform. Everything is read before the first line, because an error can
+// no longer change the status after it.
 func (d *Endpoint) listChallenges(w http.ResponseWriter, r *http.Request) error {
 	registrations, err := d.Store.Registrations(r.Context(), web.Namespace(r), tokens.EndpointChallManager)
 	if err != nil {

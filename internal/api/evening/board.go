@@ -236,6 +236,8 @@ func (b *Board) see(object any, initial bool) {
 	b.rows[r.ID()] = &r
 }
 
+// forget removes a deleted instance and keeps its ID for readers of earlier versions. When there are too many such IDs,
+// the older half is dropped, and readers from before get all rows.
 func (b *Board) forget(object any) {
 	var id types.NamespacedName
 	switch o := object.(type) {

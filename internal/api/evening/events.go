@@ -61,6 +61,8 @@ func (r *eventRing) follow(ctx context.Context, client kubernetes.Interface, nam
 	reflector.RunWithContext(ctx)
 }
 
+// newEvent converts an event. Old and new clients set different fields for its times and count: the series has
+// priority, then the timestamps, then eventTime.
 func newEvent(e *corev1.Event) Event {
 	out := Event{
 		Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: beginning(e.Message, maxEventText), Count: max(e.Count, 1), uid: e.UID,
@@ -122,6 +124,8 @@ func (r *eventRing) Replace(all []any, _ string) error {
 // Resync implements the store of a reflector.
 func (*eventRing) Resync() error { return nil }
 
+// put stores an event, and replaces an earlier version of it. Beyond the limits it first drops the oldest events of the
+// instance, then whole instances.
 func (r *eventRing) put(instance types.UID, e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -112,6 +112,8 @@ func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	return b, nil
 }
 
+// put starts an instance or joins its start, so that a client may repeat the request after a lost answer. The status
+// says which: 201 for a new instance, 200 for an existing one.
 func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {

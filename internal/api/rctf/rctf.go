@@ -142,6 +142,8 @@ func (d *Endpoint) start(r *http.Request, q request, registration instances.Regi
 	return d.shown(i), nil
 }
 
+// status returns the state of the team's instance. An instance is running for rCTF only when its addresses accept
+// connections, so that players do not get an address that refuses them.
 func (d *Endpoint) status(r *http.Request, q request, registration instances.Registration) (details, error) {
 	i, err := d.Store.Instance(r.Context(), registration, q.TeamID)
 	if instances.Is(err, instances.NotFound) {

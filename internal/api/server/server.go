@@ -251,6 +251,8 @@ func (s *Server) Follow(ctx context.Context) error {
 	return nil
 }
 
+// readTokens replaces all tokens by the valid ones of the Secret. A token that is removed from the Secret loses its
+// rights with the next request; an open stream goes on.
 func (s *Server) readTokens(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok || secret.Name != s.config.TokenSecret || secret.Namespace != s.config.TokenNamespace {
