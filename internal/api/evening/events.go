@@ -124,7 +124,7 @@ func (r *eventRing) Replace(all []any, _ string) error {
 // Resync implements the store of a reflector.
 func (*eventRing) Resync() error { return nil }
 
-// put stores an event, and replaces an earlier version of it. Beyond the limits it first drops the oldest events of the
+// put stores an event, and replaces its earlier version. Beyond the limits it first drops the oldest events of the
 // instance, then whole instances.
 func (r *eventRing) put(instance types.UID, e Event) {
 	r.mu.Lock()
