@@ -1,4 +1,4 @@
-// Command berg-api is the way in for platforms that players use, such as CTFd and rCTF. It starts, renews and ends
+// Command berg-api is the API for platforms that players use, such as CTFd and rCTF. It starts, renews and ends
 // ChallengeInstances for them. Its settings are in the environment or on the command line: see berg-api --help.
 package main
 
@@ -32,6 +32,8 @@ func main() {
 	}
 }
 
+// run loads the settings and serves until ctx is done. With PLATFORM_API=false it reads nothing of the cluster, for
+// installations that do not use the API yet.
 func run(ctx context.Context) error {
 	var config server.Config
 	effective, err := settings.Load("berg-api "+version+": starts, renews and ends instances for platforms such as CTFd and rCTF.",

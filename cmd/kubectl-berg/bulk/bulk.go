@@ -1,5 +1,5 @@
-// Package bulk changes many instances: several concurrently, with an optional maximum rate, with progress,
-// and across lost connections. A repeated run does only what is missing.
+// Package bulk changes many instances: several concurrently, with an optional maximum rate, with progress, and across
+// lost connections. A repeated run skips every instance that an earlier run has changed.
 package bulk
 
 import (
@@ -24,7 +24,7 @@ const Workers = 24
 
 // Outcome is the result for one instance.
 type Outcome struct {
-	// Skipped is why the instance was skipped, "" if it was not.
+	// Skipped is the reason why the instance was skipped, "" if it was not.
 	Skipped string
 	// Already reports that an earlier run has done it.
 	Already bool
@@ -62,7 +62,7 @@ type Report struct {
 
 // Action describes a run.
 type Action[T client.Object] struct {
-	// Verb is what progress shows, as in "extend".
+	// Verb names the action in progress messages, as in "extend".
 	Verb string
 	// Do changes one instance. It is called again after a transient error, and must check whether the
 	// earlier call has succeeded.
@@ -91,8 +91,8 @@ type run[T client.Object] struct {
 	disconnected bool
 }
 
-// Run changes all items. The error is that of the whole run: interrupted, or no answer for too long.
-// Errors of single items are in the report.
+// Run changes all items. It returns an error if the whole run ended early: interrupted, or without an answer for too
+// long. Errors of single items are in the report.
 func Run[T client.Object](ctx context.Context, c *cluster.Cluster, out *console.Console, items []T, a Action[T]) (Report, error) {
 	now := c.Clock()
 	r := &run[T]{Action: a, console: out, cluster: c, progress: out.Progress(now, a.Verb, len(items)), lastAnswer: now.Now()}
@@ -114,7 +114,8 @@ func Run[T client.Object](ctx context.Context, c *cluster.Cluster, out *console.
 	for range min(workers, len(items)) {
 		group.Go(func() {
 			for item := range queue {
-				// Not before the item is handed over: Halt must count the items that were begun before.
+				// Halt comes after the item is received, not before: it must count the items that other workers have
+				// started until now.
 				if a.Halt != nil && ctx.Err() == nil {
 					if err := a.Halt(ctx); err != nil {
 						stop(err)
@@ -148,7 +149,8 @@ feed:
 	return r.report, nil
 }
 
-// one changes one item, and retries while the connection fails.
+// one changes one item, and retries while the connection fails or the write conflicts. A lost answer may hide a
+// success, which is why Do checks for an earlier call.
 func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) {
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}
 	for {
@@ -181,7 +183,8 @@ func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) 
 	}
 }
 
-// noAnswer records a request without an answer, and reports whether to retry.
+// noAnswer records a request without an answer, and reports whether to retry. The time counts from the last answer to
+// any worker: a single slow request does not end the run.
 func (r *run[T]) noAnswer(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +227,7 @@ func (r *run[T]) record(item T, outcome Outcome, err error) {
 	r.progress.Add(1)
 }
 
-// maxShown is how many skipped and failed items the text output names.
+// maxShown is the number of skipped and failed items that the text output names.
 const maxShown = 5
 
 // Show writes a report, and returns the error that sets the exit code. done is a verb such as

@@ -189,7 +189,8 @@ func (c *Cluster) Raw(gv schema.GroupVersion) (*rest.RESTClient, error) {
 // pageSize is the number of instances in a page of a list.
 const pageSize = 500
 
-// Instances lists instances, page by page.
+// Instances lists instances, page by page. All pages are of one resource version, so that the list is consistent and a
+// watch can continue from it.
 func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all []bergv1.ChallengeInstance, resourceVersion string, err error) {
 	var page bergv1.ChallengeInstanceList
 	for {

@@ -46,8 +46,8 @@ func Transient(err error) bool {
 	}
 }
 
-// Explain turns the error of a request into one that says what failed and what to do, with an exit code.
-// what is the action, as in "list instances".
+// Explain converts the error of a request into one that names the failed action and a remedy, with an exit code. action
+// is a phrase such as "list instances".
 func Explain(action string, err error) error {
 	var known *console.Error
 	if err == nil || errors.As(err, &known) {
@@ -103,7 +103,7 @@ func RoleFor(verb, resource string) string {
 	}
 }
 
-// Remedy says what to ask for, by the verb that was refused.
+// Remedy names the permission to ask for, by the verb that was refused.
 func Remedy(text string) string {
 	const more = "kubectl berg doctor shows your permissions"
 	found := refusedRequest.FindStringSubmatch(text)

@@ -41,9 +41,9 @@ func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 }
 
-// Follow reports changes of instances until its context or the follower ends it. It restores a lost
-// connection and then reports what changed in between. Without a first connection it returns an error after
-// the follower's Timeout.
+// Follow reports changes of instances until its context or the follower ends it. It restores a lost connection; a new
+// list then yields the changes in between, including deletions. Several changes of one instance during the gap appear
+// as one. Without a first connection it returns an error after the follower's Timeout.
 func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOption) error {
 	known := map[types.UID]*bergv1.ChallengeInstance{}
 	backoff, lost := retryBackoff(), false
@@ -89,7 +89,8 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 	}
 }
 
-// reportList reports the differences between a list and the known instances.
+// reportList reports the differences between a list and the known instances. An instance of the same name with another
+// UID is a new one, and the old one is reported as gone.
 func reportList(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all []bergv1.ChallengeInstance, first bool) (done bool, err error) {
 	here := map[types.UID]bool{}
 	for i := range all {
@@ -118,7 +119,8 @@ func reportList(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all [
 	return false, nil
 }
 
-// watch reports changes until the connection ends; done reports that the follower has ended it.
+// watch reports changes until the connection ends; done reports that the follower has ended it. It keeps known current,
+// so that the next list yields only the changes that the watch has missed.
 func (c *Cluster) watch(ctx context.Context, f Follower, known map[types.UID]*bergv1.ChallengeInstance, version string, opts ...client.ListOption) (done bool, err error) {
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)

@@ -73,7 +73,7 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 	return cmd
 }
 
-// Execute runs the program. An error before a command runs is one of the command line.
+// Execute runs the program. An error before a command runs is an error in the command line.
 func Execute(ctx context.Context, out *console.Console, version string) error {
 	return usageError(New(out, version).ExecuteContextC(ctx)) //nolint:contextcheck // each command takes it from cobra
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// completionTimeout is how long a shell waits after Tab.
+// completionTimeout is the maximum wait of a shell after Tab.
 const completionTimeout = 3 * time.Second
 
 // complete reads names from the cluster, none if it does not answer.

@@ -170,6 +170,8 @@ func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
 // answerTimeout limits the time to establish a connection.
 const answerTimeout = 10 * time.Second
 
+// connectTo connects to a service, or probes it if it is for browsers. With --via the certificate must still be valid
+// for the hostname of the service, unless --insecure is given.
 func (r *root) connectTo(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
 	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // by --insecure only
 	if o.ca != "" {
@@ -222,7 +224,8 @@ func connectError(s bergv1.ServiceEndpoint, err error) error {
 	return console.Errorf(console.ExitUnreachable, "no connection to %s: %w. kubectl berg doctor checks DNS and Gateway; --via bypasses DNS", s.URL, err)
 }
 
-// copyStreams connects a connection to the streams of the program until the other side ends.
+// copyStreams connects a connection to the streams of the program until the other side ends. At the end of the input it
+// closes only its own direction, so that the service can still answer.
 func (r *root) copyStreams(ctx context.Context, connection net.Conn) error {
 	received := make(chan error, 1)
 	go func() {

@@ -19,7 +19,7 @@ import (
 // not extend it twice.
 const annotationExtended = "kubectl.berg.norelect.ch/extended"
 
-// dateWithZone is how a point in time is shown.
+// dateWithZone is the format of a point in time.
 const dateWithZone = "2006-01-02 15:04:05 -07:00"
 
 func (r *root) extend() *cobra.Command {
@@ -65,7 +65,7 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 			if err != nil {
 				return err
 			}
-			if !end.IsZero() { // the hour may be that of tomorrow, and the clock that of another zone
+			if !end.IsZero() { // the expiry may be tomorrow, and the user in another time zone
 				r.Notef("new expiry: %s", end.Local().Format(dateWithZone))
 			}
 			if m.dryRun {

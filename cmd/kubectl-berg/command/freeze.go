@@ -133,6 +133,7 @@ func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 	return bulk.Error(report.Challenges, hint, nil)
 }
 
+// freezeChallenge freezes or unfreezes a Challenge. A repeated run leaves the time of the first freeze unchanged.
 func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, now time.Time, freeze bool) (bulk.Outcome, error) {
 	if view.IsFrozen(o) == freeze {
 		return bulk.Already, nil

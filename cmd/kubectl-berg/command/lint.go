@@ -116,7 +116,7 @@ func (r *root) writeFindings(findings []lint.Finding) {
 	}
 }
 
-// parseRuleSettings reads the settings that decide what a Challenge may be; the others are ignored.
+// parseRuleSettings reads the settings that limit a Challenge and ignores the others.
 func parseRuleSettings(given []string) (rules.Settings, error) {
 	values := map[string]string{
 		"CHALLENGE_ALLOWED_CAPABILITIES": doctor.Defaults["CHALLENGE_ALLOWED_CAPABILITIES"],
@@ -153,7 +153,7 @@ func parseRuleSettings(given []string) (rules.Settings, error) {
 	return out, nil
 }
 
-// sources reads files, and the YAML and JSON files of folders; with recursive also those of the folders in them.
+// sources reads files, and the YAML and JSON files of folders; recursive includes subfolders.
 func (r *root) sources(files []string, recursive bool) ([]lint.Source, error) {
 	var out []lint.Source
 	for _, file := range files {

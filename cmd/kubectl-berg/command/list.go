@@ -34,7 +34,7 @@ func newListed(i *bergv1.ChallengeInstance, now time.Time) listed {
 	return row
 }
 
-// sortKeys compare rows by a column. What a row does not have comes last.
+// sortKeys compare rows by a column. Rows without a value in this column come last.
 var sortKeys = map[string]func(a, b listed) int{
 	"name":      func(a, b listed) int { return strings.Compare(a.Name, b.Name) },
 	"challenge": func(a, b listed) int { return strings.Compare(a.Challenge, b.Challenge) },
@@ -199,6 +199,8 @@ func phaseColour(p bergv1.Phase) console.Colour {
 	return console.Yellow
 }
 
+// watchInstances shows instances as they change. An instance that no longer matches is shown once more, so that its
+// last state is visible.
 func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *selection, problems bool) error {
 	ctx := cmd.Context()
 	onNode, err := s.onNode(ctx, to)

@@ -97,8 +97,8 @@ func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIn
 
 var prefixColours = []console.Colour{console.Cyan, console.Yellow, console.Green, console.Red}
 
-// podPollInterval is how often new pods are looked for, and the wait after a container has ended or a
-// stream has broken.
+// podPollInterval is the interval of the search for new pods, and the wait after a container has ended or a stream has
+// broken.
 const podPollInterval = 2 * time.Second
 
 // drainTimeout limits the time to read the rest of the logs of a deleted instance.
@@ -126,11 +126,11 @@ type logReader struct {
 	prefixed     bool
 	colours      map[string]console.Colour
 	disconnected bool
-	// checked: the container of the options is one of the instance.
+	// checked: the container of the options exists in the instance.
 	checked bool
 }
 
-// pods returns the pods whose logs to read.
+// pods returns the pods whose logs are read.
 func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	pods, err := instancePods(ctx, l.cluster, i)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *logReader) knownContainer(i *bergv1.ChallengeInstance, pods []corev1.Po
 		i.Name, l.options.container, strings.Join(slices.Compact(names), ", "), i.Name, i.Namespace)
 }
 
-// once copies the present logs.
+// once copies the current logs.
 func (l *logReader) once(ctx context.Context, i *bergv1.ChallengeInstance) error {
 	pods, err := l.pods(ctx, i)
 	switch {
@@ -248,7 +248,8 @@ func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) err
 	}
 }
 
-// finish waits until the sources of a deleted instance have read the rest of their logs.
+// finish waits until the sources of a deleted instance have read the rest of their logs. It gives up after
+// drainTimeout.
 func (l *logReader) finish(ctx context.Context, group *sync.WaitGroup, sources map[types.UID]*source) error {
 	for _, s := range sources {
 		close(s.gone)
@@ -300,7 +301,7 @@ type source struct {
 // the start.
 func (l *logReader) source(p corev1.Pod, first bool) *source {
 	s := &source{namespace: p.Namespace, pod: p.Name, container: p.Labels[bergv1.LabelContainer], gone: make(chan struct{})}
-	// With -f, the times of the lines tell where to resume after a stream has broken.
+	// With -f, the times of the lines say where to resume after a stream has broken
 	s.options = corev1.PodLogOptions{
 		Container: s.container, Follow: l.options.follow, Previous: l.options.previous, Timestamps: l.options.times || l.options.follow,
 	}
@@ -354,13 +355,13 @@ func (l *logReader) followSource(ctx context.Context, s *source) error {
 	}
 }
 
-// maxLine is how many bytes of a line are written. A container may write a line without an end.
+// maxLine is the number of bytes of a line that are written. A container may write a line without an end.
 const maxLine = 64 << 10
 
 const truncatedSuffix = " ... (the rest of the line is left out)"
 
-// readLine returns the next line with its line feed. Of one that does not fit into the buffer it returns the beginning, and reads
-// over the rest.
+// readLine returns the next line with its line feed. If a line does not fit into the buffer, it returns the beginning
+// and discards the rest, so that a container cannot fill the memory.
 func readLine(lines *bufio.Reader) (string, error) {
 	part, err := lines.ReadSlice('\n')
 	text := string(part)
@@ -440,8 +441,7 @@ type logLine struct {
 	Line      string `json:"line"`
 }
 
-// write writes one line. Players control what a container writes: a terminal must not get control
-// characters from it.
+// write writes one line. Players control the output of a container: a terminal must not get control characters from it.
 func (l *logReader) write(container, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,8 @@ func (o *bulkOptions) addYes(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
-// showDryRun shows what would be done; challenges are nil if the command does not change Challenges.
+// showDryRun shows the changes that the command would make; challenges are nil if the command does not change
+// Challenges.
 func (r *root) showDryRun(verb string, challenges, instances []string) error {
 	if r.Format == console.JSON {
 		report := bulk.Report{Action: verb, DryRun: true, Total: len(challenges) + len(instances)}

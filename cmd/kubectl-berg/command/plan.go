@@ -157,14 +157,14 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	return problemError(known.invalid)
 }
 
-// planned is what a plan is made for: Challenges of files, or of a cluster with its settings and nodes.
+// planned is the input of a plan: Challenges of files, or of a cluster with its settings and nodes.
 type planned struct {
 	challenges []bergv1.Challenge
 	// invalid: a Challenge in a file cannot run.
 	invalid bool
 	survey  doctor.Survey
 	nodes   []corev1.Node
-	// overhead is how many other pods each node runs.
+	// overhead is the number of other pods on each node.
 	overhead int
 }
 
@@ -196,7 +196,7 @@ func (r *root) readPlanned(ctx context.Context, o planOptions) (known planned, e
 	return known, nil
 }
 
-// challengeShapes returns what an instance of each Challenge needs, with the weights of those that have one. The others have weight 1.
+// challengeShapes returns the resources of an instance of each Challenge. A Challenge without a weight has weight 1.
 func (r *root) challengeShapes(challenges []bergv1.Challenge, settings plan.Settings, weights map[string]float64) (shapes []plan.Shape, err error) {
 	for i := range challenges {
 		if len(challenges[i].Spec.Containers) == 0 {
@@ -301,6 +301,8 @@ func schedulableNodes(ctx context.Context, c *cluster.Cluster) (nodes []corev1.N
 	return nodes, (virtual + len(nodes) - 1) / len(nodes)
 }
 
+// planNode returns the size of a node: flags have priority, then the smallest node of the cluster, then a default. The
+// smallest one keeps the plan on the safe side.
 func planNode(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error) {
 	out := plan.Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"), Pods: 110, Overhead: overhead, Price: o.price}
 	if len(nodes) > 0 {

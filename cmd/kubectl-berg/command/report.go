@@ -99,7 +99,7 @@ func (r *root) writeReport(ctx context.Context, o reportOptions, oneNamespace bo
 	return r.saveReport(o.file, bundle, files)
 }
 
-// saveReport writes the archive, and says what is in it.
+// saveReport writes the archive, and lists its content.
 func (r *root) saveReport(file string, bundle report.Bundle, files []report.File) error {
 	folder := "berg-report-" + bundle.At.Format("20060102-150405")
 	var archive bytes.Buffer
@@ -143,7 +143,7 @@ func create(file string, content io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// gatherer reads what a report has in addition to a survey.
+// gatherer reads the parts of a report that a survey does not have.
 type gatherer struct {
 	*cluster.Cluster
 	survey  doctor.Survey
@@ -162,7 +162,7 @@ func (g *gatherer) lacks(kind string, err error) {
 // maxEventsRead limits how many events are read.
 const maxEventsRead = 20000
 
-// events reads the events of all namespaces, or of those that the user may read.
+// events reads the events of all namespaces, or of the namespaces that the user may read.
 func (g *gatherer) events(ctx context.Context) []corev1.Event {
 	all, err := g.eventsIn(ctx)
 	if !apierrors.IsForbidden(err) {
@@ -186,6 +186,8 @@ func (g *gatherer) events(ctx context.Context) []corev1.Event {
 	return all
 }
 
+// eventsIn reads recent events page by page, up to maxEventsRead. An event may have only some of its times, so each of
+// them may make it recent.
 func (g *gatherer) eventsIn(ctx context.Context, opts ...client.ListOption) (all []corev1.Event, err error) {
 	oldest := g.Now().Add(-g.since)
 	read := 0

@@ -73,6 +73,7 @@ type previewGroup struct {
 	Preview   preview.Preview `json:"preview"`
 }
 
+// rollOut previews a rollout, asks for confirmation, and carries it out.
 func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) error {
 	c, err := r.open()
 	if err != nil {
@@ -118,8 +119,8 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	return r.rollOutTo(ctx, c, s, found, refused, restarting, o)
 }
 
-// previewAll previews the rollout of a Challenge to instances, grouped by what happens to them. pods is how many pods restart,
-// restarting which instances have some that do.
+// previewAll previews the rollout of a Challenge to instances, grouped by its effect. pods is the number of pods that
+// restart, restarting has the instances with such pods.
 func (r *root) previewAll(ctx context.Context, c *cluster.Cluster, challenge string, instances []*bergv1.ChallengeInstance) (groups []*previewGroup, pods int, restarting map[types.UID]bool, err error) {
 	challenges := map[types.NamespacedName]*bergv1.Challenge{}
 	groups, restarting = []*previewGroup{}, map[types.UID]bool{}
@@ -141,8 +142,8 @@ func (r *root) previewAll(ctx context.Context, c *cluster.Cluster, challenge str
 	return groups, pods, restarting, nil
 }
 
-// outdated returns the instances that run an earlier version of their Challenge, without those whose
-// rollout was requested already. refused are those that the operator cannot update.
+// outdated returns the instances that run an earlier version of their Challenge, without instances whose rollout was
+// requested already. refused are instances that the operator cannot update.
 func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstance, refused []bulk.Item) {
 	refused = []bulk.Item{}
 	for _, i := range all {
@@ -194,15 +195,15 @@ const (
 	// minReadyTime is how long an instance must be healthy after its pods restart. Its status is healthy
 	// until the old pods are gone, and again until a new one crashes.
 	minReadyTime = 5 * time.Second
-	// pollInterval is how often timeouts are checked.
+	// pollInterval is the interval at which timeouts are checked.
 	pollInterval = 500 * time.Millisecond
 )
 
 // progress is the state of an instance that is updated.
 type progress struct {
 	restarts bool
-	// since is when it was first seen with the rollout, or when it became healthy after that.
-	// unhealthySince is since when it is not healthy with the rollout.
+	// since is the time at which it was first seen with the rollout, or became healthy after that. unhealthySince is
+	// the time since which it is not healthy with the rollout.
 	since, unhealthySince time.Time
 	// annotated reports that it was seen with the ID of the rollout.
 	annotated, adopted, healthy bool
@@ -245,14 +246,16 @@ func (p *pacer) begin(uid types.UID, restarts bool) {
 	}
 }
 
-// forget removes an instance to which nothing was written.
+// forget removes an instance whose write failed for certain. After a transient error the write may have succeeded, so
+// the instance stays counted.
 func (p *pacer) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.started, uid)
 }
 
-// ready is called when changes are received.
+// ready is called when all existing instances are known. No update starts before, because the pacer could not see its
+// effect.
 func (p *pacer) ready() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +289,8 @@ func (p *pacer) setConnection(err error) {
 	p.notify()
 }
 
-// observe records a change of an instance.
+// observe records a change of an instance. An event may be older than the pacer's own write: only after the ID of this
+// rollout was seen does another ID mean that another rollout has taken over.
 func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,7 +329,7 @@ func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	seen.broken = brokenBy(i, seen)
 }
 
-// brokenBy is the reason for which an instance will not become healthy by itself, "" if it may.
+// brokenBy returns the reason for which an instance cannot become healthy without help, "" if it may.
 func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 	if !seen.adopted {
 		if c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); c != nil && !adoptable(c) {
@@ -347,14 +351,16 @@ func (p *pacer) notify() {
 	}
 }
 
-// counts are the numbers of instances that were begun.
+// counts are numbers of started instances.
 type counts struct {
-	// pending are not healthy yet, busy those of them that have time left. broken are those that will
-	// not become healthy or have timed out, with the reason of one of them.
+	// pending are the instances that are not healthy yet, and busy the pending instances that have time left. broken
+	// are the instances that cannot become healthy or have timed out, with one of their reasons.
 	pending, busy, broken int
 	reason                string
 }
 
+// count counts the started instances by their state. While the connection is lost, the time stands still, so that no
+// instance times out unseen.
 func (p *pacer) count() counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -447,6 +453,7 @@ func (p *pacer) wait(ctx context.Context) error {
 	return nil
 }
 
+// rollOutTo requests the rollout of instances one after another, while a watch reports their health to the pacer.
 func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Item, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,

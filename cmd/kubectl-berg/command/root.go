@@ -9,7 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// root is what all commands share.
+// root has the state that all commands share.
 type root struct {
 	*console.Console
 	flags   *genericclioptions.ConfigFlags
@@ -36,7 +36,7 @@ func (w warnings) HandleWarningHeader(code int, _, text string) {
 	}
 }
 
-// reportConnection reports a lost connection, and with nil one that is back.
+// reportConnection reports a lost connection, and with nil a restored one.
 func (r *root) reportConnection(err error) {
 	if err == nil {
 		r.Notef("%s", r.PaintErr(console.Green, "connected again"))

@@ -145,8 +145,8 @@ func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.Cha
 	return found, nil
 }
 
-// mistyped returns an error if nothing is selected because a namespace or a Challenge does not exist. What the user may not
-// read may exist.
+// mistyped returns an error if nothing is selected because a namespace or a Challenge does not exist. An object that
+// the user may not read counts as existing.
 func (s *selection) mistyped(ctx context.Context, c *cluster.Cluster) error {
 	exists := func(kind metav1.TypeMeta, reference client.ObjectKey) bool {
 		object := &metav1.PartialObjectMetadata{TypeMeta: kind}

@@ -112,7 +112,7 @@ func (r *root) newInstance(ctx context.Context, c *cluster.Cluster, name string,
 	}
 	format := ""
 	if challenge == nil {
-		// A user who may not read Challenges means the one beside the instance.
+		// A user who may not read Challenges means the Challenge in the namespace of the instance
 		i.Spec.ChallengeRef.Namespace = cmp.Or(namespace, c.Namespace)
 	} else {
 		i.Spec.ChallengeRef.Namespace = challenge.Namespace
@@ -212,6 +212,8 @@ type tryEvent struct {
 	Start     []view.Stage     `json:"start,omitempty"`
 }
 
+// tryOne starts an instance, shows its progress, and deletes it at the end unless it is kept. It cleans up also when
+// the answer to the creation was lost, and after an interruption, with a context of its own.
 func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (err error) {
 	i, err := r.newInstance(ctx, c, name, o)
 	if err != nil {
@@ -439,7 +441,7 @@ func (t *trial) expiryText() string {
 	return ""
 }
 
-// follow reports changes of the instance. begun, which may be nil, is called after the first list.
+// follow reports changes of the instance. synced, which may be nil, is called after the first list.
 func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error), synced func() (bool, error)) error {
 	uid := t.instance.UID
 	return t.cluster.Follow(ctx, cluster.Follower{

@@ -71,7 +71,7 @@ found.`,
 	return c
 }
 
-// readView reads what the user may read about an instance.
+// readView reads the objects of an instance that the user may read.
 func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) why.View {
 	v := why.View{Instance: i, Now: c.Now()}
 	if i.Status.InstanceID == "" {
@@ -133,7 +133,7 @@ func logEnds(ctx context.Context, c *cluster.Cluster, namespace string, logs []w
 	return ends
 }
 
-// routes are those of an instance that has some.
+// routes returns the routes of an instance, nil if it has none.
 func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, namespace string, readable func(string, error) bool) []why.Route {
 	var out []why.Route
 	if !slices.ContainsFunc(i.Status.Conditions, func(c metav1.Condition) bool {
@@ -201,7 +201,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 	}
 }
 
-// namesShown is how many instances with the same problem are named.
+// namesShown is the number of instances with the same problem that are named.
 const namesShown = 8
 
 func (r *root) showFindings(findings []why.Finding, total int) error {

@@ -1,8 +1,7 @@
-// Package console writes what a person or a script sees of the program: colours on a terminal,
-// columns that fit its width, a line of progress, and JSON or YAML for programs.
+// Package console writes the output of the program for people and scripts: colours on a terminal, columns that fit its
+// width, a line of progress, and JSON or YAML for programs.
 //
-// Standard output has the result and nothing else. Progress, warnings and errors go to standard
-// error.
+// Standard output has the result and nothing else. Progress, warnings and errors go to standard error.
 package console
 
 import (
@@ -49,7 +48,7 @@ type Console struct {
 	// OutColor and ErrColor report whether the streams get colours.
 	OutColor, ErrColor bool
 	Format             Format
-	// YAML writes what the format JSON contains as YAML.
+	// YAML writes the objects of the format JSON as YAML.
 	YAML bool
 	// width returns the number of columns of the terminal, 0 if there is none.
 	width func() int
@@ -86,7 +85,7 @@ func (c *Console) TextWidth() int {
 	return c.width()
 }
 
-// Colour is how a terminal shows text.
+// Colour is the style of a text on a terminal, as a number of an escape sequence.
 type Colour string
 
 // The colours of a terminal that has eight.

@@ -33,7 +33,7 @@ const (
 type Error struct {
 	Code int
 	Err  error
-	// Silent marks an error that was already shown: only its code counts.
+	// Silent means that the error was already shown: only its code counts.
 	Silent bool
 }
 

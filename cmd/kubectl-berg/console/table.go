@@ -19,7 +19,7 @@ type Table struct {
 	Header  []string
 	// Shrink are the indexes of the columns that may be truncated.
 	Shrink []int
-	// widths are those that the rows so far need; nil before the first.
+	// widths are the column widths that the rows so far need; nil before the first row.
 	widths []int
 }
 

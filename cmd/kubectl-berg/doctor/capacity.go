@@ -52,7 +52,8 @@ func capacity(s Survey) []Result {
 	return append(results, result("node ports", console.OK, text, "")...)
 }
 
-// Cluster returns what was read of the cluster. known are the operator's settings, nil if they are not valid.
+// Cluster returns the part of the survey that capacity is calculated from. known are the operator's settings, nil if
+// they are not valid.
 func (s Survey) Cluster(known *plan.Settings) view.Cluster {
 	c := view.Cluster{
 		Nodes: s.Nodes, Reserved: s.Reserved, Pods: s.PodsOnNodes, NodePorts: NodePortRange, UsedNodePorts: &s.NodePorts,

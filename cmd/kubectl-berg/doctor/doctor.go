@@ -1,5 +1,5 @@
-// Package doctor checks whether a cluster can run challenges. Look reads a Survey of what its user may
-// read. The checks are pure: each returns results, which are ok or say what to do.
+// Package doctor checks whether a cluster can run challenges. Inspect reads a Survey with the permissions of its user.
+// The checks are pure: each returns results, which are ok or name a remedy.
 package doctor
 
 import (
@@ -42,7 +42,7 @@ type Served struct {
 // TLS is the result of a TLS handshake with a listener.
 type TLS struct {
 	Address string
-	// Err is why there was no connection, or why the certificate is not trusted.
+	// Err is the reason why there was no connection, or why the certificate is not trusted.
 	Err string
 	// Untrusted reports that there was a connection, with a certificate that browsers reject.
 	Untrusted bool
@@ -72,18 +72,19 @@ type Survey struct {
 	Gateway   *gatewayv1.Gateway
 	// HTTPS and TLSListener are the listeners of the Gateway; nil if they were not tried.
 	HTTPS, TLSListener *TLS
-	// Names are the addresses of the names that were looked up, NameErrors the errors of the others.
+	// Names are the addresses of the names that DNS resolved, NameErrors the errors of the others.
 	Names      map[string][]string
 	NameErrors map[string]string
 	NodeIPs    []string
 	Nodes      []corev1.Node
 	NodePorts  int
-	// PodsOnNodes are the numbers of pods on each node, and Reserved what they request together; nil if they were not read.
+	// PodsOnNodes are the numbers of pods on each node, and Reserved the sums of their requests; nil if they were not
+	// read.
 	PodsOnNodes map[string]int
 	Reserved    map[string]corev1.ResourceList
 	Challenges  []bergv1.Challenge
 	Instances   []bergv1.ChallengeInstance
-	// Checks and Records are those that Event reads; nil if they were not read.
+	// Checks and Records are read by Event; nil if they were not read.
 	Checks  []bergv1.ChallengeCheck
 	Records []metav1.PartialObjectMetadata
 	// InstancePods are the pods of all instances.
@@ -92,7 +93,8 @@ type Survey struct {
 	PullSecret   Presence
 	// CiliumAgents is the DaemonSet of Cilium's agents: Present if one of its pods is ready.
 	CiliumAgents Presence
-	// Policies are the states of the admission policies by their names: those of API groups that are not served are left out.
+	// Policies are the states of the admission policies by their names, without policies of API groups that are not
+	// served.
 	Policies map[string]Policy
 	// Sources are the settings from envFrom, and Unread the objects of envFrom that could not be
 	// read.
@@ -103,7 +105,7 @@ type Survey struct {
 
 // Policy is the state of an admission policy of the operator.
 type Policy struct {
-	// Gap is why the API server does not enforce it; empty if it does.
+	// Gap is the reason why the API server does not enforce it; empty if it does.
 	Gap string
 	// Hidden: the user may not see it.
 	Hidden bool
@@ -126,10 +128,10 @@ func result(check string, level console.Level, text, do string) []Result {
 	return []Result{{Check: check, Level: level, Text: text, Do: do}}
 }
 
-// askAdministrator is for what the user may not read.
+// askAdministrator is the remedy where the user lacks a permission.
 const askAdministrator = "Ask an administrator to run kubectl berg doctor, or for permission to read it."
 
-// hidden reports what could not be read.
+// hidden reports objects that could not be read.
 func (s Survey) hidden(check, kind string) ([]Result, bool) {
 	if message := s.Unreadable[kind]; message != "" {
 		return result(check, console.Unknown, message, askAdministrator), true

@@ -12,8 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// Event reads the operator, the instances, Challenges and checks of an event, the records, and what the cluster has
-// left. Everything but the instances may be unreadable.
+// Event reads the operator, the instances, Challenges and checks of an event, the records, and the free capacity of the
+// cluster. Only the instances must be readable.
 func Event(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	s := &surveyor{Cluster: c, options: o}
 	s.Survey = Survey{Plugin: o.Plugin, Unreadable: map[string]string{}}

@@ -35,7 +35,7 @@ func routed(s Survey) (http, tls bool) {
 	return http, tls
 }
 
-// needed is the level of what only some Challenges use.
+// needed is the level of a missing feature: a problem if it is required, a warning if only some Challenges use it.
 func needed(required bool) console.Level {
 	if required {
 		return console.Problem

@@ -12,7 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// ProbeName is the subdomain that is looked up: a wildcard record must answer.
+// ProbeName is the subdomain of the DNS query: a wildcard record must answer.
 const ProbeName = "kubectl-berg-doctor"
 
 func names(s Survey) []Result {
@@ -48,6 +48,7 @@ func names(s Survey) []Result {
 // certificateMargin is how long a certificate should still be valid.
 const certificateMargin = 14 * 24 * time.Hour
 
+// certificates checks the certificates that players get: the connection, the trust of browsers, and the expiry.
 func certificates(s Survey) []Result {
 	var results []Result
 	for _, c := range []struct {
@@ -105,6 +106,8 @@ const isolationCondition corev1.PodConditionType = "berg.norelect.ch/IsolationVe
 // maxVerificationAge is the age from which a verification is old: the operator verifies every hour.
 const maxVerificationAge = 3 * time.Hour
 
+// isolation reports the operator's own test of network policies, from a condition of its pods. The newest result of all
+// replicas counts.
 func isolation(s Survey) []Result {
 	for _, component := range []string{"operator", "operator pods"} {
 		if results, hidden := s.hidden("isolation test", component); hidden {

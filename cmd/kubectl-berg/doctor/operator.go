@@ -36,6 +36,8 @@ func operator(s Survey) []Result {
 	}
 }
 
+// lease checks that a replica is leader and renews its lease. It tolerates the clock skew of warnSkew, because the
+// leader writes its own time.
 func lease(s Survey) []Result {
 	if s.setting("LEADER_ELECT") == "false" {
 		return nil
@@ -55,6 +57,7 @@ func lease(s Survey) []Result {
 	}
 }
 
+// versions compares the operator with this plugin. Before version 1 each minor version may be incompatible.
 func versions(s Survey) []Result {
 	image := ""
 	if c := s.container(); c != nil {

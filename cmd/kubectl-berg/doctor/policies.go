@@ -19,12 +19,12 @@ var (
 	tunnel   = schema.GroupVersion{Group: "usvc-dev.developer.microsoft.com", Version: "v1"}
 )
 
-// admissionPolicies are those of deploy/fence.yaml, in the order of the report.
+// admissionPolicies are the policies of deploy/fence.yaml, in the order of the report.
 var admissionPolicies = []struct {
 	name, check string
-	// risk is what is possible without it.
+	// risk is the danger without the policy.
 	risk string
-	// needs are the API groups that start nothing new without it; always: it is of use without them, too.
+	// needs are the API groups that start nothing new without the policy; always: it is useful without them, too.
 	needs  []schema.GroupVersion
 	always bool
 }{
@@ -69,7 +69,7 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 	s.set(func() { s.Policies = found })
 }
 
-// policiesInForce checks whether the API server limits what RBAC cannot.
+// policiesInForce checks whether the API server enforces the limits that RBAC cannot express.
 func policiesInForce(s Survey) (results []Result) {
 	for _, p := range admissionPolicies {
 		state, known := s.Policies[p.name]

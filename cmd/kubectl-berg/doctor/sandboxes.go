@@ -12,7 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// sandboxes checks what Challenges with sandbox: nested need. Without one, and without the setting, there is nothing to say.
+// sandboxes checks the requirements of Challenges with sandbox: nested. It reports nothing without such a Challenge and
+// without the setting.
 func sandboxes(s Survey) []Result {
 	const check = "sandboxes"
 	var nested []string

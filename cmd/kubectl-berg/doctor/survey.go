@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// Inspect reads what the user may read. It fails only if the API server cannot be reached.
+// Inspect reads everything that the user may read. It fails only if the API server cannot be reached.
 func Inspect(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	s := &surveyor{Cluster: c, options: o}
 	s.Survey = Survey{Plugin: o.Plugin, APIs: map[string]Served{}, Unreadable: map[string]string{}}
@@ -131,7 +131,7 @@ func (s *surveyor) nodes(ctx context.Context) {
 	}
 }
 
-// reserve adds what a pod requests to what is reserved on its node.
+// reserve adds the requests of a pod to the reserved resources of its node.
 func (s *surveyor) reserve(p *corev1.Pod) {
 	taken := s.Reserved[p.Spec.NodeName]
 	if taken == nil {
@@ -203,7 +203,7 @@ func (s *surveyor) pullSecret(ctx context.Context) {
 	s.set(func() { s.PullSecret = presence })
 }
 
-// ciliumAgents checks what NETWORK_POLICY=auto goes by.
+// ciliumAgents checks the condition that NETWORK_POLICY=auto depends on.
 func (s *surveyor) ciliumAgents(ctx context.Context) {
 	agents, presence := &appsv1.DaemonSet{}, Hidden
 	switch err := s.Get(ctx, client.ObjectKey{Namespace: s.setting("CILIUM_NAMESPACE"), Name: "cilium"}, agents); {
@@ -252,6 +252,8 @@ var instanceRights = []struct{ group, resource, subresource, verb, needs string 
 	{"", "events", "", "list", "why"},
 }
 
+// rights asks the API server whether the user has the permissions of all commands. RBAC alone could not answer: other
+// authorizers may decide, too.
 func (s *surveyor) rights(ctx context.Context) {
 	ask := func(namespace string, group, resource, subresource, verb, needs string) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// Options of Look.
+// Options of Inspect and Event.
 type Options struct {
 	// OperatorNamespace is the namespace of the operator, "" to search all.
 	OperatorNamespace string
@@ -29,10 +29,10 @@ type Options struct {
 	Records string
 	// NoSecrets does not read settings from Secrets: they count as unread.
 	NoSecrets bool
-	// Whole also reads what Event reads.
+	// Whole also reads the objects for Event.
 	Whole  bool
 	Plugin string
-	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
+	// Offline skips checks that need more than the API server: DNS and a connection to the Gateway.
 	Offline bool
 }
 
@@ -77,6 +77,8 @@ func ReadSettings(ctx context.Context, c *cluster.Cluster, operatorNamespace str
 	return s.Survey, err
 }
 
+// findOperator finds the operator's Deployment by its labels, and reads its settings and pods. It fails only if the API
+// server does not answer; a missing permission or Deployment is a result of the checks.
 func (s *surveyor) findOperator(ctx context.Context) error {
 	var all appsv1.DeploymentList
 	opts := []client.ListOption{operatorLabels}

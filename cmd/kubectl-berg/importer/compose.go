@@ -29,7 +29,7 @@ var (
 	requiredVariable = regexp.MustCompile(`\$\{(\w+):?\?[^}]*\}`)
 )
 
-// compose imports a compose file, with those that override it.
+// compose imports a compose file, with its override files.
 func (out *Result) compose(file string, extraFiles []string, content []byte, o Options) error {
 	root, err := parseYAML(content)
 	if err != nil {
@@ -157,7 +157,8 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 	return nil, errors.New(oneLine(first.Error()))
 }
 
-// loadProject returns an error where compose-go, without its validation, expects what a file does not have.
+// loadProject loads a project without the validation of compose-go, which then panics on a value of the wrong type. It
+// returns an error instead.
 func loadProject(details types.ConfigDetails, options func(*loader.Options)) (project *types.Project, err error) {
 	defer func() {
 		if failed := recover(); failed != nil {
@@ -187,7 +188,7 @@ func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, 
 	return l.variables(file.Path)
 }
 
-// variables reads a file of variables, and notes those that its values name and nothing sets.
+// variables reads a file of variables, and notes the variables that its values refer to and nothing sets.
 func (l *composeLoader) variables(file string) (map[string]string, error) {
 	var missing []string
 	out, err := dotenv.ReadFile(file, func(name string) (string, bool) {

@@ -297,7 +297,7 @@ func (s *stage) copyFiles(files instructions.SourcesAndDest, earlier *stage, sou
 	}
 }
 
-// copyContext adds a file of the context, the content of a folder of it, or the files that match a pattern.
+// copyContext adds a file of the build context, the content of one of its folders, or the files that match a pattern.
 func (s *stage) copyContext(from, to string, add func(copied)) {
 	names := []string{from}
 	if matches, err := filepath.Glob(filepath.Join(s.context, filepath.FromSlash(from))); err == nil && strings.ContainsAny(from, "*?[") {

@@ -20,7 +20,7 @@ import (
 
 // service is one container on its way into a Challenge.
 type service struct {
-	// name is that of the author.
+	// name is the author's name for the service.
 	name      string
 	node      *yamlv3.Node
 	container bergv1.Container
@@ -117,13 +117,13 @@ func folderName(file string) string {
 
 var notDNS = regexp.MustCompile(`[^a-z0-9]+`)
 
-// dnsName makes a name of Kubernetes from one of an author.
+// dnsName makes a name of Kubernetes from the author's name.
 func dnsName(text string, maxLength int) string {
 	name := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(text), "-"), "-")
 	return strings.Trim(name[:min(len(name), maxLength)], "-")
 }
 
-// hostname makes a name for DNS from that of a service. Dashes stay as they are.
+// hostname makes a DNS name from the name of a service. Dashes stay as they are.
 func (d *draft) hostname(text string) string {
 	name := dnsName(text, 48)
 	if name == "" || name[0] < 'a' || name == "localhost" {
@@ -144,7 +144,7 @@ func (d *draft) hostname(text string) string {
 	return unique
 }
 
-// finish chooses what the files do not say, and adds the Challenge to the result.
+// finish chooses defaults where the files are silent, and adds the Challenge to the result.
 func (d *draft) finish() error {
 	for _, s := range d.services {
 		s.container.Hostname = d.hostname(s.name)
@@ -212,7 +212,7 @@ func (d *draft) renameHosts() {
 		}
 	}
 	for _, s := range d.services {
-		delete(names, s.container.Hostname) // a hostname goes before an alias
+		delete(names, s.container.Hostname) // a hostname has priority over an alias
 	}
 	for _, s := range d.services {
 		for _, name := range slices.Sorted(maps.Keys(s.container.Environment)) {
@@ -234,7 +234,8 @@ func (d *draft) renameHosts() {
 
 var hostVariable = regexp.MustCompile(`(?i)(host|server|addr|address|upstream|url|uri|endpoint)$`)
 
-// renameHost replaces a host in a value: all of it where the name of the variable says so, or before a port, or in a URL.
+// renameHost replaces a host in a value: the whole value if the name of the variable says so, otherwise only before a
+// port or in a URL.
 func renameHost(variable, text, alias, hostname string) string {
 	if text == alias && hostVariable.MatchString(variable) {
 		return hostname
@@ -244,7 +245,7 @@ func renameHost(variable, text, alias, hostname string) string {
 	return regexp.MustCompile(`(^|[\s,;=])`+quoted+`(:\d)`).ReplaceAllString(text, "${1}"+hostname+"${2}")
 }
 
-// chooseImage keeps the image of the author, or names one that is to be built.
+// chooseImage keeps the image of the author, or names an image that is to be built.
 func (d *draft) chooseImage(s *service) {
 	named := s.named
 	trial := bergv1.Container{Hostname: "a", Image: named}
@@ -292,7 +293,7 @@ func (d *draft) sameBuild(s *service) *service {
 	return nil
 }
 
-// portsOfImages are those of programs that everybody knows.
+// portsOfImages are the ports of well-known programs.
 var portsOfImages = map[string]int32{
 	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
 	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
@@ -418,7 +419,7 @@ func (d *draft) choosePorts() {
 	}
 }
 
-// portType says how players reach a port, and what it speaks.
+// portType returns the type of a port for players, and its application protocol.
 func (s *service) portType(p port, players bool) (bergv1.PortType, string) {
 	protocol := ""
 	switch {
@@ -465,7 +466,7 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 // isJail reports whether the programs of a service make namespaces.
 func (s *service) isJail() bool { return s.jail || isJail.MatchString(s.text()) }
 
-// suit gives jails, browsers and programs that serve one connection what they need.
+// suit adds the settings that jails, browsers and programs for one connection need.
 func (d *draft) suit(s *service) {
 	text := s.text()
 	words := slices.Concat(s.container.Command, s.container.Args)
@@ -505,7 +506,7 @@ func (d *draft) suit(s *service) {
 	}
 }
 
-// dockerfiles makes one container of each Dockerfile. content is that of standard input.
+// dockerfiles makes one container of each Dockerfile. content is the Dockerfile from standard input.
 func (out *Result) dockerfiles(files []string, content []byte, o Options) error {
 	name := folderName(files[0])
 	if len(files) > 1 {

@@ -23,7 +23,7 @@ var (
 	flagShape = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
 	// wholeFlag is a text that is a flag, in a variable of any name.
 	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
-	// readsFlag is how scripts and programs read a variable.
+	// readsFlag matches the ways in which scripts and programs read a variable.
 	readsFlag = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
 )
 
@@ -35,7 +35,8 @@ func isPath(value string) bool {
 	return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./") || strings.HasSuffix(value, ".txt")
 }
 
-// flagVariable picks the variable with the flag: FLAG, then one that is called so, then one whose value is one.
+// flagVariable picks the variable with the flag: FLAG, then a variable with such a name, then a variable whose value is
+// a flag.
 func flagVariable(environment map[string]string) string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool { return isPath(environment[name]) })
 	for _, isFlag := range []func(string) bool{
@@ -118,7 +119,7 @@ func (d *draft) flagThatIsRead(s *service) {
 	}
 }
 
-// maxDepth is how far below a folder that is copied flags are looked for.
+// maxDepth is the depth to which a copied folder is searched for flags.
 const maxDepth = 3
 
 // flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
@@ -127,7 +128,7 @@ func flagsBelow(folder string) (out []string) {
 		rel, relErr := filepath.Rel(folder, file)
 		switch {
 		case err != nil || relErr != nil || rel == ".":
-			return nil //nolint:nilerr // what cannot be read has no flag
+			return nil //nolint:nilerr // an unreadable file has no flag
 		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
 			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
 			return fs.SkipDir
@@ -155,7 +156,7 @@ func readFlag(file string) string {
 	return strings.TrimSpace(text)
 }
 
-// flagAt puts the flag of the instance in place of a file of the image, and reports whether it did.
+// flagAt replaces a file of the image by the flag of the instance, and reports whether it did.
 func (d *draft) flagAt(s *service, target, how string) bool {
 	target = path.Clean(target)
 	if s.container.DynamicFlag != nil {

@@ -22,7 +22,7 @@ var (
 	partOfName = regexp.MustCompile(`(?i)^flag[_-]?(?:[*{$].*)?$`)
 )
 
-// commands are those of a text for a shell.
+// commands splits a text for a shell into its commands.
 func commands(text string) (all []string) {
 	for _, command := range separator.Split(text, -1) {
 		if command = strings.TrimSpace(command); command != "" && command[0] != '#' {

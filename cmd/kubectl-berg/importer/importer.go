@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// composeFiles are the names that docker compose looks for, in its order.
+// composeFiles are the default file names of docker compose, in its order.
 var composeFiles = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
 
 // overrides are the names that docker compose adds.
@@ -57,9 +57,9 @@ func (out *Result) file(path string, content []byte, o Options) error {
 	}
 }
 
-// folder imports what docker compose would start there. Otherwise it looks at the folders below: each with a compose file
-// is a Challenge. Dockerfiles alone are the containers of one Challenge. Handouts, solutions and health checks are left out
-// where there is anything else.
+// folder imports the files that docker compose would start there. Otherwise it searches the subfolders: each with a
+// compose file is a Challenge. Dockerfiles alone are the containers of one Challenge. Handouts, solutions and health
+// checks are left out where there is anything else.
 func (out *Result) folder(path string, o Options) error {
 	if file := challengeFile(path); file != "" {
 		return out.here(file, o)
@@ -112,7 +112,7 @@ func (out *Result) folder(path string, o Options) error {
 	return out.dockerfiles(dockerfiles, nil, o)
 }
 
-// asideFolders hold what players download, and what solves a challenge.
+// asideFolders hold files for players, and solutions.
 var asideFolders = []string{
 	"attachment", "attachments", "dist", "distribute", "download", "downloads", "handout", "handouts", "publish", "public", "release",
 	"debug", "example", "examples", "exploit", "healthcheck", "poc", "sol", "solution", "solutions", "solve", "solver", "test", "tests", "writeup", "writeups",
@@ -142,7 +142,7 @@ func challengeFile(folder string) string {
 	return ""
 }
 
-// here imports the file of a folder, and what docker compose adds to it.
+// here imports the file of a folder, and the files that docker compose adds to it.
 func (out *Result) here(file string, o Options) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -162,7 +162,8 @@ func (out *Result) here(file string, o Options) error {
 	return out.compose(file, extraFiles, content, o)
 }
 
-// dockerfileName is that of a Dockerfile, perhaps with what it builds, as in Dockerfile.web and web.Dockerfile.
+// dockerfileName matches the name of a Dockerfile, also with the name of its image, as in Dockerfile.web and
+// web.Dockerfile.
 var dockerfileName = regexp.MustCompile(`(?i)^(?:(?:docker|container)file(?:[._-].+)?|.+\.dockerfile)$`)
 
 func isDockerfile(name string) bool {

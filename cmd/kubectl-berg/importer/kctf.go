@@ -16,10 +16,10 @@ import (
 
 func isKCTF(content []byte) bool { return bytes.Contains(content, []byte("kctf.dev/")) }
 
-// kctfPort is that of every challenge of kCTF which names none.
+// kctfPort is the port of a challenge of kCTF that names none.
 const kctfPort = 1337
 
-// kctfChallenge is what kCTF's kind Challenge has in common with ours.
+// kctfChallenge has the fields of kCTF's kind Challenge that the importer reads.
 type kctfChallenge struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -40,7 +40,7 @@ type kctfChallenge struct {
 	} `json:"spec"`
 }
 
-// kctfFields are those of a spec that are carried over, or say nothing about the challenge.
+// kctfFields are the fields of a spec that are carried over or irrelevant.
 var kctfFields = []string{"deployed", "image", "network", "powDifficultySeconds", "healthcheck"}
 
 // kctf imports a challenge of kCTF, whose image is built in the folder challenge.

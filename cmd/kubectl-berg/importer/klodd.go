@@ -20,7 +20,7 @@ const kloddGroup = "klodd.tjcsec.club"
 
 func isKlodd(content []byte) bool { return bytes.Contains(content, []byte(kloddGroup+"/")) }
 
-// kloddChallenge is what klodd's kind Challenge has in common with ours.
+// kloddChallenge has the fields of klodd's kind Challenge that the importer reads.
 type kloddChallenge struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -224,7 +224,7 @@ func convertResources(list corev1.ResourceList) *bergv1.Resources {
 	return &r
 }
 
-// kloddProbe is a probe with numbers in place of names of ports, nil if it cannot be carried over.
+// kloddProbe returns a probe with port numbers instead of port names, nil if it cannot be carried over.
 func (d *draft) kloddProbe(s *service, c corev1.Container, key string, p *corev1.Probe) *corev1.Probe {
 	if p == nil {
 		return nil

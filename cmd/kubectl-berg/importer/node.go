@@ -8,7 +8,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
-// parseYAML reads a file for the places and words in it; nil if it is empty.
+// parseYAML reads a file as nodes, which keep positions and spelling; nil if it is empty.
 func parseYAML(content []byte) (*yamlv3.Node, error) {
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(content, &root); err != nil || len(root.Content) == 0 {

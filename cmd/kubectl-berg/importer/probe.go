@@ -23,7 +23,7 @@ type check struct {
 	retries           int
 }
 
-// or returns a health check of a compose file, with what the image says where it is silent.
+// or returns the health check of a compose file, with the values of the image where the file has none.
 func (c check) or(image check) check {
 	if len(c.test) > 0 {
 		return c
@@ -49,7 +49,7 @@ func (c check) probe(listens func(port int32) bool) *corev1.Probe {
 	}
 	p := &corev1.Probe{ProbeHandler: *handler, PeriodSeconds: min(seconds(c.interval), maxPeriod), TimeoutSeconds: seconds(c.timeout), FailureThreshold: int32(min(c.retries, 1<<20))}
 	if p.TimeoutSeconds == 0 {
-		p.TimeoutSeconds = 10 // one second, the default of Kubernetes, is short for a command; 30 is that of engines
+		p.TimeoutSeconds = 10 // one second, the default of Kubernetes, is short for a command; container engines allow 30
 	}
 	return p
 }

@@ -15,7 +15,7 @@ import (
 var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
 	`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
 
-// listenCall is how programs say on which port they listen.
+// listenCall matches the ways in which programs name the port on which they listen.
 var listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
 
 // exposedPorts reads 80, 80/udp and 8000-8002.
@@ -36,7 +36,7 @@ func exposedPorts(text string) (out []port) {
 	return out
 }
 
-// portsOfPrograms are the ports of servers whose arguments name none, by a word of their command line.
+// portsOfPrograms are the ports of servers whose arguments name no port, by a word of their command line.
 var portsOfPrograms = map[string]int32{
 	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
 	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "ssh": 22, "nginx": 80, "apache2ctl": 80, "apachectl": 80, "apache2-foreground": 80,
@@ -44,7 +44,8 @@ var portsOfPrograms = map[string]int32{
 	"ganache": 8545, "ynetd": 1024,
 }
 
-// ports are those that the image exposes, or those that its arguments name or its program says, or those of its base.
+// ports returns the ports that the image exposes. Without these it returns the ports in its arguments, of its program,
+// or of its base image.
 func (i image) ports() []port {
 	if len(i.exposed) > 0 {
 		return i.exposed
@@ -87,7 +88,8 @@ func (i image) ports() []port {
 // lastNumber is the port at the end of an address.
 var lastNumber = regexp.MustCompile(`\d{2,5}$`)
 
-// listensOn returns the ports of the first pattern that finds one in a text. Those of databases are where a program connects to.
+// listensOn returns the ports of the first pattern that finds one in a text. It ignores ports of databases, because the
+// program connects to them.
 func listensOn(text string, patterns ...*regexp.Regexp) []port {
 	for _, p := range patterns {
 		for _, found := range p.FindAllStringSubmatch(text, -1) {
@@ -184,7 +186,7 @@ func (i image) text() string {
 	return strings.ToLower(strings.Join(all, "\n"))
 }
 
-// variable is one of a shell, with a default or another value behind a dash or a plus.
+// variable matches a variable of a shell, with a default or another value behind a dash or a plus.
 var variable = regexp.MustCompile(`\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})`)
 
 // expand replaces the variables of a script by their values. Unknown variables stay.

@@ -28,7 +28,7 @@ func isRCDS(content []byte) bool {
 	return containers != nil && containers.Kind == yamlv3.MappingNode
 }
 
-// rcdsChallenge is what a challenge of rcds has in common with ours.
+// rcdsChallenge has the fields of a challenge of rcds that the importer reads.
 type rcdsChallenge struct {
 	Name        string                   `json:"name"`
 	Author      rcdsNames                `json:"author"`

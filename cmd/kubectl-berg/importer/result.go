@@ -12,22 +12,22 @@ import (
 // DefaultRegistry stands in names of images until the author names a registry.
 const DefaultRegistry = "registry.example.com"
 
-// Options are what the author's files do not say.
+// Options are choices that the author's files do not make.
 type Options struct {
-	// Name of the Challenge. Default: that of the compose project, or of the folder.
+	// Name of the Challenge. Default: the name of the compose project or of the folder.
 	Name string
 	// Namespace of the Challenge, "" for none.
 	Namespace string
 	// Registry and Tag name the images that the author builds.
 	Registry string
 	Tag      string
-	// Environment replaces variables in a compose file, before those of its file .env.
+	// Environment replaces variables in a compose file. It has priority over the file .env.
 	Environment map[string]string
 	// Profiles of a compose file to include.
 	Profiles []string
 	// FlagFile is the path of the flag in an image, as PATH or CONTAINER=PATH.
 	FlagFile string
-	// Allowed is what the operator allows.
+	// Allowed are the limits of the operator.
 	Allowed rules.Allowed
 }
 
@@ -38,7 +38,7 @@ type Note struct {
 	// Service is empty for the whole file.
 	Service string `json:"service,omitempty"`
 	Key     string `json:"key"`
-	// Text is what the author wrote.
+	// Text is the text in the author's file.
 	Text    string `json:"text,omitempty"`
 	Message string `json:"message"`
 }
@@ -66,14 +66,14 @@ type Build struct {
 	Args       map[string]string `json:"args,omitempty"`
 }
 
-// Result is what was made of the author's files.
+// Result has the imported Challenges and notes about them.
 type Result struct {
 	Challenges []bergv1.Challenge `json:"challenges"`
 	// Questions are about flags whose path the files leave open. FlagFile answers one.
 	Questions []Note `json:"questions"`
 	// Lost are parts that a Challenge cannot express.
 	Lost []Note `json:"lost"`
-	// Chosen are defaults for what the files do not say.
+	// Chosen are defaults where the files are silent.
 	Chosen []Note  `json:"chosen"`
 	Builds []Build `json:"builds"`
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
-// reasons say what an author does instead of a key that a Challenge does not have.
+// reasons explain keys that a Challenge does not have, and name the alternative.
 var reasons = map[string]string{
 	"volumes":           "a container has no volumes: COPY the files into the image. What it writes stays until its pod ends",
 	"tmpfs":             "a container has no volumes: it may write to its own file system",
@@ -184,7 +184,7 @@ func (d *draft) validWords(s *service, key string, words *[]string, trial bergv1
 	}
 }
 
-// isSysAdmin reports whether a capability is the one that jails ask for, or all of them.
+// isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.
 func isSysAdmin(name string) bool {
 	return slices.Contains([]string{"SYS_ADMIN", "ALL"}, rules.Capability(strings.ToUpper(name)))
 }
@@ -199,7 +199,7 @@ func meansNested(option string) bool {
 	return false
 }
 
-// serviceKeys are those of a service in a compose file.
+// serviceKeys are the keys of a service in a compose file.
 var serviceKeys = yamlKeys(reflect.TypeFor[types.ServiceConfig]())
 
 func yamlKeys(t reflect.Type) (all []string) {
@@ -304,6 +304,7 @@ func duration(d *types.Duration) time.Duration {
 	return time.Duration(*d)
 }
 
+// build reads the Dockerfile of a service, from its file or inline, and notes how the author builds the image.
 func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	if c.Build == nil {
 		return
@@ -367,7 +368,7 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 		if found, ok := l.lookup(name); ok {
 			values[name] = found
 		} else if _, ok := values[name]; !ok {
-			values[name] = "" // of the shell of the author
+			values[name] = "" // the value is in the author's shell
 			d.chosen(s, "environment", name, "has its value from the shell, and is empty: set it with --env "+name+"=VALUE")
 		}
 	}
@@ -386,6 +387,7 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 	}
 }
 
+// ports converts published and exposed ports. Ports on a loopback address come last, because players cannot reach them.
 func (d *draft) ports(s *service, c types.ServiceConfig) {
 	for _, p := range c.Ports {
 		made := port{number: int32(p.Target), udp: p.Protocol == "udp", loopback: strings.HasPrefix(p.HostIP, "127.") || p.HostIP == "::1", http: p.AppProtocol == "http"}
@@ -413,6 +415,8 @@ func (d *draft) ports(s *service, c types.ServiceConfig) {
 	}
 }
 
+// resources converts limits and reservations. deploy has priority over the older keys of compose. Kubernetes refuses a
+// request above its limit, so such a request is lowered.
 func (d *draft) resources(s *service, c types.ServiceConfig) {
 	var limits, requests bergv1.Resources
 	set := func(r *bergv1.Resources, cpu float64, memory int64) {
@@ -513,7 +517,7 @@ func byteAmount(n int64) bergv1.Amount {
 	}
 }
 
-// capability adds one that the operator allows.
+// capability adds a capability that the operator allows.
 func (d *draft) capability(s *service, c *bergv1.Container, name string) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
 	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}

@@ -1,5 +1,5 @@
-// Package lint checks the YAML of Challenges without a cluster. It is pure. It reads the source, so that it can quote what
-// the author wrote where YAML makes something else of it.
+// Package lint checks the YAML of Challenges without a cluster. It is pure. It reads the source, so that it can quote
+// the author's spelling where YAML gives it another meaning.
 package lint
 
 import (
@@ -51,10 +51,10 @@ type Source struct {
 	Named bool
 }
 
-// Result is what one file holds.
+// Result is the content of one file.
 type Result struct {
 	Findings []Finding
-	// Challenges are those that can be read.
+	// Challenges are the Challenges that can be read.
 	Challenges []bergv1.Challenge
 	// Found is the number of Challenges, whether they can be read or not.
 	Found int
@@ -126,7 +126,7 @@ func (out *Result) document(s Source, d document, settings rules.Settings) {
 
 const (
 	challengeKind = "Challenge"
-	// maxTypos is how many letters of the API group may be wrong in a Challenge that is meant to be ours.
+	// maxTypos is the number of wrong letters in the API group up to which an object counts as a Challenge.
 	maxTypos = 2
 )
 
@@ -158,7 +158,7 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	}
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber() // twenty digits must be those that the API server gets
+	decoder.UseNumber() // a number of twenty digits must reach the API server unchanged
 	if err := decoder.Decode(&value); err != nil {
 		out.syntax(s, d, err)
 		return
@@ -179,7 +179,7 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	}
 }
 
-// MessageOfYAML is the error of a parser of YAML in one line, with what authors usually did.
+// MessageOfYAML is the error of a YAML parser in one line, with the usual mistake of authors.
 func MessageOfYAML(err error) string {
 	message := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	if strings.Contains(message, "cannot start any token") {
@@ -254,7 +254,7 @@ func ruleName(path string) string {
 	return cmp.Or(path, "challenge")
 }
 
-// noJSON finds what YAML has and the API server does not: a key without a name, and numbers that are none.
+// noJSON finds parts of YAML that the API server cannot read: a key without a name, and infinite numbers.
 func (c *checker) noJSON(node *yamlv3.Node) {
 	plain := func(n *yamlv3.Node, tag string) bool {
 		return n.Kind == yamlv3.ScalarNode && n.Style == 0 && n.Tag == tag
@@ -270,7 +270,7 @@ func (c *checker) noJSON(node *yamlv3.Node) {
 	}
 }
 
-// notFinite are the infinities of YAML, and what is no number.
+// notFinite matches infinities and NaN in YAML.
 var notFinite = regexp.MustCompile(`(?i)^[-+]?\.(inf|nan)$`)
 
 // duplicates finds keys that are written twice. The API server's clients refuse them, or take the last.

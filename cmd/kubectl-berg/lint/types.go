@@ -32,6 +32,8 @@ func (c *checker) types(value any) {
 	c.walk("", reflect.TypeFor[bergv1.Challenge](), value, c.top)
 }
 
+// walk compares a value with the Go type of its field, as the API server decodes it. node is the value's position in
+// the source.
 func (c *checker) walk(path string, t reflect.Type, value any, node *yamlv3.Node) {
 	if t == environmentValue {
 		c.environment(path, value, node)
@@ -125,7 +127,7 @@ func (c *checker) empty(path string, value any, node *yamlv3.Node) bool {
 	return true
 }
 
-// plainNumber is how numbers are written that YAML leaves as they are.
+// plainNumber matches numbers that YAML keeps as they are written.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$`)
 
 // whole adds a number that is not whole, where the API server takes whole numbers and texts.
@@ -144,7 +146,8 @@ func (c *checker) spelled(path string, number json.Number, node *yamlv3.Node) {
 	}
 }
 
-// decimal is what the author probably meant: the digits as they are, or what YAML makes of another notation.
+// decimal returns the number that the author probably meant: the digits as they are, or the value in YAML of another
+// notation.
 func decimal(written string, number json.Number) string {
 	digits := strings.ReplaceAll(written, "_", "")
 	if strings.Trim(digits, "0123456789") != "" {
@@ -153,6 +156,8 @@ func decimal(written string, number json.Number) string {
 	return cmp.Or(strings.TrimLeft(digits, "0"), "0")
 }
 
+// integer checks a whole number. YAML reads spellings such as 010 and 1_000 in its own way, so the written text must
+// have the same value for people.
 func (c *checker) integer(path string, value any, node *yamlv3.Node) {
 	number, ok := value.(json.Number)
 	if text, isText := value.(string); isText && strings.HasSuffix(path, "Seconds") && strings.Trim(text, "0123456789") != "" {
@@ -183,7 +188,7 @@ func (c *checker) integer(path string, value any, node *yamlv3.Node) {
 // noOctal has the zero of an octal number, and a digit that is none.
 var noOctal = regexp.MustCompile(`^0[0-9]*[89]`)
 
-// environment compares what the author wrote with what the program gets.
+// environment compares the author's spelling with the value that the program gets.
 func (c *checker) environment(path string, value any, node *yamlv3.Node) {
 	node = yamlnode.Target(node)
 	var got string
@@ -265,7 +270,7 @@ func (c *checker) wrong(path, want string, value any, node *yamlv3.Node) {
 	}
 	message := fmt.Sprintf("%s: %s is %s in YAML", want, cmp.Or(written, `""`), jsonTypeName(value))
 	var plain any
-	_ = yaml.Unmarshal([]byte(written), &plain) // what cannot be read is a text
+	_ = yaml.Unmarshal([]byte(written), &plain) // a text that cannot be parsed stays a text
 	_, isNumber := plain.(float64)
 	_, isBool := plain.(bool)
 	switch {

@@ -11,8 +11,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// unknownField says what the author of a field that does not exist probably meant: one here that begins or ends alike, the
-// same one in another place, or one here with other letters.
+// unknownField suggests an existing field for an unknown one: a field here that begins or ends alike, the same field in
+// another object, or a field here with similar letters.
 func unknownField(path, name string, known map[string]reflect.Type) string {
 	clean := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	names := slices.Sorted(maps.Keys(known))
@@ -37,7 +37,7 @@ func unknownField(path, name string, known map[string]reflect.Type) string {
 	return "is no field: remove it. Fields here are " + strings.Join(names, ", ")
 }
 
-// otherSystems are fields of pods and compose files, by their letters, and what a Challenge has in their place.
+// otherSystems are fields of pods and compose files, by their letters, and the equivalent in a Challenge.
 var otherSystems = map[string]string{
 	"resources":       "write resourceLimits and resourceRequests",
 	"startupprobe":    "public TCP ports have one already, and readinessProbe decides when players may connect",
@@ -61,13 +61,13 @@ var otherSystems = map[string]string{
 	"egress":          "did you mean allowOutboundTraffic of the spec?",
 }
 
-// maxParents is how many places of a field are named.
+// maxParents is the maximum number of objects that are named for a field.
 const maxParents = 2
 
 // fieldParents are the objects that have a field of a name.
 var fieldParents = collectParents("", reflect.TypeFor[bergv1.Challenge](), map[string][]string{})
 
-// metadataFields are those that authors write.
+// metadataFields are the fields of metadata that authors write.
 var metadataFields = []string{"name", "namespace", "labels", "annotations"}
 
 func collectParents(path string, t reflect.Type, all map[string][]string) map[string][]string {

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// problemsShown is the number of groups of instances, namesShown that of names, headroomShown that of Challenges in a line.
+	// problemsShown is the maximum number of groups of instances, namesShown of names in a line, headroomShown of
+	// Challenges in a line.
 	problemsShown, namesShown, headroomShown = 5, 3, 3
-	// warnShare is the share of what there is from which there is a warning.
+	// warnShare is the used share from which there is a warning.
 	warnShare = 0.9
 	gib       = 1 << 30
 )
 
-// Lines are what a screen shows, one line for each subject.
+// Lines returns the lines of a screen, one line for each subject.
 func (o Overview) Lines() []doctor.Result {
 	lines := append([]doctor.Result{}, o.Operator...)
 	lines = append(lines, o.instanceLine())
@@ -61,7 +62,7 @@ func (o Overview) Lines() []doctor.Result {
 	return lines
 }
 
-// amount is a number with what it counts.
+// amount is a number with its unit.
 type amount struct {
 	n     int
 	label string
@@ -197,7 +198,7 @@ func (o Overview) capacityLines() []doctor.Result {
 	return append(lines, line)
 }
 
-// failing is a line about objects of which some may have failed.
+// failing returns a line about objects; failed are the failed ones, which may be none.
 func failing(check, text string, failed []Named, verb, do string) doctor.Result {
 	line := doctor.Result{Check: check, Level: console.OK, Text: text}
 	if len(failed) == 0 {

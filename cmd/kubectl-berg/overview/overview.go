@@ -1,4 +1,5 @@
-// Package overview sums up an event: what runs, what is wrong, what waits, and what the cluster has left. It is pure.
+// Package overview sums up an event: running instances, problems, the queue, and the free capacity of the cluster. It
+// is pure.
 package overview
 
 import (
@@ -29,13 +30,13 @@ type Overview struct {
 	Checks     *Checks        `json:"checks,omitempty"`
 	Prepull    *Prepull       `json:"prepull,omitempty"`
 	Records    *Records       `json:"records,omitempty"`
-	// Unreadable says what could not be read.
+	// Unreadable names objects that could not be read.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 // ProblemGroup is a problem that one or more instances have.
 type ProblemGroup struct {
-	// Cause is what players are shown, Reason that of the condition.
+	// Cause is shown to players, Reason is the reason of the condition.
 	Cause    bergv1.Cause `json:"cause,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
 	Sentence string       `json:"sentence"`
@@ -44,7 +45,7 @@ type ProblemGroup struct {
 	Instances []string `json:"instances"`
 }
 
-// Named is an object with what is wrong with it.
+// Named is an object with its problem.
 type Named struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

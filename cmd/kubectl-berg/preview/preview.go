@@ -1,4 +1,4 @@
-// Package preview computes what a rollout will do to an instance: which pods restart, and why.
+// Package preview computes the effect of a rollout on an instance: the pods that restart, and why.
 package preview
 
 import (
@@ -34,15 +34,14 @@ type Preview struct {
 	Containers []Change `json:"containers"`
 	// Policy reports that the network policy changes, which restarts no pod.
 	Policy bool `json:"networkPolicyChanges,omitempty"`
-	// Settings reports that the operator's settings have changed. The Challenge does not tell which
-	// pods that restarts.
+	// Settings reports that the operator's settings have changed. The Challenge does not say which pods that restarts.
 	Settings bool `json:"settingsChanged,omitempty"`
 	// Images reports that images have changed under the same names. The condition UpToDate names the containers.
 	Images bool `json:"imagesChanged,omitempty"`
 }
 
-// Compare returns what a rollout of a Challenge does to an instance. The operator has compared both: what the instance was started
-// with is not for everyone to read.
+// Compare returns the effect of a rollout of a Challenge on an instance. It relies on the comparison of the operator in
+// the status, because the snapshot of the running instance is not readable for every user.
 func Compare(i *bergv1.ChallengeInstance, c *bergv1.Challenge) Preview {
 	p, lost := Preview{}, false
 	if condition := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); condition != nil {

@@ -40,7 +40,7 @@ func New(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
 	return b
 }
 
-// maxNames is how many names of instances and Challenges each list of an overview keeps.
+// maxNames is the number of names of instances and Challenges in each list of an overview.
 const maxNames = 100
 
 func shortened(sum overview.Overview) overview.Overview {
@@ -65,7 +65,7 @@ func (b *Bundle) left(noun string, n, limit int) {
 	}
 }
 
-// addInstances adds the instances, those with a problem first, and returns the namespaces of these.
+// addInstances adds the instances, unhealthy ones first, and returns the namespaces of the unhealthy ones.
 func (b *Bundle) addInstances(s doctor.Survey) map[string]bool {
 	all := make([]*bergv1.ChallengeInstance, 0, len(s.Instances))
 	broken := map[string]bool{}
@@ -92,7 +92,7 @@ func boolOrder(later bool) int {
 	return 0
 }
 
-// addPods adds the pods of the operator, and those of instances with a problem.
+// addPods adds the pods of the operator, and the pods of unhealthy instances.
 func (b *Bundle) addPods(s doctor.Survey, broken map[string]bool) {
 	for i := range s.Pods {
 		b.Pods = append(b.Pods, convertPod(&s.Pods[i]))
@@ -250,7 +250,7 @@ func convertState(s corev1.ContainerState) State {
 		return State{State: "Waiting", Reason: s.Waiting.Reason, Message: s.Waiting.Message}
 	case s.Running != nil:
 		return State{State: "Running", Started: since(s.Running.StartedAt)}
-	case s.Terminated != nil: // its message is what the container wrote
+	case s.Terminated != nil: // without its message, which the container wrote and which may have a flag
 		return State{State: "Terminated", Reason: s.Terminated.Reason, ExitCode: &s.Terminated.ExitCode, Started: since(s.Terminated.StartedAt), Finished: since(s.Terminated.FinishedAt)}
 	default:
 		return State{}

@@ -9,13 +9,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 )
 
-// SecretPlaceholder stands for a text that looked like a secret.
+// SecretPlaceholder replaces a text that resembles a secret.
 const SecretPlaceholder = "<secret>"
 
 // Redactor removes flags and secrets from texts.
 type Redactor struct {
 	flags *redact.Set
-	// shapes are the flags of a format, also those that are not known.
+	// shapes matches texts in the format of a flag, whether or not the flag is known.
 	shapes *regexp.Regexp
 }
 
@@ -25,7 +25,7 @@ var secretVariables = regexp.MustCompile(`(?i)flag|password|passwd|secret|token|
 // minSecret is the length from which the value of such a variable is removed: a shorter one occurs in ordinary words.
 const minSecret = 6
 
-// NewRedactor returns the Redactor for what Challenges, instances and the variables of Challenges contain.
+// NewRedactor returns the Redactor for the flags and secrets in Challenges and instances.
 func NewRedactor(challenges []bergv1.Challenge, instances []bergv1.ChallengeInstance) *Redactor {
 	var known []string
 	formats := []string{"flag{", "ctf{"}
@@ -62,7 +62,7 @@ func NewRedactor(challenges []bergv1.Challenge, instances []bergv1.ChallengeInst
 // cutFrom is the length from which a message may have been cut off, within a flag. Kubernetes keeps 1024 characters of one.
 const cutFrom = 500
 
-// Text removes flags, what has the format of a flag, and what looks like a secret.
+// Text removes known flags, texts in the format of a flag, and texts that resemble a secret.
 func (r *Redactor) Text(text string) string {
 	if len(text) >= cutFrom && len(text) <= maxMessage {
 		text = r.flags.RemoveCut(text)
@@ -72,10 +72,10 @@ func (r *Redactor) Text(text string) string {
 	return Secrets(r.shapes.ReplaceAllString(text, redact.Mark))
 }
 
-// maxMessage is the length of the longest message of a condition.
+// maxMessage is the maximum length of a condition's message.
 const maxMessage = 32 << 10
 
-// secretPatterns are the shapes of secrets. What the groups match stays.
+// secretPatterns match secrets. The text of the groups stays.
 var secretPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`()-----BEGIN [A-Z0-9 ]+-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)`),
 	regexp.MustCompile(`()eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?`),
@@ -84,7 +84,7 @@ var secretPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)((?:password|passwd|secret|token|api[-_]?key|credentials?|authorization)\\*["']?\s*[:=]\s*\\*["']?)[^\s"'\\,;&}<]{4,}`),
 }
 
-// Secrets removes what looks like a secret.
+// Secrets removes texts that resemble a secret.
 func Secrets(text string) string {
 	for _, shape := range secretPatterns {
 		text = shape.ReplaceAllString(text, "${1}"+SecretPlaceholder+"${2}")

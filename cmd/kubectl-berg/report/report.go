@@ -1,6 +1,7 @@
-// Package report makes a support bundle: what helps another person to find out why an event does not work, without flags and
-// without secrets. Its types have no field for them: a flag, an environment variable, a command, the content of a Secret or of a
-// file cannot get in by a mistake. Redactor then removes what other programs may have quoted. It is pure.
+// Package report makes a support bundle, with which another person can find out why an event does not work, without
+// flags and without secrets. Its types have no field for them: a flag, an environment variable, a command, the content
+// of a Secret or of a file cannot get in by a mistake. Redactor then removes flags and secrets that other programs may
+// have quoted. It is pure.
 package report
 
 import (
@@ -12,27 +13,27 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/overview"
 )
 
-// The sizes of a bundle. Together they are its maximum, about 17 MiB before it is compressed. Of what is listed, what has a problem
-// and the latest come first.
+// The sizes of a bundle. Together they are its maximum, about 17 MiB before it is compressed. Lists keep objects with a
+// problem and the latest ones first.
 const (
 	// MaxLogBytes is the size of a log, from its end.
 	MaxLogBytes = 1 << 20
 	// MaxLogs is the number of logs.
 	MaxLogs = 6
-	// maxFileBytes is the size of each other file; what does not fit is cut off.
+	// maxFileBytes is the size of each other file; the rest is cut off.
 	maxFileBytes = 1 << 20
-	// MaxEvents is how many events are listed.
+	// MaxEvents is the number of events.
 	MaxEvents = 2000
-	// MaxInstances is how many instances are listed.
+	// MaxInstances is the number of instances.
 	MaxInstances = 1000
-	// MaxPods is how many pods of instances are listed.
+	// MaxPods is the number of pods of instances.
 	MaxPods = 500
 )
 
-// Bundle is what a report contains.
+// Bundle is the content of a report.
 type Bundle struct {
 	At time.Time
-	// Plugin is the version of this program, Server that of Kubernetes.
+	// Plugin is the version of this program, Server the version of Kubernetes.
 	Plugin, Server string
 	Operator       *Operator
 	Settings       []Setting
@@ -45,7 +46,7 @@ type Bundle struct {
 	Solvers        []Solver
 	Events         []Event
 	Logs           []Log
-	// Missing says what could not be read, and what was left out because of its size.
+	// Missing names objects that could not be read, and parts that were left out because of their size.
 	Missing []string
 }
 
@@ -65,7 +66,7 @@ type Operator struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Setting is a setting of the operator. Value is empty if Hidden says why it is not shown.
+// Setting is a setting of the operator. Value is empty if Hidden has a reason not to show it.
 type Setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value,omitempty"`
@@ -136,7 +137,8 @@ type State struct {
 	Finished *metav1.Time `json:"finishedAt,omitempty"`
 }
 
-// Challenge is what runs for a Challenge, without what players read, and without flags, variables and commands.
+// Challenge is the technical part of a Challenge, without the texts for players, and without flags, variables and
+// commands.
 type Challenge struct {
 	Namespace    string               `json:"namespace"`
 	Name         string               `json:"name"`
@@ -192,7 +194,7 @@ type Instance struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Solver is the state of a ChallengeCheck, without what its solver wrote.
+// Solver is the state of a ChallengeCheck, without the text of its solver.
 type Solver struct {
 	Namespace  string       `json:"namespace"`
 	Name       string       `json:"name"`
@@ -220,7 +222,7 @@ type Event struct {
 type Log struct {
 	Pod       string
 	Container string
-	// Previous is that of the run before the last restart.
+	// Previous: the log is of the run before the last restart.
 	Previous bool
 	Text     string
 }

@@ -86,10 +86,11 @@ func fitting(value any) (kept any, lost, total int) {
 	return value, 0, list.Len()
 }
 
-// marginBytes is for what the marks of removed texts add.
+// marginBytes is for the placeholders of removed texts, which may be longer than the texts.
 const marginBytes = 64 << 10
 
-// Tail returns the last whole lines of a text. A line of which the beginning is cut off could hold a part of a flag.
+// Tail returns the last whole lines of a text. It drops the first, incomplete line, because the rest of a flag in it
+// would not be recognised.
 func Tail(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -118,6 +119,7 @@ func (r *Redactor) json(value any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// tree removes flags and secrets from all texts of a JSON value, including the keys of objects.
 func (r *Redactor) tree(value any) any {
 	switch value := value.(type) {
 	case string:

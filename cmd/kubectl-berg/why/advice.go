@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// buildForNodes is what to do with an image of another architecture.
+// buildForNodes is the remedy for an image of another architecture.
 const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
 
 // withoutImage removes an image from a message, also where it is part of a URL: its name says nothing about the failure, and a
@@ -136,10 +136,10 @@ func rejection(reason string) (text, do string) {
 	return "", ""
 }
 
-// meaning is what an exit code usually means, and what to do.
+// meaning is the usual meaning of an exit code, with a remedy.
 type meaning struct{ text, do string }
 
-// meanings are by exit code: those of shells, and 128 and the signal that ended a program.
+// meanings are by exit code: the codes of shells, and 128 plus the signal that ended a program.
 var meanings = map[int32]meaning{
 	126: {"its command cannot be executed", "Make the program executable in the image (chmod +x), and compare its first line with what the image has."},
 	127: {
@@ -172,8 +172,8 @@ func exitMeaning(t *corev1.ContainerStateTerminated) meaning {
 	return meanings[t.ExitCode]
 }
 
-// logHints say what to do by what the end of a log has, the most certain first. Logs may have flags: none of their words is
-// repeated.
+// logHints name a remedy by the end of a log, the most certain first. Logs may have flags: the advice repeats none of
+// their words.
 var logHints = []struct {
 	says *regexp.Regexp
 	do   string
@@ -232,7 +232,7 @@ var logHints = []struct {
 	},
 }
 
-// logAdvice is what to do by the end of a log, "" if it says nothing that is known.
+// logAdvice returns a remedy by the end of a log, "" if the log says nothing that is known.
 func logAdvice(log string) string {
 	log = strings.ToLower(log)
 	for _, hint := range logHints {
@@ -243,7 +243,7 @@ func logAdvice(log string) string {
 	return ""
 }
 
-// startAdvice is what to do by the message of a container runtime that could not create or start a container.
+// startAdvice returns a remedy by the message of a container runtime that could not create or start a container.
 func startAdvice(message string) string {
 	const runtime = "The message is the container runtime's. "
 	contains := containsIn(message)

@@ -27,14 +27,14 @@ type Route struct {
 type View struct {
 	Instance *bergv1.ChallengeInstance
 	Now      time.Time
-	// Pods and Events are those of its namespace.
+	// Pods and Events are the pods and events in its namespace.
 	Pods   []corev1.Pod
 	Events []corev1.Event
 	Routes []Route
-	// LogEnds has, by container, the last lines of one that has ended, and Architectures the CPU architecture of nodes by
+	// LogEnds has the last lines of ended containers, by container, and Architectures the CPU architecture of nodes by
 	// their name, where Explain asks for them.
 	LogEnds, Architectures map[string]string
-	// Unreadable names what the user may not read, as in "pods in challenge-…".
+	// Unreadable names objects that the user may not read, as in "pods in challenge-…".
 	Unreadable []string
 }
 
@@ -44,7 +44,7 @@ type Finding struct {
 	Name      string        `json:"name"`
 	Phase     string        `json:"phase"`
 	Level     console.Level `json:"level"`
-	// Condition and Reason are those of the status that show the problem, "" if none does.
+	// Condition and Reason are from the condition that shows the problem, "" if none does.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	// Cause is the cause that players are shown, "" if the instance runs.
@@ -56,7 +56,7 @@ type Finding struct {
 	Do       string `json:"do,omitempty"`
 	// Evidence quotes conditions and events.
 	Evidence []string `json:"evidence,omitempty"`
-	// Unreadable names what the user may not read, although it could have more details.
+	// Unreadable names objects that the user may not read, although they could have more details.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
@@ -92,7 +92,7 @@ func NamespaceTaken(i *bergv1.ChallengeInstance) bool {
 	return c != nil && c.Reason == bergv1.ReasonNamespaceConflict
 }
 
-// currentPods are the pods of the instance, without those of an earlier one with the same owner.
+// currentPods returns the pods of the instance, without pods of an earlier instance with the same owner.
 func currentPods(v View) []corev1.Pod {
 	if NamespaceTaken(v.Instance) {
 		return nil

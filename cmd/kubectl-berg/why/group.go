@@ -15,7 +15,8 @@ type Group struct {
 	Names []string
 }
 
-// Groups groups findings that say the same, problems first and then what waits. It leaves out those without a problem.
+// Groups groups findings with the same text, problems first and then waiting instances. It leaves out instances without
+// a problem.
 func Groups(findings []Finding) []*Group {
 	var groups []*Group
 	byText := map[string]*Group{}

@@ -20,12 +20,11 @@ import (
 const (
 	// slowStart is the time after which a start is no longer usual.
 	slowStart = 2 * time.Minute
-	// recentExit is how long ago a container may have exited to be reported of a healthy instance.
+	// recentExit is the maximum age of an exit that is reported although the instance is healthy.
 	recentExit = 10 * time.Minute
 )
 
-// pods explains why pods are not ready: the reason is that of the condition, the details come from
-// the pods.
+// pods explains why pods are not ready: the reason comes from the condition, the details come from the pods.
 func (v View) pods(f *Finding, c *metav1.Condition, reason string, level console.Level) bool {
 	f.addCondition(c)
 	i := v.Instance
@@ -67,7 +66,7 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level console
 	return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
 }
 
-// startDeadline explains what kept the pods from becoming ready in time.
+// startDeadline explains why the pods did not become ready in time.
 func (v View) startDeadline(f *Finding, c *metav1.Condition, name string) bool {
 	const sentence = "The instance was not ready within the operator's setting CHALLENGE_START_DEADLINE"
 	inner := *c
@@ -171,7 +170,7 @@ func recentlyRestarted(v View, f *Finding) bool {
 	return false
 }
 
-// causeOfExit says in parentheses what ended a container, "" if nothing but its log says it.
+// causeOfExit names in parentheses the cause of a container's end, "" if only its log may say it.
 func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerStateTerminated) string {
 	if t.Reason == "OOMKilled" {
 		return " (out of memory)"
@@ -195,11 +194,12 @@ func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerState
 	return ""
 }
 
-// startupProbe names that of the operator in events of the kubelet. It kills a container that has a liveness probe, too.
+// startupProbe names the operator's startup probe in events of the kubelet. It kills a container that has a liveness
+// probe, too.
 const startupProbe = "failed startup probe"
 
-// livenessKill returns the event with which the kubelet killed a container for its liveness probe, nil if
-// something else ended it. The exit code does not tell: a program may end with any code when it is asked to.
+// livenessKill returns the event with which the kubelet killed a container for its liveness probe, nil if something
+// else ended it. The exit code does not say: a program may end with any code when it is asked to.
 func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated) *corev1.Event {
 	for n := range v.Events {
 		e := &v.Events[n]
@@ -212,6 +212,8 @@ func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated)
 	return nil
 }
 
+// actionAfterExit returns a remedy for a container that has ended, the most certain cause first; the end of the log and
+// the exit code come last.
 func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.ContainerStateTerminated) string {
 	i := v.Instance
 	if container != p.Labels[bergv1.LabelContainer] {
@@ -237,7 +239,7 @@ func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.Containe
 	return logs
 }
 
-// mayBeLiveness is what the operator says of a container that a signal ended and that has a liveness probe.
+// mayBeLiveness is in the operator's message about a container that has a liveness probe and was ended by a signal.
 const mayBeLiveness = "its liveness probe may have stopped it"
 
 func (v View) livenessAdvice(container string) string {
@@ -251,7 +253,7 @@ func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }
 
-// execFormat is what the kernel says of a program that it cannot execute. Some container runtimes write it into the log.
+// execFormat is the kernel's error for a program that it cannot execute. Some container runtimes write it into the log.
 const execFormat = "exec format error"
 
 func (v View) wrongArchitecture(container string, t *corev1.ContainerStateTerminated) bool {
@@ -274,11 +276,11 @@ func (v View) thanTheNode(container string) string {
 // Log is the log of a container.
 type Log struct {
 	Pod, Container string
-	// Previous: of its run before the last restart.
+	// Previous: the log is of the run before the last restart.
 	Previous bool
 }
 
-// maxLogs is how many logs are asked for.
+// maxLogs is the maximum number of logs to read.
 const maxLogs = 4
 
 // Logs returns the logs whose end may say why a container ended.
@@ -309,7 +311,7 @@ func Nodes(v View) (out []string) {
 	return out
 }
 
-// crashed explains a container that exits or cannot be started. message is that of the condition.
+// crashed explains a container that exits or cannot be started. message is the message of the condition.
 func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 	for _, p := range currentPods(v) {
 		if name != "" && p.Labels[bergv1.LabelContainer] != name {
@@ -352,8 +354,8 @@ var (
 	startPattern = regexp.MustCompile(`: (StartError|ContainerCannotRun): (.+)`)
 )
 
-// endIn reads from a message of the operator how a container ended, nil if it does not say. The name is that of a container
-// that admission added, "" for one of the Challenge.
+// endIn parses the operator's message about the end of a container, nil if the message has none. container names a
+// container that admission added, "" for a container of the Challenge.
 func endIn(message string) (container string, t *corev1.ContainerStateTerminated) {
 	if found := addedPattern.FindStringSubmatch(message); found != nil {
 		container = found[1]
@@ -399,7 +401,7 @@ func notCreated(reason string) bool {
 	return reason == "CreateContainerError" || reason == "CreateContainerConfigError"
 }
 
-// notReady explains pods of which none has failed.
+// notReady explains pods that are not ready although none has failed.
 func (v View) notReady(f *Finding, level console.Level) bool {
 	i := v.Instance
 	var since time.Duration
@@ -457,7 +459,7 @@ func nodeSilent(p corev1.Pod) bool {
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !s.Ready })
 }
 
-// unplaced explains a pod that no scheduler has tried to place, "" for the others.
+// unplaced explains a pod that no scheduler has tried to assign to a node, "" for the others.
 func unplaced(p corev1.Pod, container string) (sentence, do string) {
 	if p.Spec.NodeName != "" || len(p.Status.ContainerStatuses) > 0 {
 		return "", ""
@@ -497,7 +499,7 @@ func (v View) newestEvent(f *Finding, reason, word string) string {
 			continue
 		}
 		if started := v.Instance.Status.StartedAt; started != nil && eventTime(*e).Before(started.Time) {
-			continue // of an earlier instance
+			continue // the event is about an earlier instance
 		}
 		if newest == nil || eventTime(*e).After(eventTime(*newest)) {
 			newest = e

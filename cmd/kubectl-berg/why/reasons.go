@@ -10,7 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// explain returns the explanation of a failed step, and what to do.
+// explain returns the explanation of a failed step, and a remedy.
 func explain(c *metav1.Condition) (level console.Level, sentence, do string) {
 	advice, known := view.Advise(view.Reason(c.Reason))
 	if !known {

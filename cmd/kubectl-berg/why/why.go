@@ -1,5 +1,5 @@
-// Package why finds the first problem of an instance and what to do about it. It is pure: it looks
-// at the status and, where that is not enough, at the pods and events that its user may read.
+// Package why finds the first problem of an instance and a remedy. It is pure: it reads the status and, where that is
+// not enough, the pods and events that its user may read.
 package why
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// observeTimeout is how long the operator may take to react.
+// observeTimeout is the maximum time in which the operator should react.
 const observeTimeout = 15 * time.Second
 
 // Explain finds the first problem in a view.
@@ -54,6 +54,8 @@ const (
 	runDoctor   = "Check whether the operator works: kubectl berg doctor"
 )
 
+// terminating explains an instance that is being deleted, or whose deletion the API server refuses. Less than a minute
+// is normal.
 func terminating(v View, f *Finding) bool {
 	i := v.Instance
 	c := condition(v, bergv1.ConditionNamespaceDeleted)
@@ -171,7 +173,7 @@ func routeNotAccepted(v View, f *Finding) bool {
 	return false
 }
 
-// outdated reports what is no problem for players: a freeze, and a Challenge that has changed.
+// outdated reports states that are no problem for players: a freeze, and a changed Challenge.
 func outdated(v View, f *Finding) bool {
 	i := v.Instance
 	if view.IsFrozen(i) {

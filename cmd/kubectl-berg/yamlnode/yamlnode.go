@@ -1,4 +1,4 @@
-// Package yamlnode finds the places of fields in YAML, also behind aliases and in merged mappings.
+// Package yamlnode finds the nodes of fields in YAML, also behind aliases and in merged mappings.
 package yamlnode
 
 import yamlv3 "go.yaml.in/yaml/v3"
@@ -11,7 +11,7 @@ func Target(node *yamlv3.Node) *yamlv3.Node {
 	return node
 }
 
-// Child returns the value of a key, also of one that is merged in by <<; nil if there is none.
+// Child returns the value of a key, whether the key is written or merged in by <<; nil if there is none.
 func Child(node *yamlv3.Node, key string) *yamlv3.Node {
 	node = Target(node)
 	if node == nil || node.Kind != yamlv3.MappingNode {

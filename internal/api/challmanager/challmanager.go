@@ -1,7 +1,7 @@
-// Package challmanager is the door for CTFd: the REST calls that its plugin ctfd-chall-manager makes.
+// Package challmanager is the endpoint for CTFd: the REST calls that its plugin ctfd-chall-manager makes.
 //
-// Every answer is JSON. An error has code, message and details, all three: without details the plugin fails by
-// itself. Ids are decimals in strings, 64-bit integers are strings.
+// Every answer is JSON. An error has code, message and details, all three: without details the plugin itself fails. Ids
+// are decimals in strings, 64-bit integers are strings.
 package challmanager
 
 import (
@@ -27,14 +27,15 @@ import (
 // Endpoint serves the calls.
 type Endpoint struct {
 	Store *instances.Store
-	// BootWait is how long the answer to a start waits, ReadWait that to a read of an instance that starts.
+	// BootWait is the maximum wait for the answer to a start, ReadWait for the answer to a read of an instance that
+	// starts.
 	BootWait, ReadWait time.Duration
 	// IgnoreAdditional: variables for a scenario are accepted, and have no effect. Default: they are refused.
 	IgnoreAdditional bool
 	Log              *slog.Logger
 }
 
-// The codes of errors, which are those of gRPC.
+// The error codes are numbers of gRPC, which the plugin expects.
 const (
 	codeInvalid      = 3
 	codeNotFound     = 5
@@ -48,7 +49,7 @@ const (
 	codeUnauthorised = 16
 )
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	web.Handle(mux, d.Log, fail, map[string]web.Call{
 		"GET /healthcheck":                             d.health,
@@ -65,17 +66,18 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	})
 }
 
-// Owns implements web.Door.
+// Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool {
 	return path == "/healthcheck" || path == "/api/v1" || strings.HasPrefix(path, "/api/v1/")
 }
 
-// Token implements web.Door.
+// Token implements web.Endpoint.
 func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	return tokens.FromRequest(r), r, nil
 }
 
-// codes are those of statuses. One status has two: what is wrong in a request, and what the state does not allow.
+// codes maps HTTP statuses to error codes. Status 400 has two codes: codeInvalid for a malformed request, and
+// codeRefused, which fail chooses, for a request that the state does not allow.
 var codes = map[int]int{
 	http.StatusBadRequest: codeInvalid, http.StatusNotFound: codeNotFound, http.StatusConflict: codeExists,
 	http.StatusTooManyRequests: codeExhausted, http.StatusUnauthorized: codeUnauthorised, http.StatusForbidden: codeForbidden,
@@ -84,7 +86,7 @@ var codes = map[int]int{
 	http.StatusRequestTimeout:     codeInvalid, http.StatusRequestEntityTooLarge: codeInvalid,
 }
 
-// Fail implements web.Door. A call that does not exist has status 501.
+// Fail implements web.Endpoint. A call that does not exist has status 501.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	if p.Status == http.StatusMethodNotAllowed {
 		p.Status = http.StatusNotImplemented
@@ -122,7 +124,7 @@ func (d *Endpoint) health(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// challenge is one in an answer.
+// challenge is a challenge in an answer.
 type challenge struct {
 	ID         string            `json:"id"`
 	Scenario   string            `json:"scenario"`
@@ -134,7 +136,7 @@ type challenge struct {
 	Max        string            `json:"max"`
 }
 
-// instance is one in an answer.
+// instance is an instance in an answer.
 type instance struct {
 	ChallengeID    string            `json:"challengeId"`
 	SourceID       string            `json:"sourceId"`
@@ -168,8 +170,8 @@ func seconds(duration time.Duration) *string {
 	return &text
 }
 
-// shownInstance is an instance as the plugin reads it. since means that it runs; forced sets it for one that does not
-// run yet, with a sentence instead of addresses.
+// shownInstance is an instance for the plugin, which takes since for the sign that it runs. forced sets since also for
+// an instance that does not run yet, with a sentence instead of addresses.
 func shownInstance(i instances.Instance, forced bool) instance {
 	line := instance{
 		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: formatTime(i.Renewed), Until: formatTime(i.Until),
@@ -189,7 +191,7 @@ func shownInstance(i instances.Instance, forced bool) instance {
 	return line
 }
 
-// ConnectionInfo is what players read: a line for each address, with the name of the port where there are several.
+// ConnectionInfo is the text for players: a line for each address, with the name of the port where there are several.
 // CTFd puts it into one page as it is and into another one escaped, so that nothing in it may be markup.
 func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
 	lines := make([]string, 0, len(endpoints))
@@ -251,7 +253,7 @@ func (i *integer) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// request is what the plugin sends of a challenge. A pointer that is nil was not sent, or null.
+// request is the body in which the plugin describes a challenge. A nil pointer means that the field is absent or null.
 type request struct {
 	ID             string         `json:"id"`
 	Scenario       *string        `json:"scenario"`
@@ -393,7 +395,7 @@ func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// changed are the fields that a request names in its mask; without a mask those that it has.
+// changed returns the fields that a request names in its mask, or all fields of the request if it has no mask.
 func (q request) changed(raw map[string]json.RawMessage) ([]string, error) {
 	mask := q.UpdateMask
 	if mask == nil {
@@ -429,6 +431,8 @@ func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
+// listChallenges writes all challenges of the platform. Everything is read before the first line, because an error can
+// no longer change the status after it.
 func (d *Endpoint) listChallenges(w http.ResponseWriter, r *http.Request) error {
 	registrations, err := d.Store.Registrations(r.Context(), web.Namespace(r), tokens.EndpointChallManager)
 	if err != nil {
@@ -467,6 +471,8 @@ func checkID(field, id string) error {
 	return nil
 }
 
+// createInstance starts an instance and waits until it runs. A second request during the start joins it, since players
+// click twice; only a running instance is a conflict.
 func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		ChallengeID string         `json:"challengeId"`
@@ -500,6 +506,8 @@ func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
+// getInstance waits for a starting instance for ReadWait. A read has no error because the instance cannot start: the
+// plugin shows its state.
 func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {

@@ -1,17 +1,21 @@
-// Package changes tells those that wait for an object of a watch cache that it changed.
+// Package changes notifies goroutines that wait for a change of an object in a watch cache.
 package changes
 
 import "sync"
 
-// Changes knows who waits for what. A key is any text that both sides agree on. Its zero value is ready for use.
+// Changes maps keys to the goroutines that wait for them. A key is any text that both sides agree on. The zero value is
+// ready for use, and all methods may be called concurrently.
 type Changes struct {
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]bool
 }
 
-// Wait returns a channel that gets a value after a change that is announced under one of the keys, and a function to call at
-// the end. Changes that come together may be one value: the channel says that there is something to look at.
+// Wait returns a channel that receives a value after a change under one of the keys, and a function that the caller
+// must call at the end. Several changes may arrive as one value, so a value only means that the caller should read the
+// cache again. Call Wait before the first read: a change between the read and the wait is then in the channel and
+// cannot be lost.
 func (c *Changes) Wait(keys ...string) (changed <-chan struct{}, stop func()) {
+	// A buffer of one keeps the change that arrives while the caller reads, and lets Happened send without blocking.
 	channel := make(chan struct{}, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +40,8 @@ func (c *Changes) Wait(keys ...string) (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// Happened notifies those that wait for one of the keys. It never waits itself.
+// Happened notifies every goroutine that waits for one of the keys. It never blocks, so that the event handler of a
+// watch can call it.
 func (c *Changes) Happened(keys ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +49,7 @@ func (c *Changes) Happened(keys ...string) {
 		for channel := range c.waiting[key] {
 			select {
 			case channel <- struct{}{}:
-			default: // it knows already that it must look
+			default: // the waiting goroutine has a value that it has not received yet
 			}
 		}
 	}

@@ -29,20 +29,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// maxGone is how many deletions a reader may miss before it reads everything again.
+// maxGone is the number of deletions that a reader may miss before it reads everything again.
 const maxGone = 1024
 
-// Options are where a Board looks, and what it calculates with.
+// Options are the scope and the settings of a Board.
 type Options struct {
 	// Namespaces of instances.
 	Namespaces []string
 	// RecordNamespace has the records of instances that have ended. "": none are shown.
 	RecordNamespace string
-	// Plan are the settings of the operator that say what an instance needs.
+	// Plan are the settings of the operator that determine the resources of an instance.
 	Plan plan.Settings
-	// NodePorts is how many the API server has, MaxInstances is CHALLENGE_MAX_INSTANCES. 0: no limit.
+	// NodePorts is the number of node ports of the API server, MaxInstances is CHALLENGE_MAX_INSTANCES. 0: no limit.
 	NodePorts, MaxInstances int
-	// NodeReserve is what pods that are not of instances reserve of each node, in percent.
+	// NodeReserve is the share of each node that is reserved for other pods, in percent.
 	NodeReserve int
 }
 
@@ -58,26 +58,28 @@ type Board struct {
 	client  kubernetes.Interface
 	events  *eventRing
 	clock   clock.WithTicker
-	// id tells the versions of this Board from those of another replica.
+	// id distinguishes versions of this Board from versions of other replicas, which count independently.
 	id string
 
+	// mu guards the fields below. Changes are announced while it is held; announcements never block.
 	mu      sync.Mutex
 	rows    map[string]*Row
 	version uint64
 	gone    []goneRow
-	// dropped is the version of the last deletion that gone has no more.
+	// dropped is the version of the last deletion that gone no longer has. A reader of an earlier version gets all
+	// rows.
 	dropped uint64
 	// changes has the namespaces in which something changed as keys, the IDs of rows, and the UIDs of instances with an event.
 	changes changes.Changes
 	history map[string]*history
-	// challenges and checks are what is known of each Challenge.
+	// challenges and checks have the known state of each Challenge.
 	challenges map[string]view.Challenge
 	checks     map[types.NamespacedName]map[string]checkState
 	nodes      map[string]corev1.Node
 	ended      map[types.UID]Ended
-	// ready: what the cache tells from now on are changes.
+	// ready: the cache is complete, and later events are changes.
 	ready bool
-	// summaries are those of the present version, by namespace.
+	// summaries are cached for the current version, by namespace; changed clears them.
 	summaries map[string]Summary
 }
 
@@ -127,7 +129,7 @@ func newBoard(options Options, now clock.WithTicker) *Board {
 	return b
 }
 
-// trim keeps of a check and of a node what the page shows.
+// trim reduces a check and a node to the fields that the page shows, before the cache stores them.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
@@ -136,7 +138,7 @@ func trim(object any) (any, error) {
 		kept := &bergv1.ChallengeCheck{TypeMeta: o.TypeMeta}
 		kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = o.Namespace, o.Name, o.UID, o.ResourceVersion
 		kept.Spec.ChallengeRef = o.Spec.ChallengeRef
-		if last := o.Status.LastResult; last != nil { // without what a solver wrote
+		if last := o.Status.LastResult; last != nil { // without the text of the solver, which may have a flag
 			kept.Status.LastResult = &bergv1.CheckResult{
 				CheckRun: bergv1.CheckRun{StartedAt: last.StartedAt, FinishedAt: last.FinishedAt}, Result: last.Result,
 			}
@@ -206,7 +208,8 @@ func (b *Board) Start(ctx context.Context) error {
 	return err
 }
 
-// see stores an instance as the cache has it.
+// see stores an instance from the cache. An update that changes nothing on the page gets no version, so that streams do
+// not repeat rows. initial objects existed before this program and are not counted in the history.
 func (b *Board) see(object any, initial bool) {
 	i, ok := object.(*bergv1.ChallengeInstance)
 	if !ok {
@@ -233,6 +236,8 @@ func (b *Board) see(object any, initial bool) {
 	b.rows[r.ID()] = &r
 }
 
+// forget removes a deleted instance and keeps its ID for readers of earlier versions. When there are too many such IDs,
+// the older half is dropped, and readers from before get all rows.
 func (b *Board) forget(object any) {
 	var id types.NamespacedName
 	switch o := object.(type) {
@@ -263,8 +268,8 @@ func (b *Board) forget(object any) {
 	}
 }
 
-// changed announces a change under keys: namespaces, and IDs of rows. What there is room for changes for all namespaces, which
-// is calculated when one of their readers looks next. It is called with the lock held.
+// changed announces a change under keys: namespaces, and IDs of rows. Every change affects the capacity of all
+// namespaces, so all summaries are cleared; they are calculated when a reader next asks. The caller holds the lock.
 func (b *Board) changed(keys ...string) {
 	b.version++
 	clear(b.summaries)
@@ -276,22 +281,24 @@ func (b *Board) Changes(namespace string) (changed <-chan struct{}, stop func())
 	return b.changes.Wait(namespace)
 }
 
-// View is what a reader gets of a namespace.
+// View is the state of a namespace for one reader.
 type View struct {
 	Version uint64
 	Summary Summary
-	// Rows that match, in the order of the page. Of Since, those that have changed since the given version.
+	// Rows that match, in the order of the page. Without All they are only the rows that have changed since the given
+	// version.
 	Rows []*Row
 	// Gone are the IDs of rows that are deleted since the given version.
 	Gone []string
-	// All: changes were missed, so that Rows has all.
+	// All: the reader has missed changes or has no version, so Rows has all rows and replaces them.
 	All bool
 }
 
 // Cursor names a version so that any replica understands it.
 func (b *Board) Cursor(version uint64) string { return b.id + "." + strconv.FormatUint(version, 10) }
 
-// ParseCursor returns the version that a mark names; 0, for everything, if it is of another replica or none.
+// ParseCursor returns the version in a cursor. It returns 0, for everything, if the cursor is empty or of another
+// replica: versions of replicas cannot be compared.
 func (b *Board) ParseCursor(cursor string) uint64 {
 	id, number, _ := strings.Cut(cursor, ".")
 	version, err := strconv.ParseUint(number, 10, 64)
@@ -350,7 +357,7 @@ func (b *Board) Row(namespace, name string) *Row {
 	return b.rows[view.JoinID(namespace, name)]
 }
 
-// Events returns those of an instance, the oldest first.
+// Events returns the events of an instance, the oldest first.
 func (b *Board) Events(instance types.UID) []Event { return b.events.List(instance) }
 
 // RowChanges is Changes for one instance, with its events.
@@ -365,7 +372,7 @@ func (b *Board) Ready() bool {
 	return b.ready
 }
 
-// sortRows orders rows as the page does: those with a problem first, then what changed last.
+// sortRows orders rows for the page: rows with a problem first, then the latest changes.
 func sortRows(rows []*Row) {
 	slices.SortFunc(rows, func(a, b *Row) int {
 		if a.NeedsPerson != b.NeedsPerson {

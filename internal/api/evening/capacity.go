@@ -15,7 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// trimNode keeps of a node its size, and what says whether it takes instances.
+// trimNode reduces a node to its size and to the fields that decide whether it takes instances. The kubelet updates
+// other fields often.
 func trimNode(n *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: n.TypeMeta}
 	kept.Name, kept.UID, kept.ResourceVersion, kept.DeletionTimestamp = n.Name, n.UID, n.ResourceVersion, n.DeletionTimestamp
@@ -64,33 +65,33 @@ func (b *Board) forgetNode(object any) {
 	b.changed(b.options.Namespaces...)
 }
 
-// Capacity is what the cluster has for instances, and what they use, of all namespaces of the page.
+// Capacity is the capacity of the cluster for instances and its use by all namespaces of the page.
 type Capacity struct {
 	view.Capacity
 	// Reserve of each node, in percent, is for other pods.
 	Reserve  int
 	Measures []Measure
-	// Growth is by how many instances a minute they became more lately.
+	// Growth is the recent increase of instances per minute.
 	Growth float64
-	// Limits are those that more instances would reach, the first one first.
+	// Limits are the limits that more instances would reach, the first one first.
 	Limits []Limit
 	// Command is the line with which to calculate for other numbers.
 	Command string
 }
 
-// Measure is how much is taken of something.
+// Measure is the use of one resource.
 type Measure struct {
 	What, Taken, Left, All string
 	// Share is from 0 to 1.
 	Share float64
 }
 
-// Limit is one of the forecast.
+// Limit is a limit in the forecast.
 type Limit struct {
 	What string
 	// At is the number of instances that reaches it, with the mix of Challenges as it is now.
 	At int
-	// Share of it that is used, in percent.
+	// Percent is the used share of the limit.
 	Percent int
 	// When says when it is reached at the present growth.
 	When string
@@ -98,10 +99,10 @@ type Limit struct {
 }
 
 const (
-	// maxLimits is how many limits the page lists, and concern the percentage above which it says what to do.
+	// maxLimits is the number of limits that the page lists, and concern the percentage above which it names a remedy.
 	maxLimits = 6
 	concern   = 80
-	// trend is how many samples the growth is taken from.
+	// trend is the number of samples from which the growth is calculated.
 	trend = 30
 	// etcdMB is the default of --quota-backend-bytes.
 	etcdMB = 2147
@@ -175,7 +176,7 @@ func planCommand(namespace string, mix map[string]int) string {
 	return fmt.Sprintf("kubectl berg plan --players %d -n %s%s", max(100, 2*players), view.Quote(namespace), strings.Join(weights, ""))
 }
 
-// measures compares what instances use with what there is.
+// measures compares the resources that instances use with the total.
 func measures(c view.Capacity) (all []Measure) {
 	add := func(label string, amount view.Amount, text func(float64) string) {
 		if amount.Total > 0 {
@@ -192,7 +193,8 @@ func measures(c view.Capacity) (all []Measure) {
 	return all
 }
 
-// forecast is what kubectl berg plan says of as many instances as there are, and when more of them reach a limit.
+// forecast returns the limits that kubectl berg plan calculates for the current number of instances, with the time at
+// which growth reaches them.
 func forecast(shapes []plan.Shape, instances int, stock plan.Stock, growth float64) (all []Limit) {
 	if instances == 0 {
 		return nil
@@ -216,7 +218,8 @@ func forecast(shapes []plan.Shape, instances int, stock plan.Stock, growth float
 	return all
 }
 
-// reached says when a number of instances is there. A day is as far as it looks.
+// reached says when the number of instances reaches a limit. It gives no time beyond a day, because the growth is too
+// uncertain.
 func reached(now, limit int, growth float64) string {
 	switch minutes := float64(limit-now) / growth; {
 	case limit <= now:

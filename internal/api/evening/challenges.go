@@ -12,7 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// checkState is the last result of a ChallengeCheck. What its solver wrote is not shown.
+// checkState is the last result of a ChallengeCheck, without the text of its solver.
 type checkState struct {
 	Result string
 	At     time.Time
@@ -21,7 +21,7 @@ type checkState struct {
 // Failed reports whether the solver did not get the flag.
 func (c checkState) Failed() bool { return c.Result != "" && c.Result != string(bergv1.CheckSolved) }
 
-// images are what organisers read of why images are not on the nodes, or that they are.
+// images explain to organisers why images are not on the nodes, or that they are.
 var images = map[string]string{
 	bergv1.ImagesScheduled:  "not yet: scheduled",
 	bergv1.ImagesPulling:    "not yet: being pulled",

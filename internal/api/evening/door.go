@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// root is where the page is.
+	// root is the path of the page.
 	root = "/evening/"
-	// maxRows is how many rows the page shows.
+	// maxRows is the maximum number of rows on the page.
 	maxRows = 500
 	// maxText is the maximum length of a search, in bytes.
 	maxText = 100
 	// settle collects changes that come together.
 	settle = 250 * time.Millisecond
-	// policy lets the page load what this server serves, and nothing inline.
+	// policy lets the page load only files of this server, and nothing inline.
 	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
@@ -40,13 +40,13 @@ var static embed.FS
 type Endpoint struct {
 	Board *Board
 	Clock clock.WithTicker
-	// Heartbeat is how often a stream without changes gets a comment.
+	// Heartbeat is the interval of comments in a stream without changes.
 	Heartbeat time.Duration
 	Log       *slog.Logger
 	pages     *template.Template
 }
 
-// New returns the door of a Board.
+// New returns the endpoint of a Board.
 func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.Logger) (*Endpoint, error) {
 	d := &Endpoint{Board: board, Clock: now, Heartbeat: heartbeat, Log: log}
 	var err error
@@ -84,7 +84,7 @@ func took(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+root+"{$}", d.page)
 	mux.HandleFunc("GET "+root+"events", d.events)
@@ -107,22 +107,23 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	})
 }
 
-// Owns implements web.Door.
+// Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool { return path == "/evening" || strings.HasPrefix(path, root) }
 
-// Token implements web.Door. A browser asks for it as a password.
+// Token implements web.Endpoint. A browser asks the user for it as a password.
 func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	return tokens.FromRequest(r), r, nil
 }
 
-// Fail implements web.Door.
+// Fail implements web.Endpoint.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	headers(w, "text/plain; charset=utf-8")
 	w.WriteHeader(p.Status)
 	_, _ = fmt.Fprintln(w, p.Message) // the client is gone
 }
 
-// headers sets those of every answer: nothing is kept, nothing else is loaded, and no other page shows it in a frame.
+// headers sets the headers of every answer: no cache keeps it, the page loads nothing from elsewhere, and no other page
+// shows it in a frame.
 func headers(w http.ResponseWriter, kind string) {
 	h := w.Header()
 	h.Set("Content-Type", kind)
@@ -132,7 +133,7 @@ func headers(w http.ResponseWriter, kind string) {
 	h.Set("Referrer-Policy", "no-referrer")
 }
 
-// content is what the templates get.
+// content is the data of the templates.
 type content struct {
 	Namespace        string
 	Now              time.Time
@@ -145,7 +146,8 @@ type content struct {
 	Most             int
 	// Cursor names the version that the page shows.
 	Cursor string
-	// Ended are instances with a record, EndedFound is how many there are, Records that there may be any.
+	// Ended are instances with a record, EndedFound is their number without the limit of the page, Records reports
+	// whether records are kept.
 	Ended      []Ended
 	EndedFound int
 	Records    bool
@@ -160,7 +162,7 @@ func parseFilter(r *http.Request) (Filter, string) {
 	return Filter{Text: strings.ToLower(strings.TrimSpace(text)), Challenge: values.Get("challenge"), State: view.State(values.Get("state"))}, text
 }
 
-// newContent returns what a page shows of a view.
+// newContent converts a view into the data of a page.
 func (d *Endpoint) newContent(namespace string, v View, f Filter, query string) content {
 	c := content{
 		Namespace: namespace, Now: d.Clock.Now(), Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Filter: f, Query: query, Most: maxRows,
@@ -210,7 +212,7 @@ func (d *Endpoint) page(w http.ResponseWriter, r *http.Request) {
 	d.write(w, "page", d.newContent(namespace, d.Board.Read(namespace, 0), f, query))
 }
 
-// instanceContent is what the template of an instance gets.
+// instanceContent is the data of the template of an instance.
 type instanceContent struct {
 	Row      *Row
 	Timeline []Moment
@@ -275,7 +277,7 @@ func (d *Endpoint) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	d.stream(w, r, changed, func() bool {
 		row := d.Board.Row(namespace, name)
 		if row == nil || row.UID != uid {
-			_ = event(w, "again", nil) // the client is gone, or loads the page of what there is now
+			_ = event(w, "again", nil) // the client is gone, or loads the current page
 			return false
 		}
 		return d.sendParts(w, d.contentOfInstance(row), "instance-body")
@@ -300,7 +302,8 @@ type changedRow struct {
 	HTML    string `json:"html,omitempty"`
 }
 
-// events streams what changes. A client that is slow misses states between, never the last one.
+// events streams changes. A slow client misses intermediate states, but never the last one: each event has the current
+// state, and the next read starts at the version of the last event.
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
@@ -309,7 +312,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 	f, query := parseFilter(r)
 	changed, stop := d.Board.Changes(namespace)
 	defer stop()
-	// What the client has: from the last event that reached it, or from its page.
+	// The version that the client has, from the last event that reached it, or from its page.
 	version := d.Board.ParseCursor(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
 	send := func() bool {
 		v := d.Board.Read(namespace, version)
@@ -329,8 +332,9 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// stream keeps an answer open. It calls send at its beginning and after changes, those that come together once, and idle as often
-// as the heartbeat, nil for a comment. Each reports whether there is more to come.
+// stream keeps an answer open. It calls send at first and after changes; several changes within settle cause one call.
+// It calls idle at each heartbeat; nil writes a comment, which keeps proxies from closing the connection. send and idle
+// report whether the stream goes on.
 func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -370,7 +374,7 @@ func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan
 	_ = control.Flush() // the last event
 }
 
-// send writes what a view changes, and reports whether the client is there.
+// send writes the changes in a view, and reports whether the client is still connected.
 func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v View) bool {
 	rows := make([]changedRow, 0, len(v.Rows)+len(v.Gone))
 	for _, row := range v.Rows {
@@ -394,11 +398,11 @@ func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v Vie
 	}
 	page.Shown = min(page.Found, maxRows)
 	d.addEnded(&page)
-	// The mark is with the last one: a client that has lost it gets both again.
+	// The cursor is only in the last event: a client that loses the connection before it gets both events again.
 	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, page, "counts", "summary", "found", "ended")
 }
 
-// sendParts writes parts of a page, each of which is the template and the element of its name.
+// sendParts writes parts of a page. Each name is both the template and the element that it replaces.
 func (d *Endpoint) sendParts(w http.ResponseWriter, value any, names ...string) bool {
 	parts := map[string]string{}
 	for _, name := range names {

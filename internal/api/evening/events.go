@@ -14,36 +14,37 @@ import (
 )
 
 const (
-	// maxEventsEach is how many events of one instance are kept, and maxEvents how many of all together, about 8 MiB. The oldest
-	// go first, with those of one instance together.
+	// maxEventsEach is the maximum number of stored events of one instance, and maxEvents of all instances together,
+	// about 8 MiB. When maxEvents is exceeded, all events of the instance that had the earliest first event are
+	// removed.
 	maxEventsEach = 30
 	maxEvents     = 16384
-	// maxEventText is how much of a message is kept, in bytes.
+	// maxEventText is the maximum length of a stored message, in bytes.
 	maxEventText = 500
-	// eventPage is how many events one answer of the API server has.
+	// eventPage is the number of events in one answer of the API server.
 	eventPage = 500
 )
 
-// Event is one of an instance.
+// Event is an event of an instance.
 type Event struct {
 	// Warning, Reason, and Message as the operator wrote it, without flags.
 	Warning         bool
 	Reason, Message string
-	// Count is how often it happened, between First and Last.
+	// Count is the number of occurrences between First and Last.
 	Count       int32
 	First, Last time.Time
 	uid         types.UID
 }
 
-// eventRing has the last events of instances, also of those that are gone and for longer than the API server keeps them. It is
-// the store of reflectors, so that nothing else of an event stays in memory.
+// eventRing stores the latest events of instances, including deleted ones, and for longer than the API server keeps
+// them. It is the store of reflectors, so that nothing else of an event stays in memory.
 type eventRing struct {
 	mu         sync.Mutex
 	byInstance map[types.UID][]Event
 	// order has the instances in the order of their first event.
 	order []types.UID
 	total int
-	// seen is called with an instance of which there is an event.
+	// seen is called, without the lock, with the instance of each event.
 	seen func(instance types.UID)
 }
 
@@ -60,6 +61,8 @@ func (r *eventRing) follow(ctx context.Context, client kubernetes.Interface, nam
 	reflector.RunWithContext(ctx)
 }
 
+// newEvent converts an event. Old and new clients set different fields for its times and count: the series has
+// priority, then the timestamps, then eventTime.
 func newEvent(e *corev1.Event) Event {
 	out := Event{
 		Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: beginning(e.Message, maxEventText), Count: max(e.Count, 1), uid: e.UID,
@@ -121,6 +124,8 @@ func (r *eventRing) Replace(all []any, _ string) error {
 // Resync implements the store of a reflector.
 func (*eventRing) Resync() error { return nil }
 
+// put stores an event, and replaces its earlier version. Beyond the limits it first drops the oldest events of the
+// instance, then whole instances.
 func (r *eventRing) put(instance types.UID, e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

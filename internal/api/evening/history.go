@@ -17,25 +17,26 @@ const (
 	maxSamples = 24 * 60
 )
 
-// Sample is one minute of the evening.
+// Sample is one minute of the history.
 type Sample struct {
 	At time.Time
-	// Running, Waiting (with those that start) and Failed at its end.
+	// Running, Waiting (including Starting) and Failed are the numbers at its end.
 	Running, Waiting, Failed int
-	// Starts, Ends and Failures within it.
+	// Starts, Ends and Failures are the numbers within it.
 	Starts, Ends, Failures int
-	// ToRunning is the median time from creation to Running of those that became ready within it; 0 for none.
+	// ToRunning is the median time from creation to Running of the instances that became ready within it; 0 if there is
+	// none.
 	ToRunning time.Duration
 }
 
-// history of one namespace.
+// history has the samples of one namespace, and the counts since the last sample.
 type history struct {
 	samples                []Sample
 	starts, ends, failures int
 	times                  []time.Duration
 }
 
-// count notes what a change means. before is nil for a new instance.
+// count adds a change to the counts. before is nil for a new instance.
 func (h *history) count(before, after *Row) {
 	if before == nil {
 		h.starts++
@@ -84,7 +85,7 @@ func plot(samples []Sample, value func(Sample) float64) template.HTML {
 		plotWidth, plotHeight, strings.TrimSpace(line.String())))
 }
 
-// Plot is one of the page.
+// Plot is a plot on the page.
 type Plot struct {
 	Title string
 	// Now and Most are the last and the highest value.

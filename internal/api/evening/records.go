@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// maxEnded is how many instances that have ended the page lists.
+	// maxEnded is the number of ended instances that the page lists.
 	maxEnded = 30
-	// maxLog is how much of the end of a log the page shows, in bytes.
+	// maxLog is the size of the end of a log on the page, in bytes.
 	maxLog = 16 << 10
 )
 
-// Ended is an instance of which there is a record.
+// Ended is an instance that has a record.
 type Ended struct {
 	UID                               types.UID
 	Namespace, Name, Challenge, Owner string
-	// At is when the record was written.
+	// At is the time at which the record was written.
 	At time.Time
 }
 
-// Record is what the page shows of the record of an instance. It has no field for a flag; the operator has taken flags out of
-// texts and logs.
+// Record is the content of a record that the page shows. It has no field for a flag; the operator has removed flags
+// from texts and logs.
 type Record struct {
 	Ended
-	// Reason why it ended, Phase before it did, and what was wrong then.
+	// Reason is the reason for the end, Phase the last phase, and Problem the last problem.
 	Reason, Phase, Problem string
 	Restarts               int32
-	// Incomplete says why something is missing.
+	// Incomplete is the reason for a missing part.
 	Incomplete string
 	Timeline   []Moment
 	Containers []Container
 }
 
-// Container is one of an instance that has ended.
+// Container is a container of an ended instance.
 type Container struct {
 	Name, Image, Node, State, Message string
 	Restarts                          int32
@@ -55,7 +55,7 @@ type Container struct {
 	Cut          bool
 }
 
-// trimRecord keeps of the metadata of a record what the list shows.
+// trimRecord reduces the metadata of a record to the fields that the list shows.
 func trimRecord(object any) (any, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -75,7 +75,7 @@ func trimRecord(object any) (any, error) {
 	return kept, nil
 }
 
-// recordKind is what is watched of records: their metadata, which says of which instance they are. Their logs stay with the API
+// recordKind watches only the metadata of records, which name the instance. The logs are large and stay in the API
 // server.
 func recordKind() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
@@ -97,7 +97,7 @@ func (b *Board) followRecords(ctx context.Context) error {
 	return b.records.Start(ctx)
 }
 
-// seeRecord stores what the metadata of a record say.
+// seeRecord stores the metadata of a record.
 func (b *Board) seeRecord(object any) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -196,7 +196,7 @@ func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r 
 	return newRecord(ended, object, b.events.List(uid)), true, nil
 }
 
-// newRecord returns what the page shows of a record.
+// newRecord converts a record for the page.
 func newRecord(ended Ended, object *bergv1.ChallengeInstanceRecord, events []Event) Record {
 	s := object.Spec
 	r := Record{

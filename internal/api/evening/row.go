@@ -12,7 +12,7 @@ import (
 // Row is an instance as the page shows it. It has no field for a flag.
 type Row struct {
 	view.Row
-	// Changed is when the page saw a change last, and version its number.
+	// Changed is the time of the last change that the page has seen, and version its number.
 	Changed time.Time
 	version uint64
 }

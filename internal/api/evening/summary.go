@@ -7,18 +7,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// Summary is what the head of the page says of one namespace.
+// Summary is the head of the page for one namespace.
 type Summary struct {
 	view.Overview
 	Counts     []Count
 	Challenges []ChallengeLine
 	// First are the first instances of the queue.
 	First []*view.Row
-	// Capacity is what the cluster has for more instances.
+	// Capacity is the capacity of the cluster for more instances.
 	Capacity Capacity
 }
 
-// Count is how many instances are in a state.
+// Count is the number of instances in a state.
 type Count struct {
 	State view.State
 	N     int
@@ -37,7 +37,7 @@ type ChallengeLine struct {
 	FreeCapacity string
 }
 
-// maxQueue is how many instances of the queue the page lists.
+// maxQueue is the number of instances of the queue that the page lists.
 const maxQueue = 20
 
 // summarise counts rows. Every Challenge has a line, also without an instance.

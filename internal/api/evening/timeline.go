@@ -19,7 +19,8 @@ type Moment struct {
 	Bad bool
 }
 
-// timeline is what is known of an instance, by time: its creation, the stages of its start, its conditions and its events.
+// timeline returns the known events of an instance, by time: its creation, the stages of its start, its conditions and
+// its events.
 func timeline(r *view.Row, events []Event) (all []Moment) {
 	all = append(all, Moment{At: r.Created, What: "Created"})
 	for _, s := range r.Stages {

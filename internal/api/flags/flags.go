@@ -1,4 +1,4 @@
-// Package flags makes the flags of instances from what the author of a Challenge wrote.
+// Package flags makes the flags of instances from the flag and the format in a Challenge.
 package flags
 
 import (
@@ -23,7 +23,7 @@ const suffixBytes = 6
 // wholeBytes is the random part of a flag for which the author wrote a format alone: 128 bits.
 const wholeBytes = 16
 
-// placeholder is what stands in flagFormat for the text of the flag.
+// placeholder in flagFormat is replaced by the text of the flag.
 const placeholder = "..."
 
 // defaultFormat is used for a Challenge that needs a flag and has neither flag nor flagFormat.
@@ -73,8 +73,8 @@ func suffix(random io.Reader, flag string) (string, error) {
 	return flag + "_" + text, nil
 }
 
-// leetify swaps letters for their digits, each with probability one half, inside the braces alone: what is
-// before them is the prefix of the event.
+// leetify swaps letters for their digits, each with probability one half. It changes only the text inside the braces,
+// because the text before them is the prefix of the event.
 func leetify(random io.Reader, flag string) (string, error) {
 	begin, end := 0, len(flag)
 	if open := strings.Index(flag, "{"); open >= 0 && strings.HasSuffix(flag, "}") {

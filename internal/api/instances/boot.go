@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// sourcePattern is what a source may be: a value of a label.
+// sourcePattern matches a valid source, which must also be a valid value of a label.
 var sourcePattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
 // CheckSource validates the id of a user or team.
@@ -39,19 +39,23 @@ func (s *Store) mayWrite(source string) error {
 	return nil
 }
 
-// attempts bounds how often a start begins again because another replica was quicker. Two replicas that start and end
-// the same pair again and again could otherwise keep a request busy until its deadline.
+// attempts bounds how often a start tries again because another replica was faster. Two replicas that repeatedly start
+// and end the same pair could otherwise keep a request busy until its deadline.
 const attempts = 10
 
-// Start is what a platform wants to start.
+// Start has the options of one start.
 type Start struct {
 	// Flag of the instance. "": the API makes it from the Challenge.
 	Flag string
-	// Timeout of the instance. 0: that of the registration.
+	// Timeout of the instance. 0: the timeout of the registration.
 	Timeout time.Duration
 }
 
-// Boot starts the instance of a source, or joins the start of one that is there. started: this call has created it.
+// Boot starts the instance of a source, or joins the start of a running one. started: this call has created it.
+//
+// Replicas hold no common lock. The name of an instance follows from its registration, source and predecessor, so two
+// replicas with the same state create the same name and one gets AlreadyExists. With different states they may create
+// two names; the later creation then finds the earlier one with hasOlder, and deletes its own.
 func (s *Store) Boot(ctx context.Context, r Registration, source string, want Start) (i Instance, started bool, err error) {
 	if err := s.mayWrite(source); err != nil {
 		return Instance{}, false, err
@@ -67,7 +71,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 	if err != nil {
 		return Instance{}, false, err
 	}
-	if len(all) > 0 { // what the cache has may be over
+	if len(all) > 0 { // the cache lags, so the instance may be deleted already
 		if all, err = s.confirmed(ctx, r, source, ""); err != nil {
 			return Instance{}, false, err
 		}
@@ -116,8 +120,9 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 	return Instance{}, false, Fail(Refused, "the instance is started and stopped by others at the same time: try again")
 }
 
-// hasOlder reports whether another instance of the source lives that was created before. The state of the API server that
-// this creation made has all of these.
+// hasOlder reports whether the source has another live instance, created before this one. It lists the exact state that
+// this creation made: the state contains every earlier creation and no later one, so two replicas never both delete
+// theirs. If the API server has compacted this state, the current one must do.
 func (s *Store) hasOlder(ctx context.Context, r Registration, source string, created *bergv1.ChallengeInstance) (bool, error) {
 	before, err := s.confirmed(ctx, r, source, created.ResourceVersion)
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -134,7 +139,8 @@ func (s *Store) hasOlder(ctx context.Context, r Registration, source string, cre
 	return false, nil
 }
 
-// create creates the instance that follows predecessor.
+// create creates the instance that follows predecessor. It never updates: AlreadyExists means that another request was
+// faster, or that a foreign object has the name.
 func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Challenge, source string, predecessor types.UID, want Start) (*bergv1.ChallengeInstance, error) {
 	owner := OwnerID(r.UID, source, predecessor)
 	flag := want.Flag
@@ -167,7 +173,7 @@ func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Ch
 	return i, s.live.Create(ctx, i)
 }
 
-// nameTaken returns an error if the name of an instance is used by one that is not of its pair.
+// nameTaken returns an error if an instance of another pair has the name.
 func (s *Store) nameTaken(ctx context.Context, r Registration, challenge *bergv1.Challenge, source string, predecessor types.UID) error {
 	name := Name(challenge.Name, OwnerID(r.UID, source, predecessor))
 	found := &bergv1.ChallengeInstance{}
@@ -181,7 +187,8 @@ func (s *Store) nameTaken(ctx context.Context, r Registration, challenge *bergv1
 	return err
 }
 
-// takeBack deletes instances that were created although an older one lives.
+// takeBack deletes instances that were created although an older one lives. The UID as a precondition protects a new
+// instance of the same name.
 func (s *Store) takeBack(ctx context.Context, all []*bergv1.ChallengeInstance) error {
 	for _, i := range all {
 		err := s.live.Delete(ctx, i, client.Preconditions{UID: &i.UID})

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Kind is what a caller can do about an Error.
+// Kind classifies an Error by the action that is open to the caller.
 type Kind int
 
 // The kinds of errors.
@@ -24,7 +24,7 @@ const (
 	Exhausted
 )
 
-// Error is one that the platform gets as it is. It contains no flag.
+// Error is shown to the platform unchanged. It contains no flag.
 type Error struct {
 	Kind    Kind
 	Message string
@@ -37,14 +37,14 @@ func Fail(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// Is reports whether an error is one for the platform, of a kind.
+// Is reports whether an error is an Error of a kind.
 func Is(err error, kind Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == kind
 }
 
-// explain turns an error of the API server that a platform can do something about into one for it. The texts of
-// others may name what is in a spec, and are for the log.
+// explain converts an error of the API server that a platform can correct into an Error. Other errors stay internal,
+// because their texts may name parts of a spec: they are for the log.
 func explain(err error) error {
 	switch {
 	case apierrors.IsInvalid(err):

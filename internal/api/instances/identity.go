@@ -41,8 +41,8 @@ func Name(challenge, ownerID string) string {
 	return strings.TrimRight(naming.Within(challenge, maxNameHead), ".-") + "-" + digits[:nameDigits]
 }
 
-// RegistrationName is metadata.name of the ConfigMap for an id that a platform gives through a door. The id may be
-// any text.
+// RegistrationName is metadata.name of the ConfigMap for an id that a platform sends to an endpoint. The id may be any
+// text.
 func RegistrationName(endpoint, id string) string {
 	sum := sha256.Sum256([]byte(endpoint + "\x00" + id))
 	return "registration-" + hex.EncodeToString(sum[:])[:registrationDigits]

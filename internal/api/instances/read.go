@@ -10,7 +10,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// show returns what a platform sees of an instance. It outlives its Challenge.
+// show returns the platform's view of an instance. The Challenge may be deleted already: the view then has no static
+// flag.
 func (s *Store) show(ctx context.Context, r Registration, i *bergv1.ChallengeInstance) (Instance, error) {
 	challenge, err := s.challenge(ctx, r.Namespace, i.Spec.ChallengeRef.Name)
 	if err != nil && !Is(err, Invalid) {
@@ -19,7 +20,8 @@ func (s *Store) show(ctx context.Context, r Registration, i *bergv1.ChallengeIns
 	return newInstance(i, r.ID, challenge), nil
 }
 
-// current returns the instance of a source, as the API server has it, and those that another replica created a moment later.
+// current returns the live instance of a source, as the API server has it, and the superseded instances that another
+// replica created a moment later.
 func (s *Store) current(ctx context.Context, r Registration, source string) (current *bergv1.ChallengeInstance, others []*bergv1.ChallengeInstance, err error) {
 	all, err := s.confirmed(ctx, r, source, "")
 	if err != nil {
@@ -35,7 +37,8 @@ func noInstance(r Registration, source string) error {
 	return Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 }
 
-// Instance returns the one of a source, as the cache has it. It is confirmed if the cache has none.
+// Instance returns the live instance of a source, from the cache. It asks the API server if the cache has none, because
+// another replica may have just created it.
 func (s *Store) Instance(ctx context.Context, r Registration, source string) (Instance, error) {
 	if err := CheckSource(source); err != nil {
 		return Instance{}, err

@@ -17,11 +17,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
-// LabelRegistration on a ConfigMap makes it a registration; its value is the door. On an instance it is the name of
+// LabelRegistration on a ConfigMap makes it a registration; its value is the endpoint. On an instance it is the name of
 // its registration.
 const LabelRegistration = "berg.norelect.ch/registration"
 
-// AnnotationRenewedAt on an instance is when a player renewed it last, in RFC 3339.
+// AnnotationRenewedAt on an instance is the time of the last renewal by a player, in RFC 3339.
 const AnnotationRenewedAt = "berg.norelect.ch/renewed-at"
 
 // The keys of a registration's ConfigMap.
@@ -46,7 +46,7 @@ type Registration struct {
 	Scenario string
 	// Timeout of an instance from its start or its last renewal. 0: the operator's default, no renewal.
 	Timeout time.Duration
-	// Until is when every instance ends at the latest. Zero: there is no such time.
+	// Until is the latest end of every instance. Zero: there is no such time.
 	Until time.Time
 	// Min and Max are kept for the platform, which reads them back. With a Min above 0 the operator pulls the images of the
 	// Challenge ahead, where IMAGE_PREPULL_LEAD is set.
@@ -114,8 +114,8 @@ func (r Registration) configMap() *corev1.ConfigMap {
 	}
 }
 
-// read returns the registration that a ConfigMap keeps. Its name must be the one of its id: an object that was renamed
-// or copied is none.
+// read returns the registration that a ConfigMap keeps. The name of the ConfigMap must follow from the id in it: a
+// renamed or copied object is no registration.
 func read(object *corev1.ConfigMap) (Registration, error) {
 	r := Registration{
 		UID: object.UID, Namespace: object.Namespace,

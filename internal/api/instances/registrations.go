@@ -20,10 +20,10 @@ import (
 // MaxID is the maximum length of an id of a platform, in bytes.
 const MaxID = 128
 
-// maxScenario is the maximum length of a scenario, in bytes: that of a reference of an image, generously.
+// maxScenario is the maximum length of a scenario, in bytes. It is generous for a reference of an image.
 const maxScenario = 1024
 
-// check validates what a platform wants to register.
+// check validates a registration before it is written.
 func (s *Store) check(ctx context.Context, r Registration) error {
 	switch {
 	case r.ID == "" || len(r.ID) > MaxID:
@@ -60,7 +60,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 	return read(object)
 }
 
-// Registration returns the one with an id.
+// Registration returns the registration with an id.
 func (s *Store) Registration(ctx context.Context, namespace, endpoint, id string) (Registration, error) {
 	if id == "" || len(id) > MaxID {
 		return Registration{}, Fail(NotFound, "there is no challenge with this id")
@@ -93,7 +93,8 @@ func (s *Store) Ensure(ctx context.Context, namespace, endpoint, challenge strin
 	return r, err
 }
 
-// Registrations returns all of a door, by their ids. What cannot be read is left out.
+// Registrations returns all registrations of an endpoint, by their ids. It omits ConfigMaps that are not valid
+// registrations.
 func (s *Store) Registrations(ctx context.Context, namespace, endpoint string) ([]Registration, error) {
 	var list corev1.ConfigMapList
 	if err := s.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelRegistration: endpoint}); err != nil {
@@ -112,7 +113,8 @@ func (s *Store) Registrations(ctx context.Context, namespace, endpoint string) (
 }
 
 // Update changes a registration and its live instances: they get the new timeout and until, and adopt their Challenge
-// when its tag has changed. Another Challenge is for new instances alone.
+// when its tag has changed. A different Challenge affects only new instances. change must have no side effects: after a
+// conflict it is called again with the newer version.
 func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, change func(*Registration)) (Registration, error) {
 	var before, after Registration
 	for {
@@ -139,7 +141,7 @@ func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, chan
 			metaSet(&object.Labels, bergv1.LabelManagedBy, bergv1.ManagedByAPI)
 			delete(object.Labels, bergv1.LabelPrepullChallenge)
 			maps.Copy(object.Labels, as.Labels)
-			err = s.live.Update(ctx, object) // with the resource version: two at the same time do not lose one
+			err = s.live.Update(ctx, object) // the resource version makes concurrent updates conflict, so none is lost
 			if apierrors.IsConflict(err) {
 				continue
 			}
@@ -155,7 +157,8 @@ func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, chan
 	return after, s.follow(ctx, before, after)
 }
 
-// follow changes live instances after their registration.
+// follow updates live instances after a change of their registration. It reads the cache: an instance that another
+// replica creates at the same moment may be missing and keeps the earlier values.
 func (s *Store) follow(ctx context.Context, before, after Registration) error {
 	times := before.Timeout != after.Timeout || !before.Until.Equal(after.Until)
 	rollout := before.Scenario != after.Scenario && before.Challenge() == after.Challenge()
@@ -187,7 +190,8 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 }
 
 // Unregister deletes a registration. Kubernetes' garbage collector then deletes its instances, also if the API ends
-// right after it.
+// right after it. The UID as a precondition protects a new registration of the same id. Unregister returns when the
+// cache has seen the deletion, or after ReadWait.
 func (s *Store) Unregister(ctx context.Context, namespace, endpoint, id string) error {
 	r, err := s.Registration(ctx, namespace, endpoint, id)
 	if err != nil {
@@ -208,7 +212,7 @@ func (s *Store) Unregister(ctx context.Context, namespace, endpoint, id string) 
 	})
 }
 
-// startOrNow is when the time of an instance begins: now if it was not started yet.
+// startOrNow is the time at which the lifetime of an instance starts: now if the operator has not started it yet.
 func startOrNow(i *bergv1.ChallengeInstance, now time.Time) time.Time {
 	if i.Status.StartedAt != nil {
 		return i.Status.StartedAt.Time

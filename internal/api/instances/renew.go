@@ -10,7 +10,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Renew lets an instance live for the timeout of its registration from now on; for wanted, if that is not 0.
+// Renew extends the life of an instance to now plus the timeout of its registration, or plus wanted if that is not 0.
 func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted time.Duration) (Instance, error) {
 	now := s.options.Clock.Now()
 	switch {
@@ -80,10 +80,10 @@ func (s *Store) End(ctx context.Context, r Registration, source string) error {
 	return s.seen(ctx, changed, true)
 }
 
-// patch writes what differs between two versions of an instance, and only to that instance. changed becomes what the
-// API server has.
+// patch writes the difference between two versions of an instance. It fails with NotFound or Conflict if the instance
+// was deleted or replaced since. changed then has the result from the API server.
 func (s *Store) patch(ctx context.Context, from, changed *bergv1.ChallengeInstance) error {
 	before := from.DeepCopy()
-	before.UID = "" // so that the patch contains the UID: another instance of the same name refuses it
+	before.UID = "" // the patch then contains the UID, and another instance of the same name refuses it
 	return s.live.Patch(ctx, changed, client.MergeFrom(before))
 }

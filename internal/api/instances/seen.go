@@ -8,11 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// seen waits until the cache has what was written of an object, or a later version, so that a platform that reads after
-// it wrote finds what it wrote. absent is what it means if the cache does not have the object: after a creation it is
-// not there yet, after a change it is gone again.
+// seen waits until the cache has the written version of an object or a later one, so that a platform that reads after a
+// write gets its own write. absent is the result while the cache does not have the object: false after a creation,
+// because the object is still to come; true after a change, because the object is deleted again.
 //
-// This is so for each replica. Another one may need a moment longer: what decides about a write is confirmed.
+// The guarantee holds within one replica. The caches of other replicas may lag; decisions about writes therefore read
+// the API server.
 func (s *Store) seen(ctx context.Context, written client.Object, absent bool) error {
 	found := written.DeepCopyObject().(client.Object)
 	return s.until(ctx, waitKey(written), func() (bool, error) {
@@ -30,8 +31,8 @@ func (s *Store) seen(ctx context.Context, written client.Object, absent bool) er
 	})
 }
 
-// until waits until the cache is as wanted, which is asked after each change that is announced under key. It gives up
-// after ReadWait: what is asked for comes soon, and what was written is written.
+// until waits until wanted reports true. It calls wanted first, and again after each change under key. After ReadWait
+// it returns without an error: the write has succeeded, and only the cache is late.
 func (s *Store) until(ctx context.Context, key string, wanted func() (bool, error)) error {
 	events, stop := s.changes.Wait(key)
 	defer stop()

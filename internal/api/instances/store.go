@@ -1,9 +1,9 @@
-// Package instances starts, renews and ends the instance of a challenge for a user or team of a platform. All state
-// is in Kubernetes: a registration is a ConfigMap, an instance a ChallengeInstance. Any number of replicas work side
-// by side without a leader.
+// Package instances starts, renews and ends the instance of a challenge for a user or team of a platform. All state is
+// in Kubernetes: a registration is a ConfigMap, an instance a ChallengeInstance. Any number of replicas work side by
+// side without a leader.
 //
-// Reads come from one watch cache. What the cache says before a write is confirmed with the API server, since another
-// replica may have written a moment ago.
+// Reads come from one watch cache, which may lag. Before a write the Store confirms the state with the API server,
+// since another replica may have written a moment ago.
 package instances
 
 import (
@@ -43,15 +43,15 @@ const (
 	indexSource = "source"
 )
 
-// Options are what the Store may do, and for how long.
+// Options are the limits and timeouts of the Store.
 type Options struct {
 	// Namespaces of platforms. Default: none, which serves none.
 	Namespaces []string
-	// BootWait is how long a start is waited for. Default: the caller sets it; 45s is that of the platform API.
+	// BootWait is the maximum time to wait for a start. The caller sets it; the platform API uses 45s.
 	BootWait time.Duration
-	// ReadWait is how long a read waits for an instance that starts.
+	// ReadWait is the maximum time that a read waits for an instance that starts.
 	ReadWait time.Duration
-	// ConnectWait is how long a connection to the addresses of a Running instance is tried. 0: no connection is
+	// ConnectWait is the maximum time to try a connection to the addresses of a Running instance. 0: no connection is
 	// made.
 	ConnectWait time.Duration
 	// Allow reports whether a source may start, renew or stop an instance now. Nil: always.
@@ -62,7 +62,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) error
 }
 
-// Store is the instances of all platforms.
+// Store manages the instances of all platforms. Its methods may be called concurrently, and by several replicas.
 type Store struct {
 	options Options
 	cache   cache.Cache
@@ -96,7 +96,7 @@ func New(config *rest.Config, options Options) (*Store, error) {
 		return nil, err
 	}
 	scheme := Scheme()
-	shared := ptr.To(true) // what the cache returns is only read
+	shared := ptr.To(true) // no caller modifies objects from the cache, so they need no copy
 	cached, err := cache.New(config, cache.Options{
 		Scheme: scheme, DefaultNamespaces: namespaces, DefaultTransform: trim, DefaultUnsafeDisableDeepCopy: shared,
 		ByObject: map[client.Object]cache.ByObject{
@@ -113,7 +113,8 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	return &Store{options: options, cache: cached, live: direct}, nil
 }
 
-// trim keeps what the API and the live page read. Flags stay in memory only where a platform may ask for them.
+// trim reduces objects to the fields that the API and the live page read, before the cache stores them. It keeps a flag
+// only in instances whose platform may ask for it.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
@@ -141,7 +142,8 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// trimSpec keeps of the spec of a Challenge how flags are made, and what its instances need of a cluster: no variable, no command.
+// trimSpec reduces the spec of a Challenge to the fields for flags and for the resources of its instances: no variable,
+// no command.
 func trimSpec(spec *bergv1.ChallengeSpec) bergv1.ChallengeSpec {
 	kept := bergv1.ChallengeSpec{
 		Flag: spec.Flag, FlagFormat: spec.FlagFormat, DynamicFlagMode: spec.DynamicFlagMode, DisplayName: spec.DisplayName, MaxInstances: spec.MaxInstances,
@@ -225,8 +227,8 @@ func (s *Store) cached(ctx context.Context, r Registration, source string) ([]be
 	return list.Items, err
 }
 
-// confirmed returns the instances of a pair, as the API server has them. at is a resource version: the state that it
-// made; "": the current one.
+// confirmed returns the instances of a pair, as the API server has them. With a token, which is a resource version, it
+// returns exactly the state of that version, and fails if the API server has compacted it; with "" the current state.
 func (s *Store) confirmed(ctx context.Context, r Registration, source, token string) ([]bergv1.ChallengeInstance, error) {
 	options := &client.ListOptions{
 		Namespace:     r.Namespace,
@@ -261,7 +263,7 @@ func (s *Store) challenge(ctx context.Context, namespace, name string) (*bergv1.
 	return found, err
 }
 
-// unknownChallenge names those that exist.
+// unknownChallenge returns an error that lists the existing Challenges.
 func (s *Store) unknownChallenge(ctx context.Context, namespace, name string) error {
 	const most = 50
 	names, err := s.Challenges(ctx, namespace)
@@ -291,7 +293,8 @@ func (s *Store) Challenges(ctx context.Context, namespace string) ([]string, err
 	return names, nil
 }
 
-// waitKey is the key of those that wait for a change of an object: the pair of an instance, the name of a registration.
+// waitKey is the key under which changes of an object are announced: the pair of an instance, or the name of a
+// registration.
 func waitKey(o client.Object) string {
 	if i, ok := o.(*bergv1.ChallengeInstance); ok {
 		return instancePair(i)
@@ -299,11 +302,12 @@ func waitKey(o client.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// namespaceWaitKey is the key of those that wait for a change of any instance of a namespace.
+// namespaceWaitKey is the key under which changes of any instance of a namespace are announced.
 func namespaceWaitKey(namespace string) string { return "instances of " + namespace }
 
-// handler announces changes of instances and registrations. Those that wait for any instance of a namespace see a registration
-// come and go, since only instances of one are shown; what it contains does not concern them.
+// handler announces changes of instances and registrations. The key of a namespace also gets the creation and deletion
+// of a registration, because only instances with a registration are shown. It does not get updates of a registration,
+// whose content is not shown.
 func (s *Store) handler() toolscache.ResourceEventHandler {
 	notify := func(object any, all bool) {
 		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// Instance is one as a platform sees it.
+// Instance is the platform's view of a ChallengeInstance.
 type Instance struct {
 	// UID of the ChallengeInstance.
 	UID types.UID `json:"-"`
@@ -39,8 +39,8 @@ type Instance struct {
 	Flags []string `json:"-"`
 }
 
-// newInstance returns what a platform sees of an object. challenge is the ID of the registration; owner, if it is there, is
-// the Challenge, for its static flag.
+// newInstance returns the platform's view of an object. challenge is the ID of the registration. owner is the Challenge
+// with the static flag; it may be nil.
 func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge) Instance {
 	row := view.NewRow(i)
 	v := Instance{
@@ -68,7 +68,7 @@ func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Ch
 	return v
 }
 
-// Starts reports whether it does not run yet, and may.
+// Starts reports whether the instance does not run yet, but may run later.
 func (i Instance) Starts() bool { return i.State == view.Starting || i.State == view.Waiting }
 
 func renewedAt(i *bergv1.ChallengeInstance) time.Time {
@@ -81,7 +81,7 @@ func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	return i.CreationTimestamp.Time
 }
 
-// detail says why an instance does not run, in the operator's words, as a part of a sentence.
+// detail returns the operator's explanation why an instance does not run, as a part of a sentence.
 func detail(i *bergv1.ChallengeInstance) string {
 	if problem := view.FirstProblem(i); problem != nil {
 		return strings.TrimSuffix(problem.Message, ".")
@@ -89,7 +89,8 @@ func detail(i *bergv1.ChallengeInstance) string {
 	return ""
 }
 
-// sourceLimits are the operator's settings that limit a source. The condition Admitted names the one that is reached.
+// sourceLimits are the operator's settings that limit a source. The message of the condition Admitted names the limit
+// that is reached.
 var sourceLimits = []string{"SOURCE_MAX_INSTANCES", "SOURCE_BUDGET"}
 
 // sourceLimited reports whether an instance waits because of a limit of its source.
@@ -99,8 +100,9 @@ func sourceLimited(i *bergv1.ChallengeInstance) bool {
 		slices.ContainsFunc(sourceLimits, func(name string) bool { return strings.Contains(c.Message, name) })
 }
 
-// live returns the one instance of a pair that counts, and those that end. Of two that live the older one counts; it
-// can only be so for the moment in which the API takes the younger one back.
+// live sorts the instances of a pair: current is the oldest live one, superseded are younger live ones, ending are
+// being deleted. A superseded instance exists only for the moment between two concurrent creations and the deletion of
+// the younger one.
 func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, superseded, ending []*bergv1.ChallengeInstance) {
 	sorted := make([]*bergv1.ChallengeInstance, 0, len(all))
 	for n := range all {

@@ -18,8 +18,10 @@ import (
 
 var errStopped = Fail(NotFound, "the instance was stopped while it started: start it again")
 
-// WaitRunning waits until an instance runs and its addresses accept connections, until it cannot, or for wait. It
-// returns what is known of it then.
+// WaitRunning waits until an instance runs and its addresses accept connections, until it cannot run, or for the time
+// wait, and returns the last known state. It subscribes before it reads, so that no change is lost. A source whose
+// limit is reached is refused only after Settle; the instance is then deleted, so that it does not start later without
+// a player who waits.
 func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wait time.Duration) (Instance, error) {
 	changed, stop := s.changes.Wait(pair(r.UID, i.Source))
 	defer stop()
@@ -80,11 +82,11 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 	}
 }
 
-// Settle is how long an instance may wait for a slot of its source that is free: until the operator has seen the end
-// of the instance that had it. What waits longer, while no instance of the source ends, is refused.
+// Settle is how long an instance may wait for a free slot of its source, until the operator has seen the end of the
+// instance that had it. An instance that waits longer, while no other instance of the source ends, is refused.
 const Settle = 2 * time.Second
 
-// gone reports whether an instance that the cache does not have is not there.
+// gone reports whether the API server has no such instance. The cache cannot say so: after a creation it lags.
 func (s *Store) gone(ctx context.Context, r Registration, i Instance) (bool, error) {
 	object := &bergv1.ChallengeInstance{}
 	err := s.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: i.Name}, object)
@@ -94,7 +96,7 @@ func (s *Store) gone(ctx context.Context, r Registration, i Instance) (bool, err
 	return err == nil && object.UID != i.UID, err
 }
 
-// slotComes reports whether an instance of a source ends, so that one of the source that waits may start soon.
+// slotComes reports whether an instance of a source ends, so that a waiting instance of the source may start soon.
 func (s *Store) slotComes(ctx context.Context, namespace, source string) (bool, error) {
 	var list bergv1.ChallengeInstanceList
 	if err := s.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexSource: source}); err != nil {
@@ -134,8 +136,9 @@ func (s *Store) connect(ctx context.Context, i Instance, deadline <-chan time.Ti
 	}
 }
 
-// Reachable reports whether the addresses of an instance that runs accept connections, for platforms that do not wait for
-// the answer to a start. One that has run for longer than ConnectWait is not tried, for the reason of connect.
+// Reachable reports whether the addresses of a running instance accept connections, for platforms that do not wait for
+// the answer to a start. An instance that has run for longer than ConnectWait counts as reachable without a connection,
+// because the API may be in a network that cannot reach the addresses of players.
 func (s *Store) Reachable(ctx context.Context, i Instance) bool {
 	if i.State != view.Running || s.options.Clock.Since(i.Since) > s.options.ConnectWait {
 		return true
@@ -155,10 +158,10 @@ func (s *Store) Reachable(ctx context.Context, i Instance) bool {
 	return !failed.Load()
 }
 
-// tryWait is how long one attempt of Reachable may take. rCTF asks again after two seconds.
+// tryWait is the maximum time of one attempt of Reachable. rCTF asks again after two seconds.
 const tryWait = time.Second
 
-// tcpAddresses are those of an instance that can be connected to.
+// tcpAddresses are the addresses of an instance that accept TCP connections. UDP has no connection to try.
 func tcpAddresses(i Instance) (all []string) {
 	for _, e := range i.Endpoints {
 		if e.Protocol != "UDP" {
@@ -168,15 +171,15 @@ func tcpAddresses(i Instance) (all []string) {
 	return all
 }
 
-// accepts reports whether an address accepts a connection, as far as the API can tell: names of players may not be known
-// where it runs.
+// accepts reports whether an address accepts a connection. A name that DNS does not know counts as accepted: names of
+// players may not be known where the API runs.
 func (s *Store) accepts(ctx context.Context, address string) bool {
 	err := s.options.Dial(ctx, "tcp", address)
 	var unknown *net.DNSError
 	return err == nil || errors.As(err, &unknown) && unknown.IsNotFound
 }
 
-// connectTo tries an address until a connection is made, each time after twice the interval.
+// connectTo tries an address until a connection is made, and doubles the interval after each attempt.
 func (s *Store) connectTo(ctx context.Context, address string) {
 	const first, most = 20 * time.Millisecond, 500 * time.Millisecond
 	for interval := first; ctx.Err() == nil; interval = min(2*interval, most) {

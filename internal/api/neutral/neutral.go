@@ -1,4 +1,5 @@
-// Package neutral is the API's own door, for platforms to come and for scripts: version 1, described by openapi.json.
+// Package neutral is the API's own endpoint, for future platforms and for scripts: version 1, described by
+// openapi.json.
 package neutral
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/web"
 )
 
-// OpenAPI describes the door, in OpenAPI 3.1.
+// OpenAPI describes the endpoint, in OpenAPI 3.1.
 //
 //go:embed openapi.json
 var OpenAPI []byte
@@ -23,14 +24,14 @@ var OpenAPI []byte
 // Endpoint serves the calls.
 type Endpoint struct {
 	Store *instances.Store
-	// BootWait is the longest time that a client may ask to wait for.
+	// BootWait is the maximum time that a client may ask to wait for.
 	BootWait time.Duration
-	// Heartbeat is how often a stream without events gets a comment, so that proxies keep it. Default: 15s.
+	// Heartbeat is the interval of comments in a stream without events, so that proxies keep it. Default: 15s.
 	Heartbeat time.Duration
 	Log       *slog.Logger
 }
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) { d.Fail(w, f) }, map[string]web.Call{
 		"GET /v1/challenges":                          d.challenges,
@@ -48,17 +49,17 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	})
 }
 
-// Owns implements web.Door. One path below is that of rCTF.
+// Owns implements web.Endpoint. It excludes the one path under /v1 that belongs to rCTF.
 func (d *Endpoint) Owns(path string) bool {
 	return (path == "/v1" || strings.HasPrefix(path, "/v1/")) && path != "/v1/instances/"
 }
 
-// Token implements web.Door.
+// Token implements web.Endpoint.
 func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	return tokens.FromRequest(r), r, nil
 }
 
-// Fail implements web.Door.
+// Fail implements web.Endpoint.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	web.Write(w, p.Status, map[string]string{"message": p.Message})
 }
@@ -87,7 +88,7 @@ func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// body is what PUT and PATCH take.
+// body is the body of PUT and PATCH.
 type body struct {
 	// Flag of the instance. Default: the API makes it.
 	Flag string `json:"flag"`
@@ -111,6 +112,8 @@ func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	return b, nil
 }
 
+// put starts an instance or joins its start, so that a client may repeat the request after a lost answer. The status
+// says which: 201 for a new instance, 200 for an existing one.
 func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
@@ -222,7 +225,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 		all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointV1, r.URL.Query().Get("source"))
 		if err != nil {
 			d.Log.Error("a stream ended", "error", err)
-			return nil // the answer has begun
+			return nil // the answer has started, so its status cannot change
 		}
 		if !send(w, shown, all) || control.Flush() != nil {
 			return nil
@@ -239,7 +242,8 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// send writes what is not shown yet, and reports whether the client is there.
+// send writes each instance that differs from its last event, and each deletion. It reports whether the client is still
+// connected.
 func send(w http.ResponseWriter, shown map[string]string, all []instances.Instance) bool {
 	there := make(map[string]bool, len(all))
 	for _, i := range all {

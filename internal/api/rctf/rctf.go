@@ -1,4 +1,4 @@
-// Package rctf is the door for rCTF: its HTTP instancer.
+// Package rctf is the endpoint for rCTF: its HTTP instancer.
 //
 // All calls go to one path and differ by their method. The token is in the body. rCTF makes the flag of each team and
 // checks it, and asks for the status every 2 s while an instance starts or stops, so no answer waits.
@@ -29,7 +29,7 @@ type Endpoint struct {
 
 const route = "/v1/instances/"
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	calls := map[string]web.Call{}
 	for method, call := range map[string]func(*http.Request, request, instances.Registration) (details, error){
@@ -46,15 +46,16 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) { d.Fail(w, f) }, calls)
 }
 
-// Owns implements web.Door.
+// Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool { return path == route }
 
-// Fail implements web.Door.
+// Fail implements web.Endpoint.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.Message})
 }
 
-// Token implements web.Door.
+// Token implements web.Endpoint. It reads the whole body to find the token, and returns a request whose body can be
+// read again.
 func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	data, err := web.Body(w, r)
 	if err != nil {
@@ -71,7 +72,7 @@ func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.
 	return body.Token, copied, nil
 }
 
-// request is what rCTF sends.
+// request is the body of a call of rCTF.
 type request struct {
 	TeamID    string `json:"teamId"`
 	Challenge string `json:"challengeIntegrationId"`
@@ -99,6 +100,8 @@ type endpoint struct {
 	BypassExpose bool   `json:"bypassExpose"`
 }
 
+// serve validates a request and calls call. rCTF registers nothing, so the first request for a Challenge creates the
+// registration.
 func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http.Request, request, instances.Registration) (details, error)) (details, error) {
 	var q request
 	if err := web.Read(w, r, &q); err != nil {
@@ -139,6 +142,8 @@ func (d *Endpoint) start(r *http.Request, q request, registration instances.Regi
 	return d.shown(i), nil
 }
 
+// status returns the state of the team's instance. An instance is running for rCTF only when its addresses accept
+// connections, so that players do not get an address that refuses them.
 func (d *Endpoint) status(r *http.Request, q request, registration instances.Registration) (details, error) {
 	i, err := d.Store.Instance(r.Context(), registration, q.TeamID)
 	if instances.Is(err, instances.NotFound) {
@@ -154,7 +159,7 @@ func (d *Endpoint) status(r *http.Request, q request, registration instances.Reg
 	if err != nil {
 		return details{}, err
 	}
-	if i.Limited { // one that waits for the budget of its team is refused
+	if i.Limited { // WaitRunning refuses an instance that waits for the budget of its team
 		if i, err = d.Store.WaitRunning(r.Context(), registration, i, instances.Settle+time.Second); err != nil {
 			return details{}, err
 		}

@@ -1,6 +1,6 @@
-// Package scope is the door for the Berg platform, which calls the Kubernetes API itself and knows no namespace: it
-// creates, reads and deletes ChallengeInstances cluster-scoped, and lists and watches those of all namespaces. The door
-// inserts the platform's namespace, and hides those of others.
+// Package scope is the endpoint for the Berg platform, which calls the Kubernetes API itself and knows no namespace: it
+// creates, reads and deletes ChallengeInstances cluster-scoped, and lists and watches them in all namespaces. The
+// endpoint inserts the platform's namespace into every call, and hides instances of other namespaces.
 package scope
 
 import (
@@ -26,7 +26,7 @@ type Endpoint struct {
 	proxy *httputil.ReverseProxy
 }
 
-// New returns the Door to a cluster.
+// New returns the Endpoint of a cluster.
 func New(config *rest.Config, log *slog.Logger) (*Endpoint, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -45,7 +45,8 @@ func New(config *rest.Config, log *slog.Logger) (*Endpoint, error) {
 			p.SetURL(&url.URL{Scheme: server.Scheme, Host: server.Host})
 			p.Out.URL.Path, p.Out.URL.RawPath = path, ""
 			p.Out.Host = server.Host
-			// What a client says of itself and of its way here stays in front of the door.
+			// No other header reaches the API server: Authorization and Impersonate-* of a client must not act with the
+			// rights of this program.
 			kept := http.Header{}
 			for _, name := range []string{"Accept", "Content-Type", "User-Agent"} {
 				if values := p.Out.Header.Values(name); len(values) > 0 {
@@ -65,7 +66,8 @@ func New(config *rest.Config, log *slog.Logger) (*Endpoint, error) {
 	return d, nil
 }
 
-// Routes implements web.Door.
+// Routes implements web.Endpoint. Its list is an allowlist: no other kind, verb or subresource reaches the API server,
+// where this program has more rights than a platform.
 func (d *Endpoint) Routes(mux *http.ServeMux) {
 	for _, call := range []struct{ method, kind, name string }{
 		{http.MethodPost, "challengeinstances", ""},
@@ -87,6 +89,7 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	}
 }
 
+// serve forwards a call to the API server. The namespace in the path comes from the token, never from the client.
 func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	path := root + "namespaces/" + web.GrantFrom(r.Context()).Namespace + "/" + kind
 	if name := r.PathValue("name"); name != "" {
@@ -104,15 +107,15 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	d.proxy.ServeHTTP(w, copied)
 }
 
-// Owns implements web.Door.
+// Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool { return strings.HasPrefix(path, "/apis/") }
 
-// Token implements web.Door.
+// Token implements web.Endpoint.
 func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	return tokens.FromRequest(r), r, nil
 }
 
-// Fail implements web.Door: with a Status of Kubernetes, which its clients read.
+// Fail implements web.Endpoint. It answers with a Status of Kubernetes, which its clients read.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 	reason := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,

@@ -16,7 +16,7 @@ type Config struct {
 	Enabled bool
 	// BindAddress of the API, MetricsBindAddress of metrics and health.
 	BindAddress, MetricsBindAddress string
-	// Namespaces of platforms; the first one is that of tokens that name none.
+	// Namespaces of platforms. A token that names no namespace uses the first one.
 	Namespaces []string
 	// TokenSecret is the Secret with the tokens, in TokenNamespace.
 	TokenSecret, TokenNamespace string
@@ -28,9 +28,9 @@ type Config struct {
 	SourceRate, Rate int
 	// MaxConnections at a time.
 	MaxConnections int
-	// LivePage is what the page of the evening calculates with, in addition to Namespaces.
+	// LivePage are the settings of the live page, in addition to Namespaces.
 	LivePage evening.Options
-	// AdditionalPolicy says what to do with variables for a scenario.
+	// AdditionalPolicy is the treatment of the variables that a platform sends with a scenario.
 	AdditionalPolicy string
 }
 

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// fairListener accepts from one address no more than most connections at a time, and closes further ones immediately. Without
-// it one client could hold all connections of MAX_CONNECTIONS, and keep every platform out.
+// fairListener accepts from one address at most limit connections at a time, and closes further ones immediately.
+// Without it one client could hold all connections of MAX_CONNECTIONS, and keep every platform out.
 type fairListener struct {
 	net.Listener
 

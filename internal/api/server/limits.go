@@ -7,7 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxSources is how many sources are remembered. Beyond that all are forgotten: each then may burst again.
+// maxSources is how many sources are remembered. Beyond that all are forgotten, which bounds the memory: each source
+// may then burst again.
 const maxSources = 10_000
 
 // limits bound the requests in a second, of all and of each source.

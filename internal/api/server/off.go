@@ -15,8 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/web"
 )
 
-// RunOff serves health and the metrics of nothing until ctx is done, and tells platforms that the API is off. It reads nothing of the
-// cluster, and needs no right.
+// RunOff serves health and empty metrics until ctx is done, and answers platforms that the API is off. It reads nothing
+// of the cluster, and needs no right.
 func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -53,7 +53,7 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 	return nil
 }
 
-// sayOff answers as the door of CTFd does.
+// sayOff answers like the endpoint of CTFd.
 func sayOff(w http.ResponseWriter, _ *http.Request) {
 	const message = "the platform API is off: grant its rights, then set PLATFORM_API=true, as docs/platform-api.md says"
 	(&challmanager.Endpoint{}).Fail(w, web.Failure{Status: http.StatusServiceUnavailable, Message: message})

@@ -1,4 +1,4 @@
-// Package server runs the platform API: its doors behind tokens, limits and TLS, and its metrics.
+// Package server runs the platform API: its endpoints behind tokens, limits and TLS, and its metrics.
 package server
 
 import (
@@ -54,7 +54,7 @@ type Server struct {
 	handler http.Handler
 	synced  chan struct{}
 	board   *evening.Board
-	// livePageWanted is closed when there is a token for the page of the evening.
+	// livePageWanted is closed when the Secret first has a token for the live page. The watches of the page start then.
 	livePageWanted chan struct{}
 	wantLivePage   func()
 }
@@ -112,7 +112,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 // heartbeat is how often a stream without events gets a comment: less than the idle time of common proxies.
 const heartbeat = 15 * time.Second
 
-// routes puts tokens and limits before each door.
+// routes puts tokens and limits before each endpoint.
 func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 	type endpointMux struct {
 		name string
@@ -140,7 +140,8 @@ func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 	})
 }
 
-// serve answers a request through a door, and returns the pattern that it matched.
+// serve answers a request through an endpoint, and returns the pattern that it matched. The rate limit comes before the
+// token, so that guesses of tokens are limited, too. A token is valid for one endpoint only.
 func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	if !s.limits.request(s.clock.Now()) {
 		w.Header().Set("Retry-After", "1")
@@ -201,7 +202,8 @@ func (s *Server) Ready() bool {
 	}
 }
 
-// Follow fills the caches, and keeps tokens current, until ctx is done.
+// Follow fills the caches, and keeps tokens current, until ctx is done. A deleted Secret makes every token invalid
+// immediately. The watches of the live page start with its first token, and go on when that token is removed.
 func (s *Server) Follow(ctx context.Context) error {
 	informer, err := s.secrets.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -249,6 +251,8 @@ func (s *Server) Follow(ctx context.Context) error {
 	return nil
 }
 
+// readTokens replaces all tokens by the valid ones of the Secret. A token that is removed from the Secret loses its
+// rights with the next request; an open stream goes on.
 func (s *Server) readTokens(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok || secret.Name != s.config.TokenSecret || secret.Namespace != s.config.TokenNamespace {
@@ -266,7 +270,8 @@ func (s *Server) readTokens(object any) {
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }
 
-// Run serves until ctx is done. Then it takes no new connection, and waits for the answers that are being given.
+// Run serves until ctx is done. Then it accepts no new connection, and waits for started answers, at most for BOOT_WAIT
+// and drainExtra. Streams do not end by themselves and are then closed.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -322,7 +327,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drainExtra is how much longer than BOOT_WAIT the end waits for answers.
+// drainExtra is added to BOOT_WAIT when a shutdown waits for answers, because an answer may take the whole BOOT_WAIT.
 const drainExtra = 5 * time.Second
 
 func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {

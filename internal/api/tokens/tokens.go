@@ -1,4 +1,4 @@
-// Package tokens knows which program may use which door of the API, in which namespace.
+// Package tokens decides which program may use which endpoint of the API, in which namespace.
 package tokens
 
 import (
@@ -17,10 +17,10 @@ import (
 // minLength of a token, in characters: 128 bits in hexadecimal digits have 32.
 const minLength = 16
 
-// maxLength of a token, in characters. What is longer is not hashed.
+// maxLength of a token, in characters. Longer texts are not hashed, so that a request cannot cost much.
 const maxLength = 512
 
-// The doors of the API, as an entry names them.
+// The endpoints of the API, as the Secret names them.
 const (
 	EndpointChallManager = "chall-manager"
 	EndpointRCTF         = "rctf"
@@ -29,14 +29,14 @@ const (
 	EndpointLivePage     = "evening"
 )
 
-// Endpoints lists every door.
+// Endpoints lists every endpoint.
 var Endpoints = []string{EndpointChallManager, EndpointRCTF, EndpointBerg, EndpointV1, EndpointLivePage}
 
-// Grant is what one token opens.
+// Grant is the permission that one token gives.
 type Grant struct {
-	// Name of the entry, which logs and metrics show.
+	// Name is the key in the Secret, which logs and metrics show.
 	Name string `json:"name"`
-	// Endpoint is one of Doors.
+	// Endpoint is one of Endpoints.
 	Endpoint string `json:"door"`
 	// Namespace that instances and registrations of the token are in. Default: the API's PLATFORM_NAMESPACE.
 	Namespace string `json:"namespace,omitempty"`
@@ -51,9 +51,9 @@ type storedGrant struct {
 // Set is the tokens of one version of the Secret. Its zero value opens nothing.
 type Set struct{ grants map[[sha256.Size]byte]Grant }
 
-// Parse reads the entries of a Secret, each a key with a YAML text: door, token, and namespace if it is not
-// defaultNamespace. The key is the name. An error names every wrong entry, and no token; the Set has the
-// others.
+// Parse reads the Secret, in which each key has a YAML text: door, token, and namespace if it is not defaultNamespace.
+// The key is the name. An error names every wrong key, and no token. The Set then has the valid tokens, so that one
+// mistake does not lock out every platform.
 func Parse(data map[string][]byte, defaultNamespace string, namespaces []string) (*Set, error) {
 	set := &Set{grants: map[[sha256.Size]byte]Grant{}}
 	names := make([]string, 0, len(data))
@@ -99,6 +99,7 @@ func parse(text []byte, defaultNamespace string, namespaces []string) (storedGra
 	return parsed, nil
 }
 
+// add refuses a token that another key has, because its namespace and endpoint would depend on the order of keys.
 func (s *Set) add(added storedGrant) error {
 	key := sha256.Sum256([]byte(added.Token))
 	if other, taken := s.grants[key]; taken {
@@ -111,7 +112,7 @@ func (s *Set) add(added storedGrant) error {
 // Len is the number of tokens.
 func (s *Set) Len() int { return len(s.grants) }
 
-// Opens reports whether any token opens a door.
+// Opens reports whether any token is for an endpoint.
 func (s *Set) Opens(endpoint string) bool {
 	for _, grant := range s.grants {
 		if grant.Endpoint == endpoint {
@@ -121,7 +122,8 @@ func (s *Set) Opens(endpoint string) bool {
 	return false
 }
 
-// Find returns what a token opens. Tokens are compared by their hashes, so that the time tells nothing.
+// Find returns the Grant of a token. It looks up a hash, so that the duration of the lookup does not depend on how much
+// of a guessed token is right.
 func (s *Set) Find(token string) (Grant, bool) {
 	if s == nil || token == "" || len(token) > maxLength {
 		return Grant{}, false
@@ -136,11 +138,11 @@ type Store struct{ now atomic.Pointer[Set] }
 // Replace makes a Set the valid one.
 func (s *Store) Replace(set *Set) { s.now.Store(set) }
 
-// Find returns what a token opens now.
+// Find returns the Grant of a token in the current Set. It may be called concurrently with Replace.
 func (s *Store) Find(token string) (Grant, bool) { return s.now.Load().Find(token) }
 
-// FromRequest returns the token of a request: of the header Authorization as Bearer or as the password of Basic, or of
-// X-Ctfd-Auth. "": there is none.
+// FromRequest returns the token of a request, from the header Authorization (Bearer, or the password of Basic) or from
+// X-Ctfd-Auth. It returns "" without a token.
 func FromRequest(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

@@ -19,8 +19,8 @@ var statuses = map[instances.Kind]int{
 	instances.Exhausted: http.StatusTooManyRequests,
 }
 
-// NewFailure returns what an error is for a client, and whether its cause is for the log alone: then the
-// client reads nothing of it.
+// NewFailure converts an error into the answer for a client. internal reports that only the log may have the cause,
+// because the error of the API server may name parts of a spec. The client then gets a general message.
 func NewFailure(err error) (f Failure, internal bool) {
 	var forPlatform *instances.Error
 	var body *BodyError

@@ -1,4 +1,4 @@
-// Package web has what the doors of the API share: requests that are bounded, and answers in JSON.
+// Package web has the parts that all endpoints of the API share: requests of bounded size, and answers in JSON.
 package web
 
 import (
@@ -18,7 +18,7 @@ import (
 // MaxBody is the maximum size of a request's body, in bytes.
 const MaxBody = 64 << 10
 
-// bodyTime is how long a client may take to send its body.
+// bodyTime is the maximum time in which a client must send its body.
 const bodyTime = 10 * time.Second
 
 // BodyError is a body that cannot be used. Its text is for the client.
@@ -48,9 +48,10 @@ func Read(w http.ResponseWriter, r *http.Request, to any) error {
 	return nil
 }
 
-// Body reads a body of at most MaxBody bytes.
+// Body reads a body of at most MaxBody bytes, within bodyTime, so that slow clients cannot hold connections. It then
+// removes the deadline, because the answer may take longer.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// A writer that has no deadline, such as one of a test, waits for the body as long as the server does.
+	// A writer without a deadline, such as the writer of a test, waits for the body as long as the server does.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var tooLarge *http.MaxBytesError
@@ -64,7 +65,7 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// describe says what is wrong with a JSON text, and repeats no value of it.
+// describe explains the error in a JSON text without any of its values, which may be flags or tokens.
 func describe(err error) string {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -89,7 +90,7 @@ func Write(w http.ResponseWriter, status int, value any) {
 	_, _ = w.Write(append(data, '\n')) // the client is gone
 }
 
-// Headers sets those of every answer in JSON: it is never kept, and never taken for a page.
+// Headers sets the headers of every JSON answer: no cache keeps it, and no browser displays it as a page.
 func Headers(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -99,12 +100,12 @@ func Headers(w http.ResponseWriter) {
 
 type grantKey struct{}
 
-// WithGrant returns a context with what the token of a request opens.
+// WithGrant returns a context with the Grant of a request's token.
 func WithGrant(ctx context.Context, grant tokens.Grant) context.Context {
 	return context.WithValue(ctx, grantKey{}, grant)
 }
 
-// GrantFrom returns what the token of a request opens.
+// GrantFrom returns the Grant of a request's token. It is empty if WithGrant was not called.
 func GrantFrom(ctx context.Context) tokens.Grant {
 	grant, _ := ctx.Value(grantKey{}).(tokens.Grant)
 	return grant
@@ -113,7 +114,7 @@ func GrantFrom(ctx context.Context) tokens.Grant {
 // Namespace returns the namespace that the token of a request opens.
 func Namespace(r *http.Request) string { return GrantFrom(r.Context()).Namespace }
 
-// MaxTimeout is the longest lifetime of an instance that a platform may ask for.
+// MaxTimeout is the maximum lifetime of an instance that a platform may ask for.
 const MaxTimeout = 365 * 24 * time.Hour
 
 // Call answers a request, or returns an error that the client gets.
@@ -136,7 +137,7 @@ func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter,
 	}
 }
 
-// Failure is an error for a client, in no door's words.
+// Failure is an error for a client. Each endpoint writes it in the format of its platform.
 type Failure struct {
 	// Status is the HTTP status.
 	Status  int
@@ -145,12 +146,12 @@ type Failure struct {
 
 // Endpoint is one way in.
 type Endpoint interface {
-	// Routes adds the door's patterns to a mux.
+	// Routes adds the endpoint's patterns to a mux.
 	Routes(mux *http.ServeMux)
-	// Owns reports whether a path is the door's, also one that no pattern matches.
+	// Owns reports whether a path belongs to the endpoint, whether or not a pattern matches it.
 	Owns(path string) bool
 	// Token returns the token of a request, and the request to serve, which still has its body.
 	Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error)
-	// Fail answers with a failure in the door's words.
+	// Fail answers with a failure in the format of the platform.
 	Fail(w http.ResponseWriter, f Failure)
 }
