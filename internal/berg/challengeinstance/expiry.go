@@ -10,8 +10,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
 )
 
-// terminationWorkers is the number of expired instances that are deleted concurrently. More
-// would end few instances sooner, and would slow down the API server for starts.
+// terminationWorkers is the number of expired instances that are deleted concurrently. More workers would end a few
+// instances sooner, and would slow down the API server for starts.
 func terminationWorkers(workers int) int { return max(1, workers/2) }
 
 // expiries deletes live instances that have expired, or that have a termination reason.

@@ -30,8 +30,8 @@ import (
 // CiliumAgents is the DaemonSet of Cilium's agents, as Cilium's chart and its command line name it.
 const CiliumAgents = "cilium"
 
-// Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they
-// depend on what the API server serves and on the agents of Cilium, both of which may change.
+// Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they depend on the kinds that the
+// API server serves and on the agents of Cilium. Both may change.
 func Policies(ctx context.Context, reader client.Reader, cfg config.Challenge, presence *optional.Presence) config.NetworkPolicy {
 	if cfg.NetworkPolicy != config.NetworkPolicyAuto {
 		return cfg.NetworkPolicy
@@ -46,7 +46,7 @@ func Policies(ctx context.Context, reader client.Reader, cfg config.Challenge, p
 // agentReady reports whether an agent of Cilium is ready on at least one node.
 func agentReady(o client.Object) bool { return o.(*appsv1.DaemonSet).Status.NumberReady > 0 }
 
-// agentsChanged passes what changes the result of agentReady.
+// agentsChanged passes changes of the result of agentReady.
 var agentsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return agentReady(e.ObjectOld) != agentReady(e.ObjectNew) },
 }
@@ -80,8 +80,8 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Own
 	return apply.Prune(ctx, r.Writer, owner, leftover, in.Namespace(), func(types.NamespacedName) bool { return false })
 }
 
-// policySets returns the policies by kind. A kind outside NETWORK_POLICY is left out: it has
-// no cache, and formerPolicies removes what is left of it.
+// policySets returns the policies by kind. A kind outside NETWORK_POLICY is left out: it has no cache, and formerPolicies
+// deletes its remaining policies.
 func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 	var out []apply.Set
 	if in.Config.NetworkPolicy.Kubernetes() {
@@ -93,8 +93,8 @@ func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 	return out
 }
 
-// stopUnconfined stops the pods of an instance whose network policies cannot be put in place. They start again when
-// the policies are there.
+// stopUnconfined stops the pods of an instance whose network policies cannot be applied. They start again as soon as the
+// policies exist.
 func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *outcome.Problem) error {
 	if !status.Unconfined(p) {
 		return nil
@@ -119,7 +119,7 @@ type formerPolicies struct {
 
 	mu     sync.Mutex
 	listed bool
-	// left are those that still exist, by namespace.
+	// left has the policies that still exist, by namespace.
 	left map[string][]*metav1.PartialObjectMetadata
 }
 

@@ -9,8 +9,9 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// sweepRevisions deletes the stored contents that no instance names. An instance that is being deleted names its own until it
-// is gone.
+// sweepRevisions deletes the stored contents that no instance names. An instance that is being deleted names its content
+// until it is gone. The cache is asked first, because it costs no request; only the list of the API server decides about a
+// deletion.
 func (r *Reconciler) sweepRevisions(ctx context.Context) error {
 	return r.Revisions.Run(ctx,
 		func(ctx context.Context) (sets.Set[string], error) {

@@ -76,7 +76,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	})
 }
 
-// index lets the cache find instances by their owner and by their Challenge, and those that were not started.
+// index lets the cache find instances by their owner and by their Challenge, and the instances that were not started.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	for name, extract := range map[string]func(*bergv1.ChallengeInstance) string{
 		indexOwner:     func(i *bergv1.ChallengeInstance) string { return i.Spec.OwnerID },
@@ -162,16 +162,16 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	return controllers, watched
 }
 
-// The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that
-// is missing, and a start takes ten. In the order of events, of 500 started together none would be Running before
-// all are built. An instance is Running for the first time only once, and has until its start deadline to become
-// so: nothing in a pod can hold up others for long.
+// The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that is
+// missing, and a start takes ten. In the order of events, of 500 started together none would be Running before all are
+// built. An instance is Running for the first time only once, and has until its start deadline to become so: no program in
+// a pod can hold up others for long.
 const (
 	firstReadyPriority = 2
 	startPriority      = 1
 	deletionPriority   = -1
-	// maxDeletionDelay is how long deletions let starts go first. Then they come in turn with them, so that a busy
-	// hour leaves none undone.
+	// maxDeletionDelay is how long deletions let starts go first. Then they have the same priority, so that a busy hour
+	// leaves none undone.
 	maxDeletionDelay = 5 * time.Second
 )
 
@@ -179,7 +179,7 @@ func enqueue(q workqueue.TypedRateLimitingInterface[ctrl.Request], priority int,
 	q.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requests...)
 }
 
-// instanceEvents enqueue the instance that they are of.
+// instanceEvents enqueue the instance of the event.
 var instanceEvents = handler.Funcs{
 	CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		enqueueInstance(q, e.Object.(*bergv1.ChallengeInstance), e.IsInInitialList)
@@ -192,7 +192,8 @@ var instanceEvents = handler.Funcs{
 	},
 }
 
-// enqueueInstance lets those that are ready since long, of which the operator finds all when it starts, come last.
+// enqueueInstance enqueues instances that have been ready for long with the lowest priority: the operator finds all of them
+// when it starts.
 func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *bergv1.ChallengeInstance, initial bool) {
 	switch {
 	case isEnding(i):
@@ -207,8 +208,8 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 	}
 }
 
-// terminatingNamespaces enqueue the instance that is being deleted and to which the namespace belongs. When the
-// namespace is gone, two writes are left that free a slot.
+// terminatingNamespaces enqueue the instance that is being deleted and owns the namespace. When the namespace is gone, two
+// writes remain until the slot is free.
 func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
 	mapNamespace := func(ctx context.Context, ns client.Object) []ctrl.Request {
 		return r.ofNamespace(func(i client.Object) bool {
@@ -228,7 +229,7 @@ func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
 	}
 }
 
-// firstReady is how pods enqueue instances: those that run or become ready for the first time with a priority.
+// firstReady enqueues the instances of pods. A pod that runs or becomes ready for the first time has priority.
 type firstReady struct {
 	handler.EventHandler
 	ofNew handler.MapFunc
@@ -241,11 +242,11 @@ func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue
 	h.EventHandler.Update(ctx, e, q)
 }
 
-// isOurs reports whether an instance is the Reconciler's: the others are the admitter's.
+// isOurs reports whether the Reconciler writes an instance: the admitter writes the others.
 func isOurs(o client.Object) bool { return isBuilt(o) || isEnding(o) }
 
-// challengeEvents enqueue the instances of a Challenge. What is known of the images of one that is gone is forgotten: it may
-// have no instance whose reconciliation does it.
+// challengeEvents enqueue the instances of a Challenge. The images of a deleted Challenge are forgotten here, because it
+// may have no instance whose reconciliation forgets them.
 func (r *Reconciler) challengeEvents() handler.EventHandler {
 	return forgetting{handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), r.images.Forget}
 }
@@ -272,5 +273,5 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 	})
 }
 
-// begun passes the update with which an instance was started.
+// justStarted passes the update with which an instance was started.
 var justStarted = reconcile.Updates(func(before, after client.Object) bool { return !isBuilt(before) && isBuilt(after) })
