@@ -129,8 +129,8 @@ const sharedMemoryName = "shared-memory"
 // runtimeSharedMemory is the size of /dev/shm that container runtimes give.
 var runtimeSharedMemory = resource.MustParse("64Mi")
 
-// sharedMemory returns the size of /dev/shm, nil for the runtime's. The default is half of the memory, as Linux has it for
-// such file systems, and at least the runtime's. What is written there counts as memory of the container.
+// sharedMemory returns the size of /dev/shm, nil for the default of the runtime. By default it is half of the memory, as
+// Linux has it for such file systems, and at least the default of the runtime. Its files count as memory of the container.
 func sharedMemory(c bergv1.Container, memory resource.Quantity) *resource.Quantity {
 	if c.SharedMemory != nil {
 		return ptr.To(rules.Quantity(*c.SharedMemory))
@@ -182,8 +182,8 @@ func containerPorts(c bergv1.Container) []corev1.ContainerPort {
 	return out
 }
 
-// resources fills in the amounts that the author left out. A request never exceeds its limit:
-// of the two, a default is adapted to what the author wrote.
+// resources fills in the amounts that the author left out. A request never exceeds its limit: where the author set only one
+// of the two, the default of the other is adapted.
 func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	fill := func(name corev1.ResourceName, request, limit *bergv1.Amount, defaultRequest, defaultLimit resource.Quantity) {

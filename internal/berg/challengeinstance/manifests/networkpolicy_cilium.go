@@ -70,9 +70,9 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 	return rules
 }
 
-// ciliumEgressDeny excludes from the entity world what is not the internet. Cilium counts the
-// metadata service of a cloud and private networks outside the cluster as world. Pods and nodes
-// are never part of it, independently of their addresses.
+// ciliumEgressDeny excludes addresses outside the internet from the entity world. Cilium counts the metadata service of a
+// cloud and private networks outside the cluster as world. Pods and nodes never belong to it, independently of their
+// addresses.
 func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
 	if !in.Challenge.AllowOutboundTraffic || in.Config.OutboundPrivate {
 		return nil
@@ -124,8 +124,8 @@ func ciliumGateway(in Inputs) api.EntitySlice {
 	return api.EntitySlice{api.EntityIngress}
 }
 
-// dataplane selects the pods that may be proxies of the Gateway: those of the configured
-// namespaces, else all pods outside challenge instances.
+// dataplane selects the pods that may be proxies of the Gateway: the pods of the configured namespaces, else all pods
+// outside challenge instances.
 func dataplane(in Inputs) *slim.LabelSelector {
 	if namespaces := in.Gateway.DataplaneNamespaces; len(namespaces) > 0 {
 		return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{

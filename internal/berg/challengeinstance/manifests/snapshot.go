@@ -13,9 +13,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Snapshot is what the pods of an instance are built from: a live instance is repaired to the state it was started with. A
-// later state of the Challenge or of the configuration would restart its pods. All of it is private: authors may put
-// passwords into any field of a container. Secrets alone hold it; a status has no field that could hold a part of it.
+// Snapshot is the content that the pods of an instance are built from: a live instance is repaired to the state it was
+// started with. A later state of the Challenge or of the configuration would restart its pods. The whole snapshot is
+// private: authors may put passwords into any field of a container. Only Secrets hold it; a status has no field for any
+// part.
 type Snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
 	Containers           []bergv1.Container `json:"containers,omitempty"`
@@ -52,7 +53,8 @@ func NewSnapshot(c *bergv1.Challenge, cfg config.Challenge) Snapshot {
 	return s
 }
 
-// Validate returns the errors of the Challenge, each naming its field. allowed is what the administrator allows.
+// Validate returns the errors of the Challenge, each naming its field. allowed are the permissions that the administrator
+// gives.
 func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 	return rules.Validate(s.Containers, allowed)
 }
