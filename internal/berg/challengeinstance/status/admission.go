@@ -24,7 +24,7 @@ func Queued(i *bergv1.ChallengeInstance) bool {
 	return c != nil && c.Reason == bergv1.ReasonQueued
 }
 
-// WaitProblem is why an instance waits that could be built. The message names the limit, not the place in
+// WaitProblem returns why an instance waits although it could be built. The message names the limit, not the position in
 // the queue: otherwise each end of an instance would change the status of hundreds.
 func WaitProblem(d admission.Decision, cfg config.Challenge) *outcome.Problem {
 	var limit string

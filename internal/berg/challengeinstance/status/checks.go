@@ -61,7 +61,8 @@ func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	return checkSpec(c, cfg)
 }
 
-// contentIsReadable comes before all others, which depend on what the instance was started with. Its pods continue to run.
+// contentIsReadable comes first, because all other checks depend on the content that the instance was started with. Its
+// pods continue to run.
 func contentIsReadable(c Candidate, _ config.Challenge) *outcome.Problem {
 	if c.Unreadable == nil {
 		return nil
@@ -94,8 +95,8 @@ func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 	}
 }
 
-// namespaceIsTaken comes first of all: an instance of another namespace must neither take an owner's ID nor learn
-// anything.
+// namespaceIsTaken comes before all checks of the Challenge: an instance of another namespace must neither take an owner's
+// ID nor learn anything.
 func namespaceIsTaken(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil || len(cfg.InstanceNamespaces) == 0 || slices.Contains(cfg.InstanceNamespaces, c.Instance.Namespace) {
 		return nil

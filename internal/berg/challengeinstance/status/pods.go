@@ -78,9 +78,8 @@ func describePorts(ports []string, repeated bool) string {
 	return fmt.Sprintf("; %s %s no connection%s", strings.Join(ports, ", "), verb, yet)
 }
 
-// checkContainer reports whether a container is ready, else the reason if one is known. It
-// looks at its pods, then at failures of the runtime, then at failures to create pods, and
-// last at how a pod ended that was not replaced.
+// checkContainer reports whether a container is ready, else the reason if one is known. It checks its pods, then failures
+// of the runtime, then failures to create pods, and last the end of a pod that was not replaced.
 func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
 	live, ended := ContainerPods(o.Pods, c.Hostname)
 	for _, p := range live {
@@ -150,7 +149,7 @@ func ContainerPods(pods []corev1.Pod, container string) (live, ended []*corev1.P
 	return live, ended
 }
 
-// newestFirst is a stable order; that of a cache is not.
+// newestFirst is a stable order. A cache lists pods in no order, and another first pod would change the message.
 func newestFirst(a, b *corev1.Pod) int {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
