@@ -86,7 +86,7 @@
 //	revisions.go    deletes stored contents that no instance names
 //	optional.go     the kinds that a cluster may lack
 //	watches.go      which events lead to a reconciliation, and with which priority
-//	predicates.go   the filters and mappings of these events
+//	predicates.go   the filters and mappings of events
 //	terminate.go    requests the deletion of one instance
 //	nodeports.go    writes Services and keeps their node ports
 //	pullsecrets.go  copies the pull secret, and decides which copy a container uses
