@@ -32,7 +32,7 @@ type Set struct {
 	maxBytes  int
 }
 
-// key are the first bytes of a flag or a notation of it.
+// key has the first bytes of a flag or its notation.
 type key [minLength]byte
 
 // span is a part of a text, from a byte to before another one.
@@ -44,7 +44,7 @@ func NewSet(flags ...string) *Set {
 	flags = slices.DeleteFunc(slices.Clone(flags), TooShort)
 	for _, flag := range flags {
 		s.maxBytes = max(s.maxBytes, maxEscapeBytes*len(flag))
-		// A flag may look like an escape itself, and is decoded where its text is.
+		// A flag may have the form of an escape itself. A text that contains it is decoded, so the decoded flag counts too.
 		for range escapeLayers {
 			s.add(fold(flag))
 			v, changed := view{text: flag}.decode()
@@ -82,7 +82,7 @@ func (s *Set) Empty() bool { return s.maxBytes == 0 }
 // MaxBytes is the length that the usual notations do not exceed.
 func (s *Set) MaxBytes() int { return s.maxBytes }
 
-// Remove replaces the flags in a text by marks.
+// Remove replaces the flags in a text by Mark. Overlapping finds become one.
 func (s *Set) Remove(text string) string {
 	if s.Empty() {
 		return text
@@ -230,8 +230,8 @@ func (s *Set) CutEnd(text string) (length int) {
 	return length
 }
 
-// RemoveCut removes the flags from a text of which the end may be cut off, and from its end the beginning of a flag: at
-// least as many characters as a flag must have.
+// RemoveCut removes the flags from a text whose end may be cut off, and from its end the beginning of a flag: at least as
+// many characters as a flag must have.
 func (s *Set) RemoveCut(text string) string {
 	text = s.Remove(text)
 	for i := max(0, len(text)-s.maxBytes); i+minLength <= len(text); i++ {
