@@ -37,12 +37,12 @@ type Instances struct {
 	Outdated int `json:"outdated"`
 }
 
-// Queue is what waits for something else to end.
+// Queue has the instances that wait for something else to end.
 type Queue struct {
 	ByCause map[bergv1.Cause]int `json:"byCause,omitempty"`
 	// FirstSeconds is how long the first instance has waited for a limit.
 	FirstSeconds *int64 `json:"firstSeconds,omitempty"`
-	// Limits are the limits that instances wait for, the one with most instances first.
+	// Limits are the limits that instances wait for, the limit with most instances first.
 	Limits []Limit `json:"limits,omitempty"`
 	// Rows are the waiting instances in the order of their creation.
 	Rows []*Row `json:"-"`
