@@ -127,8 +127,8 @@ func matchesPort(recorded bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.P
 		routed(recorded) == p.Routed()
 }
 
-// KeepWanted returns the recorded endpoints of ports that these containers still have. When a
-// rollout gives up a node port, another Service may get it.
+// KeepWanted returns the recorded endpoints of ports that these containers still have. When a rollout gives up a node port,
+// another Service may get it, and its address must not stay in the status.
 func KeepWanted(recorded []bergv1.ServiceEndpoint, containers []bergv1.Container) []bergv1.ServiceEndpoint {
 	var out []bergv1.ServiceEndpoint
 	for _, e := range recorded {

@@ -42,7 +42,7 @@ func namespace(in Inputs) *corev1.Namespace {
 }
 
 func podSecurityLevel(in Inputs) string {
-	// The level baseline admits pods without a seccomp profile, but not with Unconfined.
+	// The level baseline admits pods without a seccomp profile, but not pods with Unconfined.
 	if in.Config.SeccompProfile == corev1.SeccompProfileTypeUnconfined {
 		return "privileged"
 	}

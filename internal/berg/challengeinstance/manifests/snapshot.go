@@ -20,13 +20,14 @@ import (
 type Snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
 	Containers           []bergv1.Container `json:"containers,omitempty"`
-	// Flag is the Challenge's own one, which programs in its images may know.
+	// Flag is the flag of the Challenge, which programs in its images may know. It is stored to be redacted, not to be
+	// given to pods.
 	Flag     string          `json:"flag,omitempty"`
 	Defaults config.Defaults `json:"defaults"`
 }
 
-// Normalize returns the snapshot of a Challenge in a form that survives being stored, and in which two that result in the
-// same pods are equal. Values of variables are strings, as a container sees them. The Defaults are not set.
+// Normalize returns the snapshot of a Challenge in a form that survives being stored, and in which two Challenges with the
+// same pods are equal. Values of variables are strings, as a container reads them. The Defaults are not set.
 func Normalize(c *bergv1.Challenge) Snapshot {
 	s := Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Flag: c.Spec.Flag, Containers: slices.Clone(c.Spec.Containers)}
 	for i := range s.Containers {
@@ -59,8 +60,8 @@ func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 	return rules.Validate(s.Containers, allowed)
 }
 
-// Matches reports whether a Challenge results in the same pods. Its own flag is not part of them. It compares encoded
-// forms: the API server may have reordered the keys of one of them.
+// Matches reports whether a Challenge results in the same pods. The flag of the Challenge does not affect them. It compares
+// encoded forms: the API server may have reordered the keys of a map.
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	now := Normalize(c)
 	now.Flag, now.Defaults = s.Flag, s.Defaults
