@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// checks must hold for an instance itself before it is built. They are in the order of their
-// conditions. The first problem counts.
+// checks must succeed for an instance itself before it is built. They are in the order of their conditions. The first
+// problem counts.
 var checks = []func(Candidate, config.Challenge) *outcome.Problem{
 	contentIsReadable,
 	namespaceIsTaken,
@@ -109,6 +109,7 @@ func namespaceIsTaken(c Candidate, cfg config.Challenge) *outcome.Problem {
 }
 
 func challengeExists(c Candidate, _ config.Challenge) *outcome.Problem {
+	// A started instance no longer depends on its Challenge: see Withdrawn.
 	if c.Pinned != nil || c.Challenge != nil {
 		return nil
 	}
@@ -186,7 +187,7 @@ func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 }
 
 // NamespaceIsOurs returns why an instance cannot be built in the namespace of its owner. It returns nil if the namespace
-// does not exist, or belongs to the instance.
+// does not exist, or belongs to the instance. A namespace of another owner is never written, not even to add a label.
 func NamespaceIsOurs(c Candidate, ns *corev1.Namespace) *outcome.Problem {
 	owner := manifests.NamespaceOwner(c.Instance)
 	if ns == nil || owner.Owns(ns) && ns.DeletionTimestamp == nil {

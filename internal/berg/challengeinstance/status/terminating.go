@@ -15,8 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is why the API server
-// refuses that deletion, "" if it does not.
+// ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is the refusal of that
+// deletion by the API server, "" if there is none.
 func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, pods stop.Remaining, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminating
 	instance.Status.ObservedGeneration = instance.Generation
