@@ -50,7 +50,8 @@ func (e Ending) Flags() []string { return append([]string{e.Instance.Spec.Flag},
 // errRecordPending defers a deletion until the Recorder enqueues the instance again.
 var errRecordPending = fmt.Errorf("the record of the instance is being read: %w", reconcile.ErrDeferred)
 
-// keepRecord reports whether the Recorder allows the deletion of the namespace.
+// keepRecord reports whether the Recorder allows the deletion of the namespace. It is asked in every reconciliation of a
+// deletion, because a new leader has no record in progress.
 func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
 	// A check reports by itself how its instance ended.
 	if r.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {

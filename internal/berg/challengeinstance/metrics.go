@@ -46,7 +46,7 @@ var (
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were deleted because they had expired.",
 	})
-	// startStages covers all Challenges, so that the number of series is bounded.
+	// startStages covers all Challenges together, so that the number of series is bounded.
 	startStages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_start_stage_seconds",
 		Help:    "Duration of the stages of a start, for instances whose pods were all ready.",
@@ -61,8 +61,8 @@ var (
 
 const (
 	labelChallenge = "challenge"
-	// maxChallenges bounds the label: users who may create Challenges choose its values. With
-	// 18 series each, one scrape carries that many easily.
+	// maxChallenges bounds the label: users who may create Challenges choose its values. With 18 series per Challenge, one
+	// scrape carries that many easily.
 	maxChallenges = 256
 	// otherChallenges stands for Challenges beyond the limit and for deleted ones. It is not a valid name of a Challenge.
 	otherChallenges = "_other"

@@ -92,6 +92,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time
 	if err != nil && !gone {
 		return 0, err
 	}
+	// Only a namespace whose name, labels and annotation all name an instance can be an orphan.
 	instance, provable := manifests.ReadInstanceUID(ns)
 	if gone || !provable || ns.DeletionTimestamp != nil {
 		o.seen.forget(name)

@@ -61,9 +61,8 @@ func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
 	return now
 }
 
-// pruneOtherPolicies deletes, with NETWORK_POLICY=auto, the policies of the kind that isolated
-// the instance before. It runs after the new ones are written, so that a policy exists at any
-// time.
+// pruneOtherPolicies deletes, with NETWORK_POLICY=auto, the policies of the kind that isolated the instance before. It runs
+// after the new ones are written, so that a policy exists at any time.
 func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Owner, in manifests.Inputs) error {
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
 		return nil // the other kind has no cache
@@ -112,8 +111,8 @@ func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *o
 	return nil
 }
 
-// formerPolicies are the network policies of a kind that is no longer wanted. A watch of that
-// kind would serve no other purpose, so their metadata is listed once per process.
+// formerPolicies are the network policies of a kind that is no longer configured. A watch of that kind would serve no other
+// purpose, so their metadata is listed once per process.
 type formerPolicies struct {
 	kinds []metav1.TypeMeta
 
@@ -123,7 +122,7 @@ type formerPolicies struct {
 	left map[string][]*metav1.PartialObjectMetadata
 }
 
-// formerKinds returns the kinds that a configuration does not want.
+// formerKinds returns the kinds that a configuration excludes.
 func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 	switch policy {
 	case config.NetworkPolicyKubernetes:
@@ -135,7 +134,8 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 	}
 }
 
-// prune deletes the remaining policies of the owner in one namespace.
+// prune deletes the remaining policies of the owner in one namespace. A failure makes the next call list again, because the
+// policy may have been replaced.
 func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, owner ownership.Owner, ns string) error {
 	left, err := p.in(ctx, live, ns)
 	if err != nil {

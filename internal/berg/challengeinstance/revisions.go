@@ -22,7 +22,7 @@ func (r *Reconciler) sweepRevisions(ctx context.Context) error {
 		})
 }
 
-// listRevisions returns the names of the Secrets that instances name.
+// listRevisions returns the names of the Secrets that instances name. A cache returns everything as one page.
 func listRevisions(ctx context.Context, from client.Reader, opts ...client.ListOption) (sets.Set[string], error) {
 	names := sets.New[string]()
 	for token := ""; ; {

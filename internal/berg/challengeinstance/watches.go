@@ -35,9 +35,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// SetupWithManager opens the watches, and adds the controllers. Each watch enqueues the
-// instances of one owner; the only timers are the expiry and the start deadline, and a jump
-// of the clock enqueues the instances that have one.
+// SetupWithManager opens the watches, and adds the controllers. Each watch enqueues the instances of one owner; the only
+// timers are the expiry and the start deadline, and a jump of the clock enqueues the instances that have one.
+//
+// The order matters. The cache must have its indexes before a watch opens. The optional APIs must be known before the
+// watches are chosen: the watch of a missing kind would never be ready. All watches open before the lease is held, so that
+// a new leader starts with a full cache.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	r.copies = lru.New(rememberedCopies)
@@ -116,6 +119,8 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 		Named("challengeinstance").
 		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
+		// A namespace has two handlers: a live instance repairs its namespace, and a deletion continues with another
+		// priority.
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
@@ -128,6 +133,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(apis.Enqueues(listInstances)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			// The controller starts its sources before its workers, so every reconciliation can use both functions.
 			r.enqueue = queue.Add
 			r.enqueueReady = func(request ctrl.Request) { enqueue(queue, firstReadyPriority, request) }
 			return nil
@@ -251,7 +257,7 @@ func (r *Reconciler) challengeEvents() handler.EventHandler {
 	return forgetting{handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), r.images.Forget}
 }
 
-// forgetting calls forget for objects that are gone.
+// forgetting calls forget for objects that are gone, before it enqueues as usual.
 type forgetting struct {
 	handler.EventHandler
 	forget func(types.NamespacedName)
