@@ -152,6 +152,7 @@ func (s *Store[T]) Ensure(ctx context.Context, content T) (name string, err erro
 	if name := s.use(hash); name != "" { // another worker created it
 		return name, nil
 	}
+	// The first content of a process needs the list once: a Secret of an earlier process may have it.
 	if !s.listed {
 		if _, err := s.list(ctx); err != nil {
 			return "", err
@@ -210,6 +211,7 @@ func (s *Store[T]) claim(ctx context.Context, hash contentHash) (bool, error) {
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationClaimed, s.process)
 	err := s.client.Patch(ctx, secret, client.MergeFromWithOptions(found.secret, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// The version is out of date: the Secret is being deleted, or another client has changed it.
 		s.forget(found.secret.Name)
 		return false, nil // another process deletes it
 	}
@@ -218,6 +220,8 @@ func (s *Store[T]) claim(ctx context.Context, hash contentHash) (bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The patch has returned the new version. A sweep may have retired the revision during the request, so it is added
+	// again.
 	found.secret, found.claimed, found.used = secret, true, s.clock.Now()
 	s.revisions[secret.Name], s.byContent[hash] = found, secret.Name
 	return true, nil

@@ -21,7 +21,8 @@ const sweepInterval = 10 * time.Minute
 // Names lists the names of the Secrets that instances name.
 type Names func(ctx context.Context) (sets.Set[string], error)
 
-// Run sweeps at an interval until the context ends.
+// Run sweeps at an interval until the context ends. The first sweep comes after one interval: a process deletes no Secret
+// before graceTime has passed since it found it.
 func (s *Store[T]) Run(ctx context.Context, cached, live Names) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -86,6 +87,7 @@ func (s *Store[T]) retireOne(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.revisions[name]
+	// A status that this process is about to write may still name it.
 	if r == nil || s.clock.Since(r.used) < graceTime {
 		return false
 	}
