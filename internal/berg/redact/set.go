@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// escapeLayers is how many escapes may be around each other, as in JSON within JSON.
+	// escapeLayers is the maximum number of escapes around each other, as in JSON within JSON. It bounds the work on a
+	// hostile text.
 	escapeLayers = 4
-	// maxEscapeBytes is how many bytes the escape of a byte takes in a usual notation, as in \u0001.
+	// maxEscapeBytes is the maximum number of bytes in which a usual notation writes one byte, as in \u0001.
 	maxEscapeBytes = 6
-	// encodingLayers is how many encodings in digits may be around each other.
+	// encodingLayers is the maximum number of encodings in digits around each other.
 	encodingLayers = 3
 )
 
@@ -27,7 +28,8 @@ type Set struct {
 	folded map[key][]string
 	// begins are the bytes with which a folded flag begins.
 	begins [256]bool
-	// notations are the usual ones of all flags, by their first bytes.
+	// notations are the usual notations of all flags, by their first bytes. They are needed only where a text is cut off:
+	// there a decoder cannot work.
 	notations func() map[key][]string
 	maxBytes  int
 }
@@ -87,6 +89,7 @@ func (s *Set) Remove(text string) string {
 	if s.Empty() {
 		return text
 	}
+	// Finds of different decodings overlap, so they are sorted, the longer one first.
 	all := s.find(text, encodingLayers)
 	if len(all) == 0 {
 		return text
