@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return challenges.Complete(r.newKind().Reconciler())
 }
 
-// nested maps any event to the Challenges that need user namespaces.
+// nested maps any event to the Challenges that need user namespaces: a change of a node can change no other Challenge.
 func (r *Reconciler) nested(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &bergv1.ChallengeList{}, func(o client.Object) bool {
 		return nodes.Support{None: true}.Check("", o.(*bergv1.Challenge).Spec.Containers) != nil
