@@ -20,6 +20,8 @@ type podsSummary struct {
 	message string
 }
 
+// checkPods summarises the pods of an instance. The first container that cannot start decides; otherwise the message names
+// all containers that are not ready, with their probes and ports.
 func checkPods(o Observed, now time.Time) podsSummary {
 	if o.Pinned == nil {
 		return podsSummary{}

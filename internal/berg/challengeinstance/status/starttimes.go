@@ -153,6 +153,8 @@ func addLatest(n int, latest, t time.Time) time.Time {
 	return latest
 }
 
+// readPodTimes reads the ends of the stages from a pod. A condition has one time only: while it is not True, the end of its
+// stage is unknown.
 func readPodTimes(p *corev1.Pod) podTimes {
 	var times podTimes
 	for _, c := range p.Status.Conditions {

@@ -189,6 +189,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 
 func waitsFor(p *outcome.Problem) string { return "Waits for " + p.Condition }
 
+// doneStep returns the reason and the message of a step without a problem.
 func doneStep(step string, out Outcome) (reason, message string) {
 	pinned := out.Pinned
 	switch step {
