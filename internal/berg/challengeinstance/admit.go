@@ -65,6 +65,8 @@ type delay struct {
 	problem *outcome.Problem
 }
 
+// setup adds the controller. All watches enqueue the same request, so any number of events during a round leads to one more
+// round.
 func (a *admitter) setup(mgr ctrl.Manager) error {
 	a.frame = a.newKind()
 	a.frame.Client = a.Starts
@@ -121,6 +123,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 		return 0, err
 	}
 	due, remaining := r.writes(a.Config.Challenge)
+	// Reports are written one after another: they leave the API server to the objects of started instances.
 	writers := 1
 	if len(due) > 0 && due[0].problem == nil {
 		writers = startWriters
@@ -163,6 +166,7 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 		}
 	}
 	for _, d := range admission.Decide(r.all, r.rules) {
+		// It keeps its slot until its last write is tried again, so that no younger instance overtakes it.
 		if d.Reason == admission.Start && r.delayed.Has(d.UID) {
 			continue
 		}

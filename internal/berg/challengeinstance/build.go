@@ -101,6 +101,8 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 	return reached, nil
 }
 
+// inputs returns the inputs of a plan. Defaults, images and source are persisted values of the start or the last rollout:
+// present settings would change the objects of a live instance, and restart its pods.
 func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 	cfg := r.Config.Challenge
 	cfg.Defaults, cfg.NetworkPolicy = o.Pinned.Defaults, o.Policies

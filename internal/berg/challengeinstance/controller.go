@@ -124,6 +124,7 @@ func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *
 			return err
 		}
 		if out.Adopted != nil {
+			// A problem of the old content does not concern the new one.
 			*problems = nil
 			if out.Instance.Status.ReadyAt == nil {
 				problems.Add(status.BeingBuilt)

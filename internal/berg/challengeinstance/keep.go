@@ -63,6 +63,8 @@ func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeI
 		func() { r.enqueue(ctrl.Request{NamespacedName: key}) })
 }
 
+// ending returns the instance as a Recorder needs it. Both flags of the Challenge count, now and at the start: containers
+// may have printed either.
 func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) Ending {
 	e := Ending{
 		Instance: instance, Namespace: ns.DeepCopy(),

@@ -147,6 +147,8 @@ func (s *challengeSeries) Describe(ch chan<- *prometheus.Desc) {
 	timeToRunning.Describe(ch)
 }
 
+// Collect removes the series of deleted Challenges before it collects. If the cache does not answer in time, the scrape
+// shows all series.
 func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	if reader := s.reader.Load(); reader != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)

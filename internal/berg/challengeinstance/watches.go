@@ -204,6 +204,8 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 	switch {
 	case isEnding(i):
 		enqueue(q, deletionPriority, newRequest(i))
+		// The queue raises the priority of a request that still waits, and a deletion that has ended is reconciled without
+		// effect.
 		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, newRequest(i)) })
 	case isNew(i):
 		enqueue(q, startPriority, newRequest(i))
