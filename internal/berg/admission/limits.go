@@ -53,6 +53,8 @@ func sourceInstances(t *tally, i Instance) Reason {
 	return Start
 }
 
+// sourceBudget keeps instances in order: a cheap one does not overtake an expensive one of the same source. AboveBudget is
+// the exception. Such an instance cannot start at all, so it does not hold up its source.
 func sourceBudget(t *tally, i Instance) Reason {
 	budget, cost, s := t.rules.SourceBudget, t.rules.Challenge(i.Challenge).Cost, t.sources[instanceSource(i)]
 	switch {
@@ -150,6 +152,7 @@ func (t *tally) add(i Instance) {
 	}
 }
 
+// refused records which refusals affect later decisions of the same round.
 func (t *tally) refused(i Instance, reason Reason) {
 	switch reason {
 	case SourceBudget:
