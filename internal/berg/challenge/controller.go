@@ -53,6 +53,8 @@ func (r *Reconciler) nested(ctx context.Context, _ client.Object) []ctrl.Request
 	})
 }
 
+// newKind returns the reconciliation of Challenges. It has no finalizer and applies nothing, because a Challenge owns no
+// objects: instances keep their own copy of its content.
 func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
 	return &reconcile.Kind[*bergv1.Challenge, state]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,

@@ -27,6 +27,8 @@ type state struct {
 // maxWarnings is the maximum number of warnings in the condition.
 const maxWarnings = 5
 
+// check finds the mistakes that prevent every instance of a Challenge from starting. Warnings count only for a Challenge
+// without them.
 func check(c *bergv1.Challenge, s *state, settings rules.Settings) outcome.Problems {
 	errs := rules.Errors(c, settings)
 	if len(errs) == 0 {
