@@ -122,6 +122,7 @@ func (s *Store[T]) Read(ctx context.Context, name string) (*T, error) {
 	key := types.NamespacedName{Namespace: s.namespace, Name: name}
 	secret := &corev1.Secret{}
 	err := s.live.Get(ctx, key, secret)
+	// A missing Secret is not remembered: an administrator may restore it from a backup.
 	if apierrors.IsNotFound(err) {
 		return nil, &UnreadableError{Secret: key}
 	}
