@@ -114,6 +114,8 @@ func (i *Instances) add(r *Row, now time.Time) {
 	}
 }
 
+// add counts a waiting instance. Only an instance with the cause Queued waits for a limit; others wait for their owner, a
+// freeze or capacity.
 func (q *Queue) add(r *Row, now time.Time, limits map[string]int) {
 	q.Rows = append(q.Rows, r)
 	q.ByCause[r.Cause]++
@@ -143,6 +145,7 @@ func (s *Starts) add(r *Row) {
 	}
 }
 
+// summarise calculates the percentiles. Stages without a time are left out.
 func (s *Starts) summarise() {
 	slices.Sort(s.times)
 	s.P50, s.P99 = Quantile(s.times, 50), Quantile(s.times, 99)

@@ -148,6 +148,8 @@ func IsHealthy(i *bergv1.ChallengeInstance) bool {
 	return i.Status.Phase == bergv1.PhaseRunning && FirstProblem(i) == nil && i.DeletionTimestamp == nil
 }
 
+// findState returns the state of an instance. A deletion counts before the phase, because the operator writes the phase
+// later.
 func findState(i *bergv1.ChallengeInstance) State {
 	switch {
 	case IsEnding(i):
