@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Instance is what a decision needs to know of a ChallengeInstance.
+// Instance has the fields of a ChallengeInstance that a decision needs.
 type Instance struct {
 	UID types.UID
 	Key types.NamespacedName
-	// Owner is spec.ownerId. Of each owner one instance is started at a time.
+	// Owner is spec.ownerId. An owner has one started instance at a time.
 	Owner string
 	// Source is the label berg.norelect.ch/source: the user or team of a platform. "": none.
 	Source string
-	// Challenge is the one that the instance names. It need not exist.
+	// Challenge names the Challenge of the instance. It need not exist.
 	Challenge types.NamespacedName
 	Created   time.Time
 	// Check: a ChallengeCheck has created it. No player waits for it.
@@ -29,16 +29,16 @@ type Instance struct {
 	Blocked bool
 }
 
-// Waits reports whether the instance is one to be decided about.
+// Waits reports whether a decision about the instance is needed.
 func (i Instance) Waits() bool { return !i.Started && !i.Ending && !i.Blocked }
 
-// Decision is what an instance that was not started is to do.
+// Decision is the result for an instance that was not started.
 type Decision struct {
 	Instance
-	// Reason is why it waits; Start when it does not.
+	// Reason is the cause for which the instance waits; Start if it does not wait.
 	Reason Reason
-	// Ahead is, of OwnerBusy, the instance of the same owner right before it. Of hundreds that
-	// wait, only the next one has something new to report when that one is gone.
+	// Ahead is set if the Reason is OwnerBusy: the instance directly before it, of the same owner. Only one waiting
+	// instance names a given instance, so the end of an instance changes one status and not hundreds.
 	Ahead types.NamespacedName
 }
 
@@ -53,7 +53,7 @@ const (
 	OwnerBusy Reason = "OwnerBusy"
 	// SourceInstances: as many instances of its source are started as Limits.SourceInstances allows.
 	SourceInstances Reason = "SourceInstances"
-	// SourceBudget: its cost is more than what is left of the budget of its source.
+	// SourceBudget: its cost exceeds the remaining budget of its source.
 	SourceBudget Reason = "SourceBudget"
 	// AboveBudget: its cost alone is above Limits.SourceBudget.
 	AboveBudget Reason = "AboveBudget"
@@ -67,9 +67,9 @@ const (
 	PlayersFirst Reason = "PlayersFirst"
 )
 
-// Decide returns what every instance that waits is to do, in the order in which they may start:
-// those of checks after all others, then by creation. A younger instance never gets a slot that an
-// older one could use; one that cannot use it, because another limit keeps it, holds up no other.
+// Decide returns a decision about every instance that waits, in the order in which they may start: instances of checks
+// after all others, then by creation. A younger instance never gets a slot that an older one could use; an instance that
+// cannot use it, because of another limit, holds up no other.
 func Decide(all []Instance, limits Rules) []Decision {
 	var waiting []Instance
 	for _, i := range all {
@@ -83,6 +83,8 @@ func Decide(all []Instance, limits Rules) []Decision {
 	slices.SortFunc(waiting, func(a, b Instance) int {
 		return cmp.Or(isTrue(a.Check)-isTrue(b.Check), byAge(a, b))
 	})
+	// Started instances count before any decision, so that a limit which was lowered admits none until enough have ended.
+	// Each admitted instance counts for the decisions after it.
 	t := newTally(limits)
 	for _, i := range all {
 		if i.Started {
@@ -103,8 +105,8 @@ func Decide(all []Instance, limits Rules) []Decision {
 	return decisions
 }
 
-// findPredecessors returns, for every instance that waits and is not the first of its owner, the one of that
-// owner right before it. What is started goes first, then the oldest.
+// findPredecessors returns, for every instance that waits and is not the first of its owner, the owner's instance directly
+// before it. A started instance is first, then the oldest.
 func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedName {
 	owners := make(map[string][]Instance, len(waiting))
 	for _, i := range waiting {
@@ -127,8 +129,7 @@ func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedNam
 	return ahead
 }
 
-// byAge is the same order on every replica. The name has no influence: the creator of an instance
-// chooses it.
+// byAge is the same order on every replica. Names have no influence: the creator of an instance chooses its name.
 func byAge(a, b Instance) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
 }

@@ -1,10 +1,10 @@
-// Package admission decides which ChallengeInstances may start. It is pure: it gets all instances
-// as they are, and returns what each one that was not started is to do. What is started stays
-// started: a limit that is lowered ends no instance.
+// Package admission decides which ChallengeInstances may start. It is pure: it gets all instances as they are, and returns
+// a decision about each instance that was not started. A started instance stays started: a limit that is lowered ends no
+// instance.
 //
 //	admission.go  the decision: owners, then limits, in the order of creation
 //	limits.go     the limits in the order in which they are checked
 //
-// An instance that has started counts from the write of status.instanceId, which comes before its
-// first object, until its finalizer is removed, which comes after its namespace is gone.
+// An instance that has started counts from the write of status.instanceId, which comes before its first object, until its
+// finalizer is removed, which comes after its namespace is gone.
 package admission

@@ -2,31 +2,30 @@ package admission
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Limits are those of the operator's settings. Zero: none.
+// Limits are the limits in the operator's settings. Zero: no limit.
 type Limits struct {
-	// All is how many instances may be started at a time.
+	// All is the maximum number of started instances.
 	All int
-	// Namespace is how many of them may be of one namespace.
+	// Namespace is the maximum number of started instances in one namespace.
 	Namespace int
-	// SourceInstances is how many of them may be of one source.
+	// SourceInstances is the maximum number of started instances of one source.
 	SourceInstances int
-	// SourceBudget is what those of one source may cost together.
+	// SourceBudget is the maximum cost of the started instances of one source together.
 	SourceBudget int
 }
 
-// Challenge is what a Challenge says about its instances. The zero value is that of one that does
-// not exist, and costs nothing.
+// Challenge has the limits of a Challenge. The zero value stands for a Challenge that does not exist, and costs nothing.
 type Challenge struct {
-	// MaxInstances is how many of them may be started at a time. Zero: any number.
+	// MaxInstances is the maximum number of its started instances. Zero: no limit.
 	MaxInstances int
-	// Cost is what one takes of the budget of its source.
+	// Cost is the part of its source's budget that one instance uses.
 	Cost int
 }
 
-// Rules are what decides in addition to the instances.
+// Rules decide in addition to the instances.
 type Rules struct {
 	Limits
-	// Challenge returns what a Challenge says now.
+	// Challenge returns the present limits of a Challenge.
 	Challenge func(types.NamespacedName) Challenge
 }
 
@@ -36,8 +35,8 @@ func (r Rules) Limit(i Instance) bool {
 		i.Source != "" && (r.SourceInstances > 0 || r.SourceBudget > 0)
 }
 
-// limits are what may keep the first instance of an owner waiting, in the order in which they are
-// checked. Only the first that is reached is reported.
+// limits may keep the first instance of an owner waiting, in the order in which they are checked. Only the first limit that
+// is reached is reported.
 var limits = []func(*tally, Instance) Reason{
 	sourceInstances,
 	sourceBudget,
@@ -54,6 +53,8 @@ func sourceInstances(t *tally, i Instance) Reason {
 	return Start
 }
 
+// sourceBudget keeps instances in order: a cheap one does not overtake an expensive one of the same source. AboveBudget is
+// the exception. Such an instance cannot start at all, so it does not hold up its source.
 func sourceBudget(t *tally, i Instance) Reason {
 	budget, cost, s := t.rules.SourceBudget, t.rules.Challenge(i.Challenge).Cost, t.sources[instanceSource(i)]
 	switch {
@@ -103,22 +104,23 @@ type source struct{ namespace, name string }
 
 func instanceSource(i Instance) source { return source{i.Key.Namespace, i.Source} }
 
-// usage is what a source has.
+// usage counts the started instances of a source.
 type usage struct {
 	instances, cost int
-	// closed: an instance waits for more budget than is left. Cheaper ones that are younger do not
-	// take what it waits for.
+	// closed: an instance waits for more budget than remains. Cheaper instances that are younger do not use the rest, or
+	// the expensive one would never start.
 	closed bool
 }
 
-// tally counts what is started.
+// tally counts the started instances, and the instances that this decision starts.
 type tally struct {
 	rules      Rules
 	all        int
 	challenges map[types.NamespacedName]int
 	namespaces map[string]int
 	sources    map[source]usage
-	// playersWait: an instance that belongs to no check waits for a slot that others have.
+	// playersWait: an instance that belongs to no check waits for a slot that others have. Then no instance of a check
+	// starts, even if its own limits allow it.
 	playersWait bool
 }
 
@@ -150,6 +152,7 @@ func (t *tally) add(i Instance) {
 	}
 }
 
+// refused records which refusals affect later decisions of the same round.
 func (t *tally) refused(i Instance, reason Reason) {
 	switch reason {
 	case SourceBudget:

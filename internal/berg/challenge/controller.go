@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// actionCheck is what the operator was doing, in events.
+// actionCheck is the action in events.
 const actionCheck = "Check"
 
 var reconcileMetrics = reconcile.NewMetrics("berg_challenge",
@@ -30,8 +30,8 @@ func init() { metrics.Registry.MustRegister(reconcileMetrics) }
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges/status,verbs=patch
 
-// SetupWithManager opens the watch. The controller that pulls images writes a condition of its own into the same status;
-// each reads the other's before it writes, and a conflict is repeated.
+// SetupWithManager opens the watch. The controller that pulls images writes its own condition into the same status. Each of
+// the two reads the other's condition before it writes, and repeats a write after a conflict.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	challenges := ctrl.NewControllerManagedBy(mgr).
 		Named("berg-challenge").
@@ -46,13 +46,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return challenges.Complete(r.newKind().Reconciler())
 }
 
-// nested maps any event to the Challenges that need user namespaces.
+// nested maps any event to the Challenges that need user namespaces: a change of a node can change no other Challenge.
 func (r *Reconciler) nested(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &bergv1.ChallengeList{}, func(o client.Object) bool {
 		return nodes.Support{None: true}.Check("", o.(*bergv1.Challenge).Spec.Containers) != nil
 	})
 }
 
+// newKind returns the reconciliation of Challenges. It has no finalizer and applies nothing, because a Challenge owns no
+// objects: instances keep their own copy of its content.
 func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
 	return &reconcile.Kind[*bergv1.Challenge, state]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -67,7 +69,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
 	}
 }
 
-// report says that a Challenge is accepted only if it was not before: most are from the beginning.
+// report says that a Challenge is accepted only if it was not accepted before: most Challenges are accepted from the
+// beginning, and an event about each would say nothing new.
 func (r *Reconciler) report(_ context.Context, before, c *bergv1.Challenge, s state, problems outcome.Problems, _ time.Time) {
 	old := accepted(before)
 	if old != nil && len(problems) == 0 && conditions.Transitioned(before.Status.Conditions, *accepted(c)) {

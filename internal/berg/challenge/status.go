@@ -18,15 +18,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// state is what the nodes support, and what a check found in addition to problems.
+// state has the features of the nodes, and the findings of a check that are no problems.
 type state struct {
 	nodes    nodes.Support
 	warnings []rules.Warning
 }
 
-// maxWarnings is how many warnings the condition lists.
+// maxWarnings is the maximum number of warnings in the condition.
 const maxWarnings = 5
 
+// check finds the mistakes that prevent every instance of a Challenge from starting. Warnings count only for a Challenge
+// without them.
 func check(c *bergv1.Challenge, s *state, settings rules.Settings) outcome.Problems {
 	errs := rules.Errors(c, settings)
 	if len(errs) == 0 {
@@ -71,8 +73,8 @@ func accepted(c *bergv1.Challenge) *metav1.Condition {
 	return meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
 }
 
-// stale passes updates after which the condition is missing or is of another generation, as after an edit of the status by
-// another client.
+// stale passes updates after which the condition is missing or describes another generation, as after an edit of the status
+// by another client.
 var stale = reconcile.Updates(func(_, after client.Object) bool { return isStale(after) })
 
 func isStale(o client.Object) bool {

@@ -31,39 +31,42 @@ import (
 )
 
 const (
-	// maxStarts is how many instances one round starts, and startWriters how many of them concurrently. Which
-	// ones has been decided before.
+	// maxStarts is the number of instances that one round starts, and startWriters how many of them concurrently. The round
+	// has already decided which instances start, so the order of the writes does not matter.
 	maxStarts, startWriters = 20, 4
-	// maxReports is of how many others a round without starts writes the status, one after another. Then the
-	// next round begins, so that a start never waits behind hundreds of writes.
+	// maxReports is the number of statuses that a round without starts writes, one after another. Then the next round
+	// begins, so that a start never waits behind hundreds of writes.
 	maxReports = 5
 )
 
-// admitter decides which instances start. It is one worker with one request: each round lists the instances
-// that were not started, decides about all of them, and writes. Its client's lists wait until the cache shows its own
-// writes. Until an instance is started only the admitter writes its status, afterwards only the Reconciler.
+// admitter decides which instances start. It is one worker with one request: each round lists the instances that were not
+// started, decides about all of them, and writes. Two concurrent rounds could both give away the last slot of a limit. Its
+// client's lists wait until the cache shows its own writes. Until an instance is started only the admitter writes its
+// status, afterwards only the Reconciler.
 type admitter struct {
 	*Reconciler
 	// frame writes statuses with the client of this worker, whose lists wait for them.
 	frame   *kind
 	backoff *outcome.Backoff
-	// synced: the cache shows every start. It may lack those of the previous leader, and one of which no answer came; until
-	// then decisions follow from the list of the API server.
+	// synced: the cache shows every start. It may lack starts of the previous leader, and a start whose answer was lost.
+	// Until it has caught up, decisions follow from a list of the API server.
 	synced bool
-	// delays are those of the pending instances that could not be written.
+	// delays has the delays of pending instances whose last write failed.
 	delays map[types.UID]delay
 }
 
-// delay is until when an instance is not written again. It keeps its position, unless the API server refuses it: then it
-// holds up no other during that time.
+// delay says until when an instance is not written again. The instance keeps its position in the queue. If the API server
+// refuses it, it holds up no other instance during that time.
 type delay struct {
 	request ctrl.Request
 	until   time.Time
 	refused bool
-	// problem is what the status says of the refusal, nil if nothing.
+	// problem is the refusal as the status reports it, nil if the status reports none.
 	problem *outcome.Problem
 }
 
+// setup adds the controller. All watches enqueue the same request, so any number of events during a round leads to one more
+// round.
 func (a *admitter) setup(mgr ctrl.Manager) error {
 	a.frame = a.newKind()
 	a.frame.Client = a.Starts
@@ -92,23 +95,23 @@ var admissionChanged = predicate.Funcs{
 	},
 }
 
-// holderChanged passes the events of namespaces after which another instance may be the first of its owner: of the
-// creation, only that of a namespace that this operator has not made.
+// holderChanged passes the events of namespaces after which another instance may be the first of its owner. The creation of
+// a namespace by this operator is not among them.
 var holderChanged = predicate.And(identityChanged, predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetLabels()[bergv1.LabelManagedBy] != bergv1.ManagedBy },
 })
 
-// finalizerRemoved accepts that the finalizer of an instance was removed by hand: it is put back.
+// finalizerRemoved passes the removal of the finalizer by another client: the next round puts it back.
 var finalizerRemoved = finalizer.TakenOff(bergv1.Finalizer)
 
-// isStarted reports whether an instance counts: from its start until its finalizer is taken off, after which
-// nothing of it exists.
+// isStarted reports whether an instance counts against limits: from its start until its finalizer is removed. By then none
+// of its objects exist.
 func isStarted(o client.Object) bool {
 	i := o.(*bergv1.ChallengeInstance)
 	return i.Status.InstanceID != "" && (isLive(i) || controllerutil.ContainsFinalizer(i, bergv1.Finalizer))
 }
 
-// reconcile is one round. It returns when the next one is due, zero if only events lead to it.
+// reconcile is one round. It returns the delay until the next round, zero if only events lead to one.
 func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter time.Duration, err error) {
 	pending, listStarted, err := a.list(ctx)
 	if err != nil || len(pending) == 0 {
@@ -120,6 +123,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 		return 0, err
 	}
 	due, remaining := r.writes(a.Config.Challenge)
+	// Reports are written one after another: they leave the API server to the objects of started instances.
 	writers := 1
 	if len(due) > 0 && due[0].problem == nil {
 		writers = startWriters
@@ -128,7 +132,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 	return a.settle(ctx, due, remaining, now), nil
 }
 
-// write is what a round writes of one instance: its start, or the problem that keeps it from that.
+// write is the write of one instance in a round: its start, or the problem that prevents the start.
 type write struct {
 	status.Candidate
 	// problem is nil for a start.
@@ -136,7 +140,7 @@ type write struct {
 	// limited: there is a limit, and it lets the instance start.
 	limited bool
 
-	// done: it was tried. What it has failed at is err, and refused what the status says of that.
+	// done: the write was tried. err is its failure, and refused the refusal as the status reports it.
 	done    bool
 	err     error
 	refused *outcome.Problem
@@ -144,7 +148,7 @@ type write struct {
 	sent bool
 }
 
-// writes returns what to write now, which is starts if there are any, and whether more is to be written after it.
+// writes returns the writes of this round, which are starts if any instance may start, and whether more writes remain.
 func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 	var starts, reports []*write
 	report := func(uid types.UID, p *outcome.Problem) {
@@ -162,6 +166,7 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 		}
 	}
 	for _, d := range admission.Decide(r.all, r.rules) {
+		// It keeps its slot until its last write is tried again, so that no younger instance overtakes it.
 		if d.Reason == admission.Start && r.delayed.Has(d.UID) {
 			continue
 		}
@@ -178,8 +183,8 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 	return due, len(due) < len(starts)+len(reports)
 }
 
-// write starts an instance, or writes why it does not start. An instance that only waits has the finalizer too, so that
-// a watch shows it as Terminated before it is gone.
+// write starts an instance, or writes why it does not start. An instance that only waits has the finalizer too, so that a
+// watch shows it as Terminated before it is gone.
 func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.done = true
 	w.Instance = w.Instance.DeepCopy()
@@ -199,6 +204,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	out := status.Outcome{Observed: status.Observed{Candidate: w.Candidate, Limited: w.limited}, Problem: w.problem}
 	cfg := w.Nodes.Apply(a.Config.Challenge)
 	if w.problem == nil {
+		// The content is stored before the status names it. If this process ends in between, no instance names the Secret,
+		// and a later sweep deletes it.
 		id, err := uuid.NewV7()
 		if err == nil {
 			out.Adopted, err = a.store(ctx, out.Observed, cfg)
@@ -207,6 +214,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
 			return
 		}
+		// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
+		// token, so a namespace that it creates first is not taken for the instance's own.
 		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
 		out.Problem, w.sent = status.BeingBuilt, true
 	}
@@ -222,7 +231,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	a.report(before, out, nil, now)
 }
 
-// settle notes the results of the writes of a round, and returns when the next one is due.
+// settle records the results of the writes of a round, and returns the delay until the next round.
 func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, now time.Time) (requeueAfter time.Duration) {
 	for _, w := range tried {
 		if !w.done { // the time of the round is over
@@ -236,14 +245,14 @@ func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, n
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
 		}
 		result, failed := a.backoff.Result(ctx, request, 0, w.err)
-		if failed == nil { // after a conflict the cache will show what was written in between
+		if failed == nil { // after a conflict the cache will show the other client's write
 			requeueAfter = status.Sooner(requeueAfter, result.RequeueAfter)
 			continue
 		}
 		reconcileMetrics.Failed()
 		cause := outcome.Classify(failed)
 		if w.sent && cause == outcome.Failed {
-			a.synced = false // the API server may have started it nevertheless
+			a.synced = false // without an answer, the API server may have stored the start
 		}
 		a.delays[uid] = delay{request: request, until: now.Add(result.RequeueAfter), refused: cause == outcome.Rejected, problem: w.refused}
 	}

@@ -12,13 +12,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/admission"
 )
 
-// startedLister returns the instances that were started: those of every owner, or at
-// least those of the owners of pending ones.
+// startedLister returns the started instances of every owner, or at least of the owners of pending instances.
 type startedLister func(ctx context.Context, pending []bergv1.ChallengeInstance, everyOwner bool) ([]admission.Instance, error)
 
-// list returns the instances that were not started, and lists those that were. They must not be modified. The cache shows all
-// writes of this process by then. Those of the previous leader, and starts without an answer, only the API server is sure to
-// show: unless synced, its list decides.
+// list returns the instances that were not started, and a function that lists the started ones. The instances must not be
+// modified.
+//
+// The cached list has waited for all writes of this process. Only the API server is sure to show starts of the previous
+// leader and starts without an answer: until the admitter is synced, its list decides. A missed start would let one owner
+// have two instances, or exceed a limit.
 func (a *admitter) list(ctx context.Context) (pending []bergv1.ChallengeInstance, listStarted startedLister, err error) {
 	var cached bergv1.ChallengeInstanceList
 	if err := a.Starts.List(ctx, &cached, client.MatchingFields{indexPending: isPending}, client.UnsafeDisableDeepCopy); err != nil {
@@ -36,7 +38,7 @@ func (a *admitter) list(ctx context.Context) (pending []bergv1.ChallengeInstance
 		return nil, nil, err
 	}
 	for n := range all {
-		// Events come in the order of versions: all before this one have come, too.
+		// Events come in the order of versions. A cache that shows the newest listed version has received all earlier ones.
 		a.synced = a.synced || objectVersion(&all[n]) >= newest
 	}
 	return pending, func(context.Context, []bergv1.ChallengeInstance, bool) ([]admission.Instance, error) {
@@ -44,8 +46,8 @@ func (a *admitter) list(ctx context.Context) (pending []bergv1.ChallengeInstance
 	}, nil
 }
 
-// listLive lists all instances of the API server, and returns the newest version of one. Pages bound the memory: of a started
-// instance only what decides is kept.
+// listLive lists all instances of the API server, and returns the newest version of an instance. Pages bound the memory,
+// and a started instance is reduced to the fields of the decision.
 func (a *admitter) listLive(ctx context.Context) (pending []bergv1.ChallengeInstance, others []admission.Instance, newest uint64, err error) {
 	for next, more := "", true; more; more = next != "" {
 		var page bergv1.ChallengeInstanceList
@@ -66,8 +68,8 @@ func (a *admitter) listLive(ctx context.Context) (pending []bergv1.ChallengeInst
 	return pending, others, newest, nil
 }
 
-// started reads the cache: those of every owner if a limit counts them, else those of the owners of pending ones. To list 10,000 at
-// every start takes 13 ms on a busy machine, as long as the operator works on the instance otherwise.
+// started reads the cache: the instances of every owner if a limit counts them, else of the owners of pending instances
+// only. To list 10,000 instances takes 13 ms on a busy machine, as long as the operator otherwise works on one start.
 func (a *admitter) started(ctx context.Context, pending []bergv1.ChallengeInstance, everyOwner bool) ([]admission.Instance, error) {
 	var lists [][]client.ListOption
 	if everyOwner {
@@ -103,7 +105,8 @@ func (a *admitter) instances(ctx context.Context, opts ...client.ListOption) ([]
 	return all.Items, err
 }
 
-// objectVersion is the resource version as a number. Those of one kind are ordered.
+// objectVersion returns the resource version as a number. Versions of one kind are ordered; a version that is no number is
+// 0, older than all others.
 func objectVersion(o client.Object) uint64 {
 	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// round is all that one decision is made of.
+// round has the observations of one decision.
 type round struct {
 	all   []admission.Instance
 	rules admission.Rules
@@ -29,7 +29,8 @@ type round struct {
 	delayed sets.Set[types.UID]
 }
 
-// observeRound reads what else decides about pending instances. Those that were started come from listStarted.
+// observeRound reads the Challenges, nodes, namespaces and started instances that decide about pending instances.
+// listStarted lists the started ones.
 func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeInstance, listStarted startedLister, now time.Time) (round, error) {
 	cfg := a.Config.Challenge
 	support, err := nodes.Observe(ctx, a.Client, cfg)
@@ -68,7 +69,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	if r.all, err = listStarted(ctx, pending, limited); err != nil {
 		return r, err
 	}
-	// An instance may have been started between the two lists.
+	// An instance may have been started between the two lists: then both have it, and the started one counts.
 	known := sets.New[types.UID]()
 	for _, i := range r.all {
 		known.Insert(i.UID)
@@ -106,8 +107,8 @@ func (a *admitter) applyDelays(ctx context.Context, r *round, now time.Time) {
 	}
 }
 
-// request is all that decides, of an instance, whether its Challenge can be built for it. Of hundreds nearly all
-// request the same.
+// request identifies equal checks: the Challenge and the fields of an instance on which the check of the Challenge depends.
+// Nearly all of hundreds of pending instances make the same request.
 type request struct {
 	challenge       types.NamespacedName
 	namespace       string
@@ -135,8 +136,8 @@ func (a *admitter) admissionInstance(i *bergv1.ChallengeInstance) admission.Inst
 	}
 }
 
-// observeHolders finds out which pending instances cannot start because the namespace of their owner exists, where
-// none of the owner is started: it belongs to none of them.
+// observeHolders finds out which pending instances cannot start because the namespace of their owner exists although no
+// instance of the owner is started. Such a namespace belongs to none of them.
 func (a *admitter) observeHolders(ctx context.Context, r *round) error {
 	busy, owners := sets.New[string](), map[string][]int{}
 	for n, i := range r.all {

@@ -15,9 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// build applies the plan. No pod is created before everything that confines it and everything
-// that it reads. It returns the endpoints, nil until every Service exists, and stores in times
-// when it wrote objects.
+// build applies the plan. No pod is created before its network policies and the objects that it reads exist. It returns the
+// endpoints, nil until every Service exists, and stores in times when it wrote objects.
 func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *status.Written) ([]manifests.Endpoint, *outcome.Problem) {
 	in := r.inputs(*o)
 	f, err := manifests.PlanFoundation(in)
@@ -44,7 +43,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 		{
 			Condition:  bergv1.ConditionNetworkPolicyCreated,
 			Objects:    policySets(in, f),
-			PruneFirst: true, // an additional policy may allow what the others deny
+			PruneFirst: true, // policies add up: a leftover one may allow traffic that the others deny
 			Then: func(ctx context.Context, _ []client.Object) error {
 				if err := r.pruneOtherPolicies(ctx, owner, in); err != nil {
 					return err
@@ -78,7 +77,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 				return err
 			},
 		},
-		// It needs the results of all steps above.
+		// The Deployments need the node ports that the API server has allocated, and the copies of the pull secret.
 		{
 			Condition: bergv1.ConditionDeploymentsCreated,
 			Then: func(context.Context, []client.Object) error {
@@ -102,6 +101,8 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 	return reached, nil
 }
 
+// inputs returns the inputs of a plan. Defaults, images and source are persisted values of the start or the last rollout:
+// present settings would change the objects of a live instance, and restart its pods.
 func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 	cfg := r.Config.Challenge
 	cfg.Defaults, cfg.NetworkPolicy = o.Pinned.Defaults, o.Policies

@@ -33,21 +33,22 @@ import (
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;tlsroutes,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=cilium.io,resources=ciliumnetworkpolicies,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
-// Why a node refuses a pod stands in events alone; those of foreign pods are not kept.
+// Only events say why a node refuses a pod. The cache keeps no events about foreign pods.
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=list;watch;create;patch
 
-// rememberedCopies are more than are being built at a time.
+// rememberedCopies exceeds the number of instances that are being built at a time.
 const rememberedCopies = 4096
 
-// immediately is how soon the next reconciliation or round begins when there is more to write.
+// immediately is the delay of the next reconciliation or round when more is to be written.
 const immediately = time.Nanosecond
 
-// newKind returns the reconciliation of instances that were started, and of those that are being deleted. One that was
-// not started is the admitter's, and one that has expired the controller's of expiries.
+// newKind returns the reconciliation of started instances and of instances that are being deleted. The admitter writes
+// instances that were not started, and the controller of expiries ends expired ones.
 func (r *Reconciler) newKind() *kind {
 	return &kind{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: bergv1.Finalizer, FinalizerCondition: bergv1.ConditionNamespaceCreated,
+		// Another controller writes these instances. Two writers of one status would only cause conflicts.
 		Skip: func(i *bergv1.ChallengeInstance, now time.Time) bool {
 			return i.Status.InstanceID == "" || status.DueTermination(i, r.Config.Challenge, now) != ""
 		},
@@ -82,8 +83,9 @@ func (r *Reconciler) newKind() *kind {
 	}
 }
 
-// apply brings a started instance further. What must be known before objects are written is decided by a reconciliation of
-// its own, whose status has it: the next one builds.
+// apply brings a started instance further. The status must name the content and the namespace token before objects are
+// written. A reconciliation that decides about either writes no object: its status is persisted, and the next
+// reconciliation builds.
 func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out *status.Outcome, problems *outcome.Problems) error {
 	now := r.Clock.Now()
 	if status.Withdrawn(out.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
@@ -96,6 +98,7 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 		var problem *outcome.Problem
 		out.Endpoints, problem = r.build(ctx, &out.Observed, &out.Written)
 		problems.Add(problem)
+		// The build ends at the policies that cannot be written, but pods of an earlier build still run.
 		if err := r.stopUnconfined(ctx, out.Observed, problem); err != nil {
 			return outcome.WrapNotFound(err)
 		}
@@ -107,13 +110,15 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 	return err
 }
 
-// decide finds out whether the instance adopts its Challenge, or needs a namespace that it may create.
+// decide finds out whether the instance adopts its Challenge, or needs a namespace that it may create. Lost content is the
+// only problem that an adoption solves, so that problem alone does not prevent one.
 func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (err error) {
 	if p := problems.First(); p == nil || p.Reason == bergv1.ReasonRevisionMissing {
 		if out.Adopted, err = r.adopt(ctx, &out.Observed, now); err != nil {
 			return err
 		}
 		if out.Adopted != nil {
+			// A problem of the old content does not concern the new one.
 			*problems = nil
 			if out.Instance.Status.ReadyAt == nil {
 				problems.Add(status.BeingBuilt)
@@ -147,7 +152,8 @@ func (r *Reconciler) withdraw(ctx context.Context, instance *bergv1.ChallengeIns
 	return err
 }
 
-// stopWithNamespace stops the pods of an instance whose namespace another client deletes.
+// stopWithNamespace stops the pods of an instance whose namespace another client deletes. Without it Kubernetes may delete
+// the network policies before the processes have ended: see package stop.
 func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, now time.Time) (stop.Remaining, error) {
 	if o.Namespace == nil || o.Namespace.DeletionTimestamp == nil || !manifests.NamespaceOwner(o.Instance).Owns(o.Namespace) {
 		return stop.Remaining{}, nil
@@ -155,8 +161,13 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 	return stop.Pods(ctx, r.Client, o.Namespace.Name, r.policies(ctx).OutlivesNamespace(), now)
 }
 
-// connect adds whether the programs and the public ports of an instance accept connections. It does not wait for them: the
-// instance is enqueued when they do, or the timeout is over.
+// connect observes whether the programs and the public ports of an instance accept connections. It does not wait for them:
+// the instance is enqueued when they do, or when the timeout is over.
+//
+// Early connects to pods that run and are not ready yet: its result comes sooner than the startup probe of the node. Over
+// connects to the node ports of ready pods, which the data plane may serve a moment later. An instance that was ready is
+// not connected to again; the result of Early counts until the nodes report its pods as ready. The results are kept in
+// memory only: after a restart of the operator the next reconciliation connects again.
 func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 	key, id := client.ObjectKeyFromObject(out.Instance), out.Instance.UID
 	requeue := func() { r.enqueueReady(ctrl.Request{NamespacedName: key}) }
@@ -171,7 +182,8 @@ func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 	}
 }
 
-// requeueAfter returns after how long time alone changes the status.
+// requeueAfter returns after how long time alone changes the status. After a reconciliation that only decided, nothing but
+// this delay leads to the build.
 func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcome, _ outcome.Problems, now time.Time) time.Duration {
 	if out.Adopted != nil || out.NamespaceTokenHash != "" {
 		return immediately
@@ -183,7 +195,7 @@ func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcom
 	return again
 }
 
-// forget drops what is remembered of an instance that no longer exists.
+// forget drops the state in memory of an instance that no longer exists.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.terminations.forget(key)
 	r.Reach.Forget(key)

@@ -1,18 +1,18 @@
 // Package challengeinstance admits, builds, watches and terminates ChallengeInstances.
 //
-// Three controllers share the instances, and no two of them write the same one:
+// Three controllers share the instances, and no two of them write the same instance:
 //
-//	admit   (admit.go)       one worker: which of those that were not started may start
-//	run     (controller.go)  those that were started, and all deletions (finalize.go)
-//	expire  (expiry.go)      requests the deletion of those that expire
+//	admit   (admit.go)       one worker: decides which pending instances start
+//	run     (controller.go)  builds started instances, and carries out all deletions (finalize.go)
+//	expire  (expiry.go)      requests the deletion of expired instances
 //
-// A fourth one deletes namespaces whose instance no longer exists (orphans.go). The reconciliation of an instance that was
-// started is that of kit/reconcile, with these steps:
+// A fourth controller deletes namespaces whose instance no longer exists (orphans.go). A started instance is reconciled by the
+// frame kit/reconcile, with these steps:
 //
 //	observe   (observe.go)    all reads, once, into one status.Observed
 //	check     (status)        pure: may this instance be built, and if not, why
-//	decide    (rollout.go, prove.go)  what the status must have before objects are written: then this reconciliation ends here
-//	plan      (manifests)     pure: every object it should consist of
+//	decide    (rollout.go, prove.go)  content and namespace token: a new one is persisted before objects are written
+//	plan      (manifests)     pure: every object that it should consist of
 //	apply     (build.go, kit/apply)  the only writes of children
 //	connect   (controller.go) do its ports accept connections
 //	status    (status)        pure: phase, conditions and endpoints, written in one patch
@@ -21,21 +21,77 @@
 // package status has the checks, the conditions and the times. Neither has a client or a
 // clock.
 //
-// Other files:
+// # From the watch event to Running
 //
-//	reconciler.go   what all of this needs
+// These are the steps of one start in the order of time, with the file and the function of each. A file of another package
+// stands behind its folder, without its ending. A later reconciliation repeats the steps of a reconciliation and changes
+// nothing that is in place, so a line stands where the start needs its function for the first time.
+//
+// The admitter starts the instance:
+//
+//	admit.go                 admissionChanged     passes the creation of the instance
+//	admit_list.go            list                 reads the pending instances
+//	admit_round.go           observeRound         reads Challenges, nodes, started instances and namespaces of owners
+//	status/checks            CheckAlone           checks whether the Challenge can be built for the instance
+//	admit.go                 writes               selects the starts of this round
+//	admission/admission      Decide               admits the first instance of an owner, below every limit
+//	admit.go                 write                starts the instance, with the lines down to reportStarted
+//	kit/finalizer            Ensure               persists the finalizer, so that no deletion is missed from here on
+//	rollout.go               store                makes the content from the Challenge and the settings
+//	revisions/store          Ensure               stores the content in a Secret, unless one has it
+//	status/identity          Identify             sets the ID, the start and the digest of the namespace token
+//	status/status            Compute              computes the phase Creating
+//	kit/reconcile/kind       PatchStatus          persists the start: now the instance counts against limits
+//	events.go                reportStarted        records the event
+//
+// The controller of started instances builds it:
+//
+//	watches.go               justStarted          passes the update of that status
+//	watches.go               enqueueInstance      enqueues the instance with the priority of starts
+//	kit/reconcile/kind       live                 makes the reconciliation, with the lines down to computePhase
+//	observe.go               observe              reads Challenge, content, namespace, Deployments and pods
+//	status/checks            NamespaceIsOurs      checks that no other namespace has the name
+//	controller.go            apply                decides and builds
+//	rollout.go               adopt                returns nil: the instance keeps the content of its start
+//	prove.go                 prepareNamespace     confirms that this process has the namespace token
+//	build.go                 build                applies the plan, with the lines down to PlanWorkloads
+//	manifests/plan           PlanFoundation       plans all objects except Deployments
+//	kit/apply/steps          Steps                creates the namespace, then policies, Services, routes and ConfigMaps
+//	nodeports.go             applyService         creates a Service, for which the API server allocates node ports
+//	manifests/endpoints      PortEndpoints        calculates the addresses from the node ports
+//	pullsecrets.go           copyPullSecrets      copies the pull secret
+//	manifests/plan           PlanWorkloads        plans the Deployments, which Steps creates last
+//	status/status            computePhase         returns Starting
+//
+// Kubernetes starts the pods, and their events lead to the last reconciliations:
+//
+//	predicates.go            podChanged           passes changes of a pod that the status shows
+//	watches.go               firstReady.Update    enqueues the instance before all others as soon as its pod runs
+//	controller.go            connect              starts connections, and does not wait for them
+//	status/connect           ToOpen               names the ports of pods that run and are not ready yet
+//	reach/reach              Early                connects to them, and enqueues the instance when all accept
+//	status/connect           ToConnect            names the node ports, if the pods are ready before that
+//	reach/reach              Over                 connects to them, and enqueues the instance when it need not wait longer
+//	status/status            Compute              sets readyAt and the phase Running, in the status that PatchStatus persists
+//	events.go                report               records the event and the times of the stages
+//
+// # Other files
+//
+//	reconciler.go   the dependencies and the state in memory
 //	finalize.go     brings a deletion a step further
-//	admit_round.go  all that one decision of package admission is made of
+//	admit_round.go  the observations of one decision of package admission
 //	admit_list.go   lists the instances, from the cache or from the API server
-//	queuemetrics.go how many instances wait
+//	queuemetrics.go the number of instances that wait
+//	room.go         the free capacity, and the node ports in use
 //	revisions.go    deletes stored contents that no instance names
+//	optional.go     the kinds that a cluster may lack
 //	watches.go      which events lead to a reconciliation, and with which priority
-//	predicates.go   the filters and mappings of these events
+//	predicates.go   the filters and mappings of events
 //	terminate.go    requests the deletion of one instance
 //	nodeports.go    writes Services and keeps their node ports
-//	pullsecrets.go  copies of the pull secret, and which of them a container uses
-//	policies.go     which kinds of network policy are used, and the removal of others
-//	retry.go        pods that Kubernetes refused
-//	keep.go         what a record reads of an instance before its namespace is deleted
-//	events.go, metrics.go  what is reported
+//	pullsecrets.go  copies the pull secret, and decides which copy a container uses
+//	policies.go     which kinds of network policy are used, and the removal of other kinds
+//	retry.go        triggers the creation of pods that Kubernetes refused
+//	keep.go         gives the recorder an instance before its namespace is deleted
+//	events.go, metrics.go  events and metrics
 package challengeinstance

@@ -31,12 +31,13 @@ const (
 	actionTerminate = "Terminate"
 )
 
-// WithSource returns a recorder whose events about instances tell the user or team of a platform that they are for.
+// WithSource returns a recorder whose events about instances name the user or team of a platform that they belong to.
 func WithSource(to events.EventRecorder) events.EventRecorder { return sourceRecorder{to} }
 
 type sourceRecorder struct{ events.EventRecorder }
 
-// Eventf is called as that of the recorder in it.
+// Eventf records an event as the embedded recorder does. It adds the source to the text, and shortens the text before it,
+// so that the source is never cut off.
 func (r sourceRecorder) Eventf(about, related runtime.Object, kind, reason, action, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if i, ok := about.(*bergv1.ChallengeInstance); ok && i.Labels[bergv1.LabelSource] != "" {
@@ -103,8 +104,8 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	return redact.Text(c.Message, instance.Spec.Flag)
 }
 
-// reportTerminating reports, once, why an instance terminates, and counts expired ones. The
-// status shows what was reported; if it cannot be written, the process remembers it.
+// reportTerminating reports, once, why an instance terminates, and counts expired instances. The status shows which phases
+// were reported; if the status cannot be written, the process remembers them.
 func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
 	was, current := before.Status.Phase, instance.Status.Phase
 	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.isFirstReport(instance, bergv1.PhaseTerminating) {
@@ -136,9 +137,8 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	return bergv1.TerminationUserRequest // a user deleted it
 }
 
-// terminations holds what is known of terminating instances and may be missing in their
-// status: why the operator deleted them, and what was reported. Entries are removed when the
-// instance is gone. The zero value is ready for use.
+// terminations records facts about terminating instances that their status may lack: why the operator deleted them, and
+// which phases were reported. A record is removed when its instance is gone. The zero value is ready for use.
 type terminations struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]termination
@@ -150,7 +150,7 @@ type termination struct {
 	reported bergv1.Phase             // the last reported phase
 }
 
-// change updates the entry of an instance.
+// change updates the record of an instance. A record of an earlier instance with the same name does not count.
 func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*termination)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -170,8 +170,7 @@ func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*term
 	e.all[key] = known
 }
 
-// setReason stores the reason for which the deletion of an instance is requested, "" if it is
-// not.
+// setReason stores why the operator deletes an instance, "" if the deletion was not accepted.
 func (e *terminations) setReason(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
 	e.change(instance, func(known *termination) { known.reason = reason })
 }
@@ -182,8 +181,7 @@ func (e *terminations) reason(instance *bergv1.ChallengeInstance) (reason bergv1
 	return reason
 }
 
-// isFirstReport stores that a phase is reported, and returns whether it was not before. Phases
-// are reported in their order.
+// isFirstReport stores that a phase is reported, and returns whether it was not before. Phases are reported in their order.
 func (e *terminations) isFirstReport(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
 	e.change(instance, func(known *termination) {
 		isFirst = known.reported != phase && known.reported != bergv1.PhaseTerminated
@@ -194,7 +192,7 @@ func (e *terminations) isFirstReport(instance *bergv1.ChallengeInstance, phase b
 	return isFirst
 }
 
-// forget removes the entry of an instance that no longer exists.
+// forget removes the record of an instance that no longer exists.
 func (e *terminations) forget(key types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -10,11 +10,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
 )
 
-// terminationWorkers is the number of expired instances that are deleted concurrently. More
-// would end few instances sooner, and would slow down the API server for starts.
+// terminationWorkers is the number of expired instances that are deleted concurrently. More workers would end a few
+// instances sooner, and would slow down the API server for starts.
 func terminationWorkers(workers int) int { return max(1, workers/2) }
 
-// expiries deletes live instances that have expired, or that have a termination reason.
+// expiries deletes live instances that have expired, or that have a termination reason. It is a controller of its own, so
+// that an expiry does not wait behind the starts of a busy hour.
 func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason] {
 	return &expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason]{
 		Name:    "challengeinstance-expiry",
@@ -44,7 +45,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 	}
 }
 
-// changesExpiry reports whether an update changes when an instance expires or terminates.
+// changesExpiry reports whether an update changes the time at which an instance expires or terminates.
 func (r *Reconciler) changesExpiry(before, after *bergv1.ChallengeInstance) bool {
 	if before.Spec.TerminationReason != after.Spec.TerminationReason || status.Frozen(before) != status.Frozen(after) {
 		return true

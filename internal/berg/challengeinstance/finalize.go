@@ -22,10 +22,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// finalize carries out the deletion of an instance in any state. It needs neither the
-// Challenge nor any optional API, since all objects of an instance are in its namespace. It is
-// done when the namespace is gone. Events lead to the next step; it returns when to look again
-// at pods that do not end, zero for never.
+// finalize carries out the deletion of an instance in any state. It needs neither the Challenge nor any optional API, since
+// all objects of an instance are in its namespace. It is done when the namespace is gone. Events lead to the next step; it
+// returns the delay until it checks pods that do not end, zero for never.
+//
+// The order matters: the record is read while the pods exist, the network policies outlive the processes, and the finalizer
+// stays until the next instance of the owner may create the namespace.
 func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (done bool, requeueAfter time.Duration, err error) {
 	before := instance.DeepCopy()
 	ns, err := r.ownNamespace(ctx, instance)
@@ -58,7 +60,7 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.Chall
 	}
 	if ns.DeletionTimestamp == nil {
 		if err = apply.Delete(ctx, r.Client, ns); apierrors.IsConflict(err) {
-			return 0, err // it changed: the next reconciliation sees how
+			return 0, err // the namespace was changed: the next reconciliation reads it again
 		}
 		if err != nil {
 			err = redact.Error(err, instance.Spec.Flag)
@@ -108,9 +110,9 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 	return ns, nil
 }
 
-// sweep deletes what the deletion of the namespace left. Kubernetes deletes the kinds that the
-// API server serves. Just after its start the API server does not know custom resources yet,
-// so they can outlive their namespace, and would block the next instance of the owner.
+// sweep deletes the objects that outlived their namespace. Kubernetes deletes the kinds that the API server serves. Just
+// after its start the API server does not know custom resources yet, so they can outlive their namespace, and would block
+// the next instance of the owner.
 func (r *Reconciler) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
 	owner, ns := manifests.OwnerFor(instance), manifests.NamespaceName(instance.Spec.OwnerID)
 	errs := []error{

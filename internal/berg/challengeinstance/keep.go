@@ -27,19 +27,18 @@ type Recorder interface {
 	Forget(key types.NamespacedName)
 }
 
-// Ending is an instance that ends, as it was before anything of it was deleted. It must not be
-// modified.
+// Ending is an instance that ends, as it was before any of its objects was deleted. It must not be modified.
 type Ending struct {
 	Instance *bergv1.ChallengeInstance
 	// Namespace is nil if it does not exist or no longer exists.
 	Namespace *corev1.Namespace
 	Reason    bergv1.EndReason
-	// Challenge is the one that the instance names, with its namespace.
+	// Challenge names the Challenge of the instance, always with its namespace.
 	Challenge bergv1.ChallengeReference
 	// StaticFlags are the Challenge's own flags, now and at the start; "" is none.
 	StaticFlags []string
-	// FlagLost: the Challenge as it was at the start cannot be read. The containers may know a flag that the operator does
-	// not.
+	// FlagLost: the content that the instance was started with cannot be read. The containers may know a flag that the
+	// operator does not know.
 	FlagLost bool
 	// ExpiresAt is nil while the instance is frozen, and if it never started.
 	ExpiresAt *metav1.Time
@@ -48,10 +47,11 @@ type Ending struct {
 // Flags returns all flags that the containers may know; "" is none.
 func (e Ending) Flags() []string { return append([]string{e.Instance.Spec.Flag}, e.StaticFlags...) }
 
-// errRecordPending defers a deletion until the Recorder enqueues it again.
+// errRecordPending defers a deletion until the Recorder enqueues the instance again.
 var errRecordPending = fmt.Errorf("the record of the instance is being read: %w", reconcile.ErrDeferred)
 
-// keepRecord reports whether the Recorder allows the deletion of the namespace.
+// keepRecord reports whether the Recorder allows the deletion of the namespace. It is asked in every reconciliation of a
+// deletion, because a new leader has no record in progress.
 func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
 	// A check reports by itself how its instance ended.
 	if r.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
@@ -63,6 +63,8 @@ func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeI
 		func() { r.enqueue(ctrl.Request{NamespacedName: key}) })
 }
 
+// ending returns the instance as a Recorder needs it. Both flags of the Challenge count, now and at the start: containers
+// may have printed either.
 func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) Ending {
 	e := Ending{
 		Instance: instance, Namespace: ns.DeepCopy(),

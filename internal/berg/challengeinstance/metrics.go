@@ -46,7 +46,7 @@ var (
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were deleted because they had expired.",
 	})
-	// startStages covers all Challenges, so that the number of series is bounded.
+	// startStages covers all Challenges together, so that the number of series is bounded.
 	startStages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_start_stage_seconds",
 		Help:    "Duration of the stages of a start, for instances whose pods were all ready.",
@@ -61,11 +61,10 @@ var (
 
 const (
 	labelChallenge = "challenge"
-	// maxChallenges bounds the label: users who may create Challenges choose its values. With
-	// 18 series each, one scrape carries that many easily.
+	// maxChallenges bounds the label: users who may create Challenges choose its values. With 18 series per Challenge, one
+	// scrape carries that many easily.
 	maxChallenges = 256
-	// otherChallenges stands for those beyond the limit and for deleted ones. It is not a valid
-	// name of a Challenge.
+	// otherChallenges stands for Challenges beyond the limit and for deleted ones. It is not a valid name of a Challenge.
 	otherChallenges = "_other"
 	// scrapeTimeout bounds how long a scrape waits for the cache.
 	scrapeTimeout = time.Second
@@ -148,6 +147,8 @@ func (s *challengeSeries) Describe(ch chan<- *prometheus.Desc) {
 	timeToRunning.Describe(ch)
 }
 
+// Collect removes the series of deleted Challenges before it collects. If the cache does not answer in time, the scrape
+// shows all series.
 func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	if reader := s.reader.Load(); reader != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
@@ -202,8 +203,7 @@ func newObservation(instance *bergv1.ChallengeInstance) gauge.Observation {
 	return gauge.Observation{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
 }
 
-// enteredPhase is since when, or since shortly before when, an instance has been in its phase:
-// the status has no time for every phase.
+// enteredPhase returns when an instance entered its phase, or an earlier time: the status has no time for every phase.
 func enteredPhase(instance *bergv1.ChallengeInstance) time.Time {
 	entered := instance.CreationTimestamp.Time
 	switch s := instance.Status; {
@@ -214,7 +214,7 @@ func enteredPhase(instance *bergv1.ChallengeInstance) time.Time {
 	case s.Phase == bergv1.PhaseRunning && s.ReadyAt != nil:
 		entered = s.ReadyAt.Time
 	case s.Phase == bergv1.PhaseFailed:
-		// The last change of a condition is what made it fail.
+		// The last change of a condition made it fail.
 		for _, c := range s.Conditions {
 			if c.LastTransitionTime.After(entered) {
 				entered = c.LastTransitionTime.Time

@@ -25,8 +25,8 @@ const (
 	releaseInterval = 100 * time.Millisecond
 )
 
-// applyService writes a Service. A recreated one requests the node ports that it had. If
-// another Service uses one of them now, the API server allocates a new one.
+// applyService writes a Service. A recreated one requests the node ports that it had, so that the addresses which players
+// know stay valid. If another Service uses one of them now, the API server allocates a new one.
 func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 	desired := object.(*corev1.Service)
 	// A rollout may give a container its first port or take the last one: its Service is headless without
@@ -40,6 +40,7 @@ func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, ob
 			return len(refusedNodePorts(desired, err)) == 0, nil
 		})
 	}
+	// Each round gives up the refused ports only. It ends, because a port without a requested number is never refused.
 	for refused := refusedNodePorts(desired, err); len(refused) > 0; refused = refusedNodePorts(desired, err) {
 		for _, i := range refused {
 			desired.Spec.Ports[i].NodePort = 0

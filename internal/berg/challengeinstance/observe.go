@@ -32,7 +32,8 @@ const (
 	isPending    = "true"
 )
 
-// observe reads all that decides what happens to an instance.
+// observe reads all objects and settings that decide about an instance. Only steps that need certainty read again, from the
+// API server: adopt the Challenge, prepareNamespace the namespace, and retryRefused a Deployment.
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (out status.Outcome, err error) {
 	o := &out.Observed
 	o.Policies, o.Enforced = r.policies(ctx), r.Isolation.Enforced()
@@ -55,7 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	return out, err
 }
 
-// observeDeployments reads those of the containers that the instance was started with.
+// observeDeployments reads the Deployments of the containers that the instance was started with.
 func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate) (map[string]*appsv1.Deployment, error) {
 	if c.Pinned == nil {
 		return nil, nil
@@ -65,7 +66,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 		d := &appsv1.Deployment{}
 		key := types.NamespacedName{Namespace: manifests.NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
 		err := r.Client.Get(ctx, key, d)
-		if err == nil && cache.Reduced(d) { // what it runs is not known
+		if err == nil && cache.Reduced(d) { // the cache has dropped its content, which is too large
 			err = r.Live.Get(ctx, key, d)
 		}
 		switch {
@@ -99,7 +100,7 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 	return c, err
 }
 
-// settings returns the configuration for what the nodes support.
+// settings returns the configuration, adapted to the features of the nodes.
 func (r *Reconciler) settings(o status.Observed) config.Challenge {
 	return o.Nodes.Apply(r.Config.Challenge)
 }
@@ -117,9 +118,9 @@ func (r *Reconciler) observeNamespace(ctx context.Context, ownerID string, opts 
 	return ns, nil
 }
 
-// observePods lists the pods of the instance. The operator deletes pods only with their namespace, so
-// there is no write of its own to wait for; and the cache may still show those of the
-// instance before, in a namespace of the same name.
+// observePods lists the pods of the instance. The operator deletes pods only with their namespace, so the list need not
+// wait for its own writes. The cache may still show pods of the previous instance in a namespace of the same name: the
+// instance ID excludes them.
 func (r *Reconciler) observePods(ctx context.Context, instance *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods,
@@ -133,8 +134,8 @@ func (r *Reconciler) observePods(ctx context.Context, instance *bergv1.Challenge
 	}), nil
 }
 
-// compareImages finds out which images of an instance newer ones do not run any more. When this one is the first with a newer
-// image, the others are enqueued.
+// compareImages finds out which images of an instance newer instances do not run any more. If this instance is the first
+// with a newer image, the other instances of the Challenge are enqueued.
 func (r *Reconciler) compareImages(ctx context.Context, o *status.Observed) {
 	if o.Challenge == nil {
 		r.images.Forget(o.Key)
@@ -158,7 +159,7 @@ func (r *Reconciler) compareImages(ctx context.Context, o *status.Observed) {
 	}
 }
 
-// challengeKey is where the instance's Challenge is looked for.
+// challengeKey names the Challenge of an instance. An instance that names no namespace uses the configured one.
 func (r *Reconciler) challengeKey(instance *bergv1.ChallengeInstance) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: cmp.Or(instance.Spec.ChallengeRef.Namespace, r.Config.Challenge.Namespace),
@@ -166,7 +167,7 @@ func (r *Reconciler) challengeKey(instance *bergv1.ChallengeInstance) types.Name
 	}
 }
 
-// observeSandboxes returns by pod why the runtime refuses its sandbox, of the latest try.
+// observeSandboxes returns, by pod, why the runtime refused its sandbox at the latest attempt.
 func (r *Reconciler) observeSandboxes(ctx context.Context, name string) (map[types.UID]string, error) {
 	var events eventsv1.EventList
 	if err := r.Client.List(ctx, &events, client.InNamespace(name), client.DisableReadYourWritesConsistency); err != nil {

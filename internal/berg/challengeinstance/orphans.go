@@ -39,14 +39,13 @@ type orphans struct {
 	// live reads from the API server: an object may exist that the cache does not show.
 	live  client.Reader
 	clock clock.PassiveClock
-	// grace is zero if none is to be deleted.
+	// grace is zero if no orphan is to be deleted.
 	grace   time.Duration
 	backoff *outcome.Backoff
 	seen    orphansSeen
 }
 
-// orphansSeen holds since when this process has known an orphan. The zero value is ready for
-// use.
+// orphansSeen records since when this process has known each orphan. The zero value is ready for use.
 type orphansSeen struct {
 	mu        sync.Mutex
 	since     map[types.UID]time.Time // by the UID of the namespace
@@ -64,7 +63,7 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 		Complete(reconcile.Drain(reconcileMetrics, o))
 }
 
-// ofInstances passes namespaces whose name is that of an instance's namespace.
+// ofInstances passes namespaces whose name an instance's namespace would have.
 var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
 	return strings.HasPrefix(ns.GetName(), manifests.NamespacePrefix)
 })
@@ -79,7 +78,7 @@ func namespaceOfOwner(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: manifests.NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
 }
 
-// Reconcile checks one namespace. It returns no errors, like that of the Reconciler.
+// Reconcile checks one namespace. It returns no errors: the backoff, not the queue, chooses the delay after a failure.
 func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	requeueAfter, err := o.reconcile(ctx, req.Name)
 	result, _ := o.backoff.Result(ctx, req, requeueAfter, err)
@@ -93,6 +92,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time
 	if err != nil && !gone {
 		return 0, err
 	}
+	// Only a namespace whose name, labels and annotation all name an instance can be an orphan.
 	instance, provable := manifests.ReadInstanceUID(ns)
 	if gone || !provable || ns.DeletionTimestamp != nil {
 		o.seen.forget(name)
@@ -145,14 +145,13 @@ const instancesPerPage = 100
 // errOrphanKept says that the cache is out of date. The check is repeated.
 var errOrphanKept = errors.New("the instance of the namespace exists")
 
-// collect deletes an orphan. The cache may be out of date, so everything is read from the API
-// server again, the instances after the namespace: an instance that does not exist then never
-// will, since no UID is reused. The namespace must be the one that was checked, in the same
-// version.
+// collect deletes an orphan. The cache may be out of date, so everything is read from the API server again, the instances
+// after the namespace: an instance that does not exist then never will, since no UID is reused. The precondition ensures
+// that the deleted namespace is the checked one, in the same version.
 func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance types.UID) error {
 	live := &corev1.Namespace{}
 	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {
-		return err // it is gone, or the check is repeated
+		return err // either it is gone, or the backoff repeats the check
 	}
 	if uid, provable := manifests.ReadInstanceUID(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
 		return outcome.ErrConflict // an event follows

@@ -30,8 +30,8 @@ import (
 // CiliumAgents is the DaemonSet of Cilium's agents, as Cilium's chart and its command line name it.
 const CiliumAgents = "cilium"
 
-// Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they
-// depend on what the API server serves and on the agents of Cilium, both of which may change.
+// Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they depend on the kinds that the
+// API server serves and on the agents of Cilium. Both may change.
 func Policies(ctx context.Context, reader client.Reader, cfg config.Challenge, presence *optional.Presence) config.NetworkPolicy {
 	if cfg.NetworkPolicy != config.NetworkPolicyAuto {
 		return cfg.NetworkPolicy
@@ -46,7 +46,7 @@ func Policies(ctx context.Context, reader client.Reader, cfg config.Challenge, p
 // agentReady reports whether an agent of Cilium is ready on at least one node.
 func agentReady(o client.Object) bool { return o.(*appsv1.DaemonSet).Status.NumberReady > 0 }
 
-// agentsChanged passes what changes the result of agentReady.
+// agentsChanged passes changes of the result of agentReady.
 var agentsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return agentReady(e.ObjectOld) != agentReady(e.ObjectNew) },
 }
@@ -61,9 +61,8 @@ func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
 	return now
 }
 
-// pruneOtherPolicies deletes, with NETWORK_POLICY=auto, the policies of the kind that isolated
-// the instance before. It runs after the new ones are written, so that a policy exists at any
-// time.
+// pruneOtherPolicies deletes, with NETWORK_POLICY=auto, the policies of the kind that isolated the instance before. It runs
+// after the new ones are written, so that a policy exists at any time.
 func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Owner, in manifests.Inputs) error {
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
 		return nil // the other kind has no cache
@@ -80,8 +79,8 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Own
 	return apply.Prune(ctx, r.Writer, owner, leftover, in.Namespace(), func(types.NamespacedName) bool { return false })
 }
 
-// policySets returns the policies by kind. A kind outside NETWORK_POLICY is left out: it has
-// no cache, and formerPolicies removes what is left of it.
+// policySets returns the policies by kind. A kind outside NETWORK_POLICY is left out: it has no cache, and formerPolicies
+// deletes its remaining policies.
 func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 	var out []apply.Set
 	if in.Config.NetworkPolicy.Kubernetes() {
@@ -93,8 +92,8 @@ func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 	return out
 }
 
-// stopUnconfined stops the pods of an instance whose network policies cannot be put in place. They start again when
-// the policies are there.
+// stopUnconfined stops the pods of an instance whose network policies cannot be applied. They start again as soon as the
+// policies exist.
 func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *outcome.Problem) error {
 	if !status.Unconfined(p) {
 		return nil
@@ -112,18 +111,18 @@ func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *o
 	return nil
 }
 
-// formerPolicies are the network policies of a kind that is no longer wanted. A watch of that
-// kind would serve no other purpose, so their metadata is listed once per process.
+// formerPolicies are the network policies of a kind that is no longer configured. A watch of that kind would serve no other
+// purpose, so their metadata is listed once per process.
 type formerPolicies struct {
 	kinds []metav1.TypeMeta
 
 	mu     sync.Mutex
 	listed bool
-	// left are those that still exist, by namespace.
+	// left has the policies that still exist, by namespace.
 	left map[string][]*metav1.PartialObjectMetadata
 }
 
-// formerKinds returns the kinds that a configuration does not want.
+// formerKinds returns the kinds that a configuration excludes.
 func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 	switch policy {
 	case config.NetworkPolicyKubernetes:
@@ -135,7 +134,8 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 	}
 }
 
-// prune deletes the remaining policies of the owner in one namespace.
+// prune deletes the remaining policies of the owner in one namespace. A failure makes the next call list again, because the
+// policy may have been replaced.
 func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, owner ownership.Owner, ns string) error {
 	left, err := p.in(ctx, live, ns)
 	if err != nil {

@@ -34,8 +34,8 @@ func isEnding(o client.Object) bool { return !isLive(o) }
 // changes passes changes by users, and none of the status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
 
-// goneOr passes the events of objects that are gone, so that what is remembered of them
-// can be forgotten, and of those that are live or being deleted.
+// goneOr passes events of objects that are gone, so that their state in memory is forgotten, and events of objects that the
+// filter selects.
 func goneOr(which func(client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
@@ -64,8 +64,8 @@ func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc
 	}
 }
 
-// challengeChanged passes what instances are built from. One that was deleted and
-// created again begins with the first generation again.
+// challengeChanged passes changes of the content that instances are built from. A Challenge that was deleted and created
+// again has its first generation again, so its UID counts, too.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || status.Frozen(e.ObjectOld) != status.Frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
@@ -81,8 +81,8 @@ func isBuilt(o client.Object) bool {
 	return isLive(o) && o.(*bergv1.ChallengeInstance).Status.InstanceID != ""
 }
 
-// podChanged passes what the status of an instance is made of. That a pod was scheduled, or
-// that its image is being pulled, changes nothing of it.
+// podChanged passes changes of a pod that the status of an instance shows. The status does not show that a pod was
+// scheduled, or that its image is being pulled.
 var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return status.NewPodView(e.ObjectOld.(*corev1.Pod)) != status.NewPodView(e.ObjectNew.(*corev1.Pod))
@@ -95,7 +95,7 @@ var newObject = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// failureChanged passes what an event says, and not how often.
+// failureChanged passes changes of the text of an event, not of its count.
 var failureChanged = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -103,8 +103,7 @@ var failureChanged = predicate.Funcs{
 	},
 }
 
-// refusalChanged passes what the status of an instance says of a Deployment, and nothing
-// else of its status.
+// refusalChanged passes changes of the refusal in the status of a Deployment, and no other change of that status.
 var refusalChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return refusalText(e.ObjectOld) != refusalText(e.ObjectNew)
@@ -118,8 +117,8 @@ func refusalText(o client.Object) string {
 	return ""
 }
 
-// sandboxRepaired passes a pod whose sandbox was refused, and exists now. Those of
-// others would wake each instance once more while it starts.
+// sandboxRepaired passes a pod whose sandbox was refused and exists now. A pod without a refusal is not passed: it would
+// enqueue each instance one more time while it starts.
 func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

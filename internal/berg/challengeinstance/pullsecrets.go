@@ -15,19 +15,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 )
 
-// copyPullSecrets copies the configured pull secret into the namespace of the instance before
-// its Deployments are created, and returns which copy each container uses.
+// copyPullSecrets copies the configured pull secret into the namespace of the instance before its Deployments are created,
+// and returns which copy each container uses.
 //
-// The operator may read one Secret, in its own namespace, and create Secrets. It can neither
-// read nor change those of an instance, so it can rely on a copy only if it created it from
-// the current source:
+// The operator may read one Secret, in its own namespace, and create Secrets. It can neither read nor change the Secrets of
+// an instance, so it can rely on a copy only if it created it from the current source:
 //   - the copy with the name of the source, if its creation succeeded;
 //   - otherwise a copy whose name contains the version, which only the operator can compute.
 //
-// A Deployment records its copy and keeps it, because another copy would restart its pods. A
-// container gets a new copy only if its image cannot be pulled and the source is not the one
-// that was copied. The kubelet retries at least every five minutes, which triggers another
-// check.
+// A Deployment records its copy and keeps it, because another copy would restart its pods. A container gets a new copy only
+// if its image cannot be pulled and the source has changed since the copy was made. The kubelet retries at least every five
+// minutes, which triggers another check.
 //
 // A missing source is reported and does not stop the instance: the image may be public.
 func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in manifests.Inputs) (map[string]manifests.PullSecretUse, error) {
@@ -54,7 +52,7 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in 
 	for _, container := range open {
 		switch use := uses[container]; {
 		case use.Version == copied:
-			// It may have been deleted by hand.
+			// The copy may have been deleted by another client.
 			_, err = r.createPullSecret(ctx, in, source, use.Name)
 		case fresh.Name == "":
 			fresh, err = r.newPullSecret(ctx, o, in, source, copied, uses)
@@ -69,9 +67,8 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in 
 	return uses, nil
 }
 
-// pullSecretUses returns the recorded copies, and the containers for which the source must be
-// read: those without a Deployment, those that get another pull secret, and those whose image
-// cannot be pulled.
+// pullSecretUses returns the recorded copies, and the containers for which the source must be read: containers without a
+// Deployment, with another pull secret, or with an image that cannot be pulled.
 func pullSecretUses(o status.Observed, in manifests.Inputs) (uses map[string]manifests.PullSecretUse, open []string) {
 	uses = map[string]manifests.PullSecretUse{}
 	for _, c := range in.Challenge.Containers {

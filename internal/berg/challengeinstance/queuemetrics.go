@@ -56,8 +56,8 @@ func observeQueueLengths(reader client.Reader) func(context.Context) (map[string
 	}
 }
 
-// countByChallenge counts by the name of the Challenge, those with the longest queues first, and what is
-// beyond the bound of the label as one.
+// countByChallenge counts by the name of the Challenge. Beyond the bound of the label, the Challenges with the shortest
+// queues count together.
 func countByChallenge(instances []bergv1.ChallengeInstance) map[string]float64 {
 	byName := map[string]float64{}
 	for n := range instances {

@@ -25,7 +25,8 @@ import (
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
-	// Starts is the client of the worker that starts instances: its lists wait for its own writes, not for those of others.
+	// Starts is the client of the worker that starts instances. Its lists wait for its own writes, not for writes of other
+	// workers.
 	Starts client.Client
 	// Live reads from the API server.
 	Live client.Reader
@@ -36,19 +37,19 @@ type Reconciler struct {
 	Config config.Berg
 	// Workers is how many instances are built at the same time.
 	Workers int
-	// Namespace is the operator's own: the pull secret is read from there.
+	// Namespace is the operator's own. It holds the pull secret and the stored contents.
 	Namespace string
-	// Presence is what Client, Live and Writer know missing kinds by. Direct reads from the
-	// API server past it, to find out whether a kind is there by now.
+	// Presence records which kinds the API server lacks; Client, Live and Writer use it. Direct reads from the API server
+	// without it, to find out whether a missing kind is served by now.
 	Presence *optional.Presence
 	Direct   client.Reader
 	// Isolation is whether the cluster enforces network policies.
 	Isolation *isolation.Latest
-	// Recorder keeps something of instances that end. Nil: nothing is.
+	// Recorder stores records of instances that end. Nil: no record is stored.
 	Recorder Recorder
-	// Revisions keep what instances were started with.
+	// Revisions stores the contents that instances were started with.
 	Revisions *revisions.Store[manifests.Snapshot]
-	// Reach connects to instances before they are Running. Nil: nothing does.
+	// Reach connects to instances before they are Running. Nil: no connection is tried.
 	Reach *reach.Waiter
 
 	kind         *kind
@@ -58,10 +59,10 @@ type Reconciler struct {
 	terminations terminations
 	// enqueue adds a request to the queue of the controller.
 	enqueue func(ctrl.Request)
-	// enqueueReady does it for one of which only the write is missing that makes it Running.
+	// enqueueReady adds a request with the highest priority: only the write that makes the instance Running is missing.
 	enqueueReady func(ctrl.Request)
-	// copies are the versions of the pull secret that instances being built have under
-	// its own name. What is forgotten here, or by a restart, is copied once more.
+	// copies are the versions of the pull secret that instances being built have under its own name. If a version is
+	// missing here, as after a restart, the operator writes another copy.
 	copies *lru.Cache
 }
 

@@ -25,7 +25,7 @@ func (r *Reconciler) retryRefused(ctx context.Context, o status.Observed, now ti
 		if retry := status.RetryAt(d); retry.IsZero() || now.Before(retry) {
 			continue
 		}
-		// The cached object is trimmed.
+		// The cached object is trimmed: an update with it would remove the trimmed fields.
 		live := &appsv1.Deployment{}
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(d), live)
 		if err == nil && live.UID == d.UID && manifests.OwnerFor(o.Instance).Owns(live) {

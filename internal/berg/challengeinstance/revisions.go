@@ -9,8 +9,9 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// sweepRevisions deletes the stored contents that no instance names. An instance that is being deleted names its own until it
-// is gone.
+// sweepRevisions deletes the stored contents that no instance names. An instance that is being deleted names its content
+// until it is gone. The cache is asked first, because it costs no request; only the list of the API server decides about a
+// deletion.
 func (r *Reconciler) sweepRevisions(ctx context.Context) error {
 	return r.Revisions.Run(ctx,
 		func(ctx context.Context) (sets.Set[string], error) {
@@ -21,7 +22,7 @@ func (r *Reconciler) sweepRevisions(ctx context.Context) error {
 		})
 }
 
-// listRevisions returns the names of the Secrets that instances name.
+// listRevisions returns the names of the Secrets that instances name. A cache returns everything as one page.
 func listRevisions(ctx context.Context, from client.Reader, opts ...client.ListOption) (sets.Set[string], error) {
 	names := sets.New[string]()
 	for token := ""; ; {

@@ -11,20 +11,22 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// adopt returns what a live instance is built from when it adopts its Challenge as it is now: because a new rollout is
-// requested, or because the Challenge was edited before the instance ran. It returns nil if it keeps what it has.
+// adopt returns the content that a live instance is built from when it adopts its Challenge: because a new rollout is
+// requested, or because the Challenge was edited before the instance ran. It returns nil if the instance keeps its content.
 func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, now time.Time) (*status.Adoption, error) {
 	cfg := r.settings(*o)
 	if !status.RolloutDue(*o, cfg, now) {
 		return nil, nil
 	}
+	// The cache only decides whether to ask the API server, since most reconciliations adopt nothing.
 	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(*o, cfg, now) {
 		return nil, err
 	}
 	return r.store(ctx, *o, cfg)
 }
 
-// store makes sure that the current Challenge and configuration are stored.
+// store makes sure that the current Challenge and configuration are stored. The caller must write the returned name into
+// the status in the same reconciliation: see revisions.Store.Ensure.
 func (r *Reconciler) store(ctx context.Context, o status.Observed, cfg config.Challenge) (*status.Adoption, error) {
 	snapshot := manifests.NewSnapshot(o.Challenge, cfg)
 	name, err := r.Revisions.Ensure(ctx, snapshot)

@@ -23,7 +23,7 @@ var (
 
 func init() { metrics.Registry.MustRegister(freeCapacity, nodePortsInUse) }
 
-// errNoLimit is why there is no room to report: no limit is set.
+// errNoLimit says that there is no capacity to report: no limit is set.
 var errNoLimit = errors.New("CHALLENGE_MAX_INSTANCES is 0")
 
 // observeFreeCapacity returns how many instances may start until there are as many as limit.
@@ -40,7 +40,7 @@ func observeFreeCapacity(reader client.Reader, limit int) func(context.Context) 
 	}
 }
 
-// countStarted counts the instances that take room, as the admission does.
+// countStarted counts the instances that use capacity, as the admission does.
 func countStarted(instances []bergv1.ChallengeInstance) (n int) {
 	for i := range instances {
 		if isStarted(&instances[i]) {

@@ -33,7 +33,7 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 		case apierrors.IsConflict(err) || apply.Absent(err):
 			return err
 		case err != nil:
-			// As with the lock of writeReason, a last-moment extension wins over the expiry.
+			// As with the lock of writeReason, a last-moment extension wins over the expiry: it changes the version.
 			exactly.ResourceVersion = ptr.To(instance.ResourceVersion)
 			r.terminations.setReason(instance, reason)
 			log.FromContext(ctx).V(1).Info("spec.terminationReason could not be written; the instance terminates without it",

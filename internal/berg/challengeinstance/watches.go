@@ -35,9 +35,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// SetupWithManager opens the watches, and adds the controllers. Each watch enqueues the
-// instances of one owner; the only timers are the expiry and the start deadline, and a jump
-// of the clock enqueues the instances that have one.
+// SetupWithManager opens the watches, and adds the controllers. Each watch enqueues the instances of one owner; the only
+// timers are the expiry and the start deadline, and a jump of the clock enqueues the instances that have one.
+//
+// The order matters. The cache must have its indexes before a watch opens. The optional APIs must be known before the
+// watches are chosen: the watch of a missing kind would never be ready. All watches open before the lease is held, so that
+// a new leader starts with a full cache.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	r.copies = lru.New(rememberedCopies)
@@ -76,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	})
 }
 
-// index lets the cache find instances by their owner and by their Challenge, and those that were not started.
+// index lets the cache find instances by their owner and by their Challenge, and the instances that were not started.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	for name, extract := range map[string]func(*bergv1.ChallengeInstance) string{
 		indexOwner:     func(i *bergv1.ChallengeInstance) string { return i.Spec.OwnerID },
@@ -116,6 +119,8 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 		Named("challengeinstance").
 		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
+		// A namespace has two handlers: a live instance repairs its namespace, and a deletion continues with another
+		// priority.
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
@@ -128,6 +133,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(apis.Enqueues(listInstances)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			// The controller starts its sources before its workers, so every reconciliation can use both functions.
 			r.enqueue = queue.Add
 			r.enqueueReady = func(request ctrl.Request) { enqueue(queue, firstReadyPriority, request) }
 			return nil
@@ -162,16 +168,16 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	return controllers, watched
 }
 
-// The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that
-// is missing, and a start takes ten. In the order of events, of 500 started together none would be Running before
-// all are built. An instance is Running for the first time only once, and has until its start deadline to become
-// so: nothing in a pod can hold up others for long.
+// The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that is
+// missing, and a start takes ten. In the order of events, of 500 started together none would be Running before all are
+// built. An instance is Running for the first time only once, and has until its start deadline to become so: no program in
+// a pod can hold up others for long.
 const (
 	firstReadyPriority = 2
 	startPriority      = 1
 	deletionPriority   = -1
-	// maxDeletionDelay is how long deletions let starts go first. Then they come in turn with them, so that a busy
-	// hour leaves none undone.
+	// maxDeletionDelay is how long deletions let starts go first. Then they have the same priority, so that a busy hour
+	// leaves none undone.
 	maxDeletionDelay = 5 * time.Second
 )
 
@@ -179,7 +185,7 @@ func enqueue(q workqueue.TypedRateLimitingInterface[ctrl.Request], priority int,
 	q.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requests...)
 }
 
-// instanceEvents enqueue the instance that they are of.
+// instanceEvents enqueue the instance of the event.
 var instanceEvents = handler.Funcs{
 	CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		enqueueInstance(q, e.Object.(*bergv1.ChallengeInstance), e.IsInInitialList)
@@ -192,11 +198,14 @@ var instanceEvents = handler.Funcs{
 	},
 }
 
-// enqueueInstance lets those that are ready since long, of which the operator finds all when it starts, come last.
+// enqueueInstance enqueues instances that have been ready for long with the lowest priority: the operator finds all of them
+// when it starts.
 func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *bergv1.ChallengeInstance, initial bool) {
 	switch {
 	case isEnding(i):
 		enqueue(q, deletionPriority, newRequest(i))
+		// The queue raises the priority of a request that still waits, and a deletion that has ended is reconciled without
+		// effect.
 		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, newRequest(i)) })
 	case isNew(i):
 		enqueue(q, startPriority, newRequest(i))
@@ -207,8 +216,8 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 	}
 }
 
-// terminatingNamespaces enqueue the instance that is being deleted and to which the namespace belongs. When the
-// namespace is gone, two writes are left that free a slot.
+// terminatingNamespaces enqueue the instance that is being deleted and owns the namespace. When the namespace is gone, two
+// writes remain until the slot is free.
 func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
 	mapNamespace := func(ctx context.Context, ns client.Object) []ctrl.Request {
 		return r.ofNamespace(func(i client.Object) bool {
@@ -228,7 +237,7 @@ func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
 	}
 }
 
-// firstReady is how pods enqueue instances: those that run or become ready for the first time with a priority.
+// firstReady enqueues the instances of pods. A pod that runs or becomes ready for the first time has priority.
 type firstReady struct {
 	handler.EventHandler
 	ofNew handler.MapFunc
@@ -241,16 +250,16 @@ func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue
 	h.EventHandler.Update(ctx, e, q)
 }
 
-// isOurs reports whether an instance is the Reconciler's: the others are the admitter's.
+// isOurs reports whether the Reconciler writes an instance: the admitter writes the others.
 func isOurs(o client.Object) bool { return isBuilt(o) || isEnding(o) }
 
-// challengeEvents enqueue the instances of a Challenge. What is known of the images of one that is gone is forgotten: it may
-// have no instance whose reconciliation does it.
+// challengeEvents enqueue the instances of a Challenge. The images of a deleted Challenge are forgotten here, because it
+// may have no instance whose reconciliation forgets them.
 func (r *Reconciler) challengeEvents() handler.EventHandler {
 	return forgetting{handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), r.images.Forget}
 }
 
-// forgetting calls forget for objects that are gone.
+// forgetting calls forget for objects that are gone, before it enqueues as usual.
 type forgetting struct {
 	handler.EventHandler
 	forget func(types.NamespacedName)
@@ -272,5 +281,5 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 	})
 }
 
-// begun passes the update with which an instance was started.
+// justStarted passes the update with which an instance was started.
 var justStarted = reconcile.Updates(func(before, after client.Object) bool { return !isBuilt(before) && isBuilt(after) })

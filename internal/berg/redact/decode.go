@@ -52,7 +52,7 @@ const maxEntity = 12
 // escape, it returns the first byte.
 func unescape(text string) (meaning string, length int) {
 	switch text[0] {
-	case '%', '=': // of a URL, and of quoted-printable
+	case '%', '=': // URL, and quoted-printable
 		if strings.HasPrefix(text, "=\n") || strings.HasPrefix(text, "=\r\n") {
 			return "", strings.IndexByte(text, '\n') + 1
 		}
@@ -126,7 +126,7 @@ func (s *Set) encoded(v view, encodings int) (all []span) {
 	var buffer []byte
 	for i := 0; i < len(v.text); {
 		end := run.readBase64(v.text, i)
-		// The digits may be those of the middle of a longer encoding.
+		// The run may begin in the middle of a longer encoding, so each offset in a group of four digits is tried.
 		for offset := 0; offset < 4 && offset+minRun <= len(run.text); offset++ {
 			part := run.text[offset:]
 			if len(part)%4 == 1 {
@@ -157,7 +157,8 @@ func (s *Set) encoded(v view, encodings int) (all []span) {
 	return all
 }
 
-// decoded returns the positions of flags in a decoded text. Few words that are taken for an encoding decode to a text.
+// decoded returns the positions of flags in a decoded text. A word that was taken for an encoding seldom decodes to
+// printable text; then further encodings in it are not searched, which bounds the work.
 func (s *Set) decoded(text string, encodings int) []span {
 	printable := 0
 	for i := range len(text) {
@@ -172,7 +173,7 @@ func (s *Set) decoded(text string, encodings int) []span {
 }
 
 const (
-	// minRun is how many digits of base64 the shortest flag has.
+	// minRun is the number of base64 digits of the shortest flag.
 	minRun = 6
 	// minLine is the length of a line from which the next one may belong to the same run: programs break lines of 64 or
 	// 76 digits.

@@ -3,8 +3,8 @@ package redact
 // Mark stands for a flag that was removed.
 const Mark = "<flag>"
 
-// minLength is the length in bytes from which a flag is removed: a shorter one occurs in ordinary words, and its removal
-// would make every message unreadable.
+// minLength is the minimum length in bytes of a flag that is removed: a shorter one occurs in ordinary words, and its
+// removal would make every message unreadable.
 const minLength = 4
 
 // TooShort reports whether a flag cannot be distinguished from ordinary words, and is not removed. Quotation marks and

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// escapeLayers is how many escapes may be around each other, as in JSON within JSON.
+	// escapeLayers is the maximum number of escapes around each other, as in JSON within JSON. It bounds the work on a
+	// hostile text.
 	escapeLayers = 4
-	// maxEscapeBytes is how many bytes the escape of a byte takes in a usual notation, as in \u0001.
+	// maxEscapeBytes is the maximum number of bytes in which a usual notation writes one byte, as in \u0001.
 	maxEscapeBytes = 6
-	// encodingLayers is how many encodings in digits may be around each other.
+	// encodingLayers is the maximum number of encodings in digits around each other.
 	encodingLayers = 3
 )
 
@@ -27,12 +28,13 @@ type Set struct {
 	folded map[key][]string
 	// begins are the bytes with which a folded flag begins.
 	begins [256]bool
-	// notations are the usual ones of all flags, by their first bytes.
+	// notations are the usual notations of all flags, by their first bytes. They are needed only where a text is cut off:
+	// there a decoder cannot work.
 	notations func() map[key][]string
 	maxBytes  int
 }
 
-// key are the first bytes of a flag or a notation of it.
+// key has the first bytes of a flag or its notation.
 type key [minLength]byte
 
 // span is a part of a text, from a byte to before another one.
@@ -44,7 +46,7 @@ func NewSet(flags ...string) *Set {
 	flags = slices.DeleteFunc(slices.Clone(flags), TooShort)
 	for _, flag := range flags {
 		s.maxBytes = max(s.maxBytes, maxEscapeBytes*len(flag))
-		// A flag may look like an escape itself, and is decoded where its text is.
+		// A flag may have the form of an escape itself. A text that contains it is decoded, so the decoded flag counts too.
 		for range escapeLayers {
 			s.add(fold(flag))
 			v, changed := view{text: flag}.decode()
@@ -82,11 +84,12 @@ func (s *Set) Empty() bool { return s.maxBytes == 0 }
 // MaxBytes is the length that the usual notations do not exceed.
 func (s *Set) MaxBytes() int { return s.maxBytes }
 
-// Remove replaces the flags in a text by marks.
+// Remove replaces the flags in a text by Mark. Overlapping finds become one.
 func (s *Set) Remove(text string) string {
 	if s.Empty() {
 		return text
 	}
+	// Finds of different decodings overlap, so they are sorted, the longer one first.
 	all := s.find(text, encodingLayers)
 	if len(all) == 0 {
 		return text
@@ -230,8 +233,8 @@ func (s *Set) CutEnd(text string) (length int) {
 	return length
 }
 
-// RemoveCut removes the flags from a text of which the end may be cut off, and from its end the beginning of a flag: at
-// least as many characters as a flag must have.
+// RemoveCut removes the flags from a text whose end may be cut off, and from its end the beginning of a flag: at least as
+// many characters as a flag must have.
 func (s *Set) RemoveCut(text string) string {
 	text = s.Remove(text)
 	for i := max(0, len(text)-s.maxBytes); i+minLength <= len(text); i++ {

@@ -1,16 +1,16 @@
-// Package revisions keeps what instances were started with: each content in one immutable Secret of the operator's
-// namespace, which accounts of players and tenants do not read. Many instances name one Secret.
+// Package revisions stores the contents that instances were started with: each content in one immutable Secret of the
+// operator's namespace, which accounts of players and tenants do not read. Many instances name one Secret.
 //
-// The name of a Secret ends with a hash of its content and a random salt. Whoever reads the name, in the status of an
-// instance, can neither guess a password of the content by trying nor see that two Challenges are alike.
+// The name of a Secret ends with a hash of its content and a random salt. A reader of the name, in the status of an
+// instance, can neither guess a password of the content by trying nor recognise that two Challenges are alike.
 //
-// These rules make it safe to end the operator anywhere, and to decide by caches that lag behind:
+// These rules make it safe to end the operator at any time, and to decide by caches that lag behind:
 //
 //   - A Secret is written before a status names it. A Secret that no status came to name is deleted later.
 //   - A process names a Secret of an earlier process only after it has claimed it by a write. A deletion that was decided
-//     before that write fails, because it names the version that it has seen.
+//     before that write fails, because it requires the earlier version of the Secret.
 //   - A Secret is deleted only if this process named it for no instance during the last graceTime, and if no instance of
-//     the API server names it, listed after that. graceTime exceeds the longest reconciliation.
+//     the API server names it, listed after that. graceTime exceeds the timeout of a reconciliation.
 //   - Content is used only if it has the hash in its name, and only Secrets with such a content are deleted.
 package revisions
 
@@ -41,23 +41,25 @@ import (
 const (
 	// SecretType is the type of the Secrets.
 	SecretType corev1.SecretType = "berg.norelect.ch/challenge-revision"
-	// NamePrefix begins their names.
+	// NamePrefix begins the name of each Secret.
 	NamePrefix = "challenge-revision-"
 	// Component is the value of the label bergv1.LabelComponent on them.
 	Component = "challenge-revision"
-	// annotationClaimed has a random value of the process that claimed the Secret last.
+	// annotationClaimed has a random value of the last process that claimed the Secret. The value itself decides nothing:
+	// its write changes the version of the Secret, so that a deletion by another process fails.
 	annotationClaimed = "berg.norelect.ch/claimed-by"
 
 	keyContent, keySalt = "content", "salt"
 )
 
-// graceTime exceeds the longest reconciliation, in which the name of a Secret is written into a status.
+// graceTime exceeds the timeout of a reconciliation, reconcile.Timeout. A reconciliation that got a name from Ensure has
+// therefore written it into a status, or has failed, before the Secret can be deleted.
 const graceTime = 10 * time.Minute
 
-// UnreadableError says that the content which an instance was started with cannot be read.
+// UnreadableError says that the content of an instance's start cannot be read.
 type UnreadableError struct {
 	Secret types.NamespacedName
-	// Altered: there is a Secret of that name with another content.
+	// Altered: a Secret of that name exists, with another content.
 	Altered bool
 }
 
@@ -68,7 +70,7 @@ func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("the Secret %s is missing", e.Secret)
 }
 
-// Store keeps contents of type T, whose JSON is the same for equal contents.
+// Store stores contents of type T, whose JSON is the same for equal contents.
 type Store[T any] struct {
 	client    client.Client
 	live      client.Reader
@@ -77,13 +79,15 @@ type Store[T any] struct {
 	// process is the value of annotationClaimed that this process writes.
 	process string
 
-	// creating is held while a Secret is created or claimed, so that one content gets one Secret.
+	// creating is held while a Secret is created or claimed, so that one content gets one Secret. It is separate from mu,
+	// which is never held during a request.
 	creating sync.Mutex
 	listed   bool
 
 	mu        sync.Mutex
 	revisions map[string]*revision[T]
-	// byContent has the names of the Secrets that may be named for another instance.
+	// byContent has the Secrets that this process may name for another instance. A Secret of an earlier process gets here
+	// by a claim only.
 	byContent map[contentHash]string
 }
 
@@ -95,11 +99,13 @@ type revision[T any] struct {
 	hash   contentHash
 	// claimed: this process created or claimed it.
 	claimed bool
-	// used is when this process last named it for an instance; at first, when it was found.
+	// used is the time at which this process last named the Secret for an instance; before that, the time at which it found
+	// the Secret.
 	used time.Time
 }
 
-// NewStore returns the Store of a namespace. Only the leader may use it.
+// NewStore returns the Store of a namespace. Only the leader may use it: two processes that create at the same time would
+// store a content twice.
 func NewStore[T any](c client.Client, live client.Reader, passive clock.PassiveClock, namespace string) *Store[T] {
 	return &Store[T]{
 		client: c, live: live, clock: passive, namespace: namespace, process: rand.Text(),
@@ -116,6 +122,7 @@ func (s *Store[T]) Read(ctx context.Context, name string) (*T, error) {
 	key := types.NamespacedName{Namespace: s.namespace, Name: name}
 	secret := &corev1.Secret{}
 	err := s.live.Get(ctx, key, secret)
+	// A missing Secret is not remembered: an administrator may restore it from a backup.
 	if apierrors.IsNotFound(err) {
 		return nil, &UnreadableError{Secret: key}
 	}
@@ -130,7 +137,8 @@ func (s *Store[T]) Read(ctx context.Context, name string) (*T, error) {
 }
 
 // Ensure makes sure that a content is stored, and returns the name of its Secret. The caller must write the name into a
-// status within the present reconciliation. A content that this process has stored before costs no request.
+// status within the present reconciliation: after graceTime a Secret that no instance names may be deleted. A content that
+// this process has stored before costs no request.
 func (s *Store[T]) Ensure(ctx context.Context, content T) (name string, err error) {
 	encoded, err := json.Marshal(content)
 	if err != nil {
@@ -145,6 +153,7 @@ func (s *Store[T]) Ensure(ctx context.Context, content T) (name string, err erro
 	if name := s.use(hash); name != "" { // another worker created it
 		return name, nil
 	}
+	// The first content of a process needs the list once: a Secret of an earlier process may have it.
 	if !s.listed {
 		if _, err := s.list(ctx); err != nil {
 			return "", err
@@ -191,7 +200,9 @@ func (s *Store[T]) secret(encoded, salt []byte) *corev1.Secret {
 	}
 }
 
-// claim lets this process name a Secret of an earlier process that has a content, and reports whether there is one.
+// claim lets this process name a Secret of an earlier process with the same content, and reports whether one exists. The
+// patch requires the version that was read: either it comes first, and a deletion decided by the earlier process fails, or
+// the deletion comes first, and a new Secret is created.
 func (s *Store[T]) claim(ctx context.Context, hash contentHash) (bool, error) {
 	found := s.unclaimed(hash)
 	if found == nil {
@@ -201,6 +212,7 @@ func (s *Store[T]) claim(ctx context.Context, hash contentHash) (bool, error) {
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationClaimed, s.process)
 	err := s.client.Patch(ctx, secret, client.MergeFromWithOptions(found.secret, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// The version is out of date: the Secret is being deleted, or another client has changed it.
 		s.forget(found.secret.Name)
 		return false, nil // another process deletes it
 	}
@@ -209,12 +221,15 @@ func (s *Store[T]) claim(ctx context.Context, hash contentHash) (bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The patch has returned the new version. A sweep may have retired the revision during the request, so it is added
+	// again.
 	found.secret, found.claimed, found.used = secret, true, s.clock.Now()
 	s.revisions[secret.Name], s.byContent[hash] = found, secret.Name
 	return true, nil
 }
 
-// list reads all Secrets of the Store, and remembers those that this process has not seen.
+// list reads all Secrets of the Store, and remembers the Secrets that are new to this process. It leaves out Secrets of
+// other clients that only have the labels.
 func (s *Store[T]) list(ctx context.Context) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := s.live.List(ctx, &secrets, client.InNamespace(s.namespace),
@@ -232,7 +247,8 @@ func (s *Store[T]) list(ctx context.Context) (map[string]*corev1.Secret, error) 
 	return all, nil
 }
 
-// open returns the revision in a Secret, nil if it does not have the content that its name says.
+// open returns the revision in a Secret, nil if the content does not have the hash in the name. A caller gets only content
+// that the operator has stored, even if another client may write Secrets.
 func (s *Store[T]) open(secret *corev1.Secret) *revision[T] {
 	encoded := secret.Data[keyContent]
 	if secret.Type != SecretType || secret.Namespace != s.namespace || secret.Name != secretName(encoded, secret.Data[keySalt]) {
@@ -249,7 +265,8 @@ func (r *revision[T]) decode() (*T, error) {
 	return content, nil
 }
 
-// remember returns the revision of that name which is known, or else the given one, which is known from now on.
+// remember returns the known revision of that name, or else stores the given one and returns it. A known revision keeps its
+// time of use.
 func (s *Store[T]) remember(r *revision[T]) *revision[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,7 +286,7 @@ func (s *Store[T]) known(name string) *revision[T] {
 	return s.revisions[name]
 }
 
-// unclaimed returns the revision of an earlier process that has a content, nil if there is none.
+// unclaimed returns a revision of an earlier process with the content, nil if none exists.
 func (s *Store[T]) unclaimed(hash contentHash) *revision[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +298,8 @@ func (s *Store[T]) unclaimed(hash contentHash) *revision[T] {
 	return nil
 }
 
-// use returns the name of the Secret of a content that this process may name, "" if there is none.
+// use returns the name of the Secret of a content that this process may name, "" if none exists. It renews the time of use
+// under the same lock, so that a sweep cannot retire the Secret between the two.
 func (s *Store[T]) use(hash contentHash) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,7 +310,7 @@ func (s *Store[T]) use(hash contentHash) string {
 	return name
 }
 
-// forget makes sure that this process names a Secret for no further instance.
+// forget makes sure that this process names the Secret for no further instance.
 func (s *Store[T]) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,13 +15,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// sweepInterval is how often unused Secrets are looked for.
+// sweepInterval is the interval between two deletions of unused Secrets.
 const sweepInterval = 10 * time.Minute
 
 // Names lists the names of the Secrets that instances name.
 type Names func(ctx context.Context) (sets.Set[string], error)
 
-// Run sweeps at an interval until the context ends.
+// Run sweeps at an interval until the context ends. The first sweep comes after one interval: a process deletes no Secret
+// before graceTime has passed since it found it.
 func (s *Store[T]) Run(ctx context.Context, cached, live Names) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -37,8 +38,13 @@ func (s *Store[T]) Run(ctx context.Context, cached, live Names) error {
 	}
 }
 
-// Sweep deletes the Secrets that no instance names, and restores those that an instance names, that were deleted, and that
-// this process has read. cached may lag behind the API server; live is called only if something is to be deleted.
+// Sweep deletes the Secrets that no instance names. It restores a Secret that an instance names, that was deleted, and
+// whose content this process has read. cached may lag behind the API server; live is called only if a Secret is to be
+// deleted.
+//
+// The order makes a deletion safe: first the Secrets are listed, then unused ones are retired in this process, and only
+// then the API server lists the names. A name that was given before the retirement is in a status by then, or its
+// reconciliation has failed; none is given after it.
 func (s *Store[T]) Sweep(ctx context.Context, cached, live Names) error {
 	stored, err := s.list(ctx)
 	if err != nil {
@@ -51,7 +57,8 @@ func (s *Store[T]) Sweep(ctx context.Context, cached, live Names) error {
 	errs := []error{s.restore(ctx, stored, named)}
 	unused := s.retire(stored, named)
 	if len(unused) > 0 {
-		// From here on this process names none of them, and what it named them for before is written.
+		// From here on this process names none of them. The names that it gave earlier are older than graceTime, so they
+		// are in a status by now, and this list shows them.
 		if named, err = live(ctx); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -64,8 +71,8 @@ func (s *Store[T]) Sweep(ctx context.Context, cached, live Names) error {
 	return errors.Join(errs...)
 }
 
-// retire returns the Secrets that no instance of the cache names and that this process has not named for a while. It names
-// them for no further instance.
+// retire returns the Secrets that no instance of the cache names and that this process has not named during graceTime. From
+// then on this process does not name them, even if they are not deleted: Ensure then stores the content again.
 func (s *Store[T]) retire(stored map[string]*corev1.Secret, named sets.Set[string]) (unused []*corev1.Secret) {
 	for name, secret := range stored {
 		if named.Has(name) || !s.retireOne(name) {
@@ -80,6 +87,7 @@ func (s *Store[T]) retireOne(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.revisions[name]
+	// A status that this process is about to write may still name it.
 	if r == nil || s.clock.Since(r.used) < graceTime {
 		return false
 	}
@@ -90,7 +98,8 @@ func (s *Store[T]) retireOne(name string) bool {
 	return true
 }
 
-// remove deletes a Secret as it was listed: not one that another process has claimed since.
+// remove deletes a Secret in the version in which it was listed. If another process has claimed it since, the API server
+// refuses the deletion.
 func (s *Store[T]) remove(ctx context.Context, secret *corev1.Secret) error {
 	err := apply.IgnoreAbsent(s.client.Delete(ctx, secret,
 		client.Preconditions(metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}), client.DisableReadYourWritesConsistency))
@@ -100,7 +109,8 @@ func (s *Store[T]) remove(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// restore creates named Secrets again that another client has deleted.
+// restore creates named Secrets again that another client has deleted. Content and salt are the same, so they get the same
+// name, and no status changes.
 func (s *Store[T]) restore(ctx context.Context, stored map[string]*corev1.Secret, named sets.Set[string]) error {
 	var errs []error
 	for name := range named {

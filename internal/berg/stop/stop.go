@@ -1,9 +1,10 @@
 // Package stop ends the pods of a namespace that is being deleted, so that its network policies outlive the processes.
 //
-// A pod without a grace period leaves the API as soon as its deletion is requested, while the kubelet still gives its processes
-// two seconds. For Kubernetes the namespace has no pods then, and it deletes the policies. A deletion with a grace period keeps
-// the pod in the API until the kubelet has seen its processes end, and Kubernetes keeps what else is in the namespace until its
-// last pod is gone. This takes no longer: the namespace's controller begins five seconds after the deletion of the namespace.
+// A pod without a grace period leaves the API as soon as its deletion is requested, while the kubelet still gives its
+// processes two seconds. For Kubernetes the namespace has no pods then, and it deletes the policies. A deletion with a
+// grace period keeps the pod in the API until the kubelet has observed the end of its processes, and Kubernetes keeps the
+// other objects of the namespace until its last pod is gone. This takes no longer: the namespace's controller begins five
+// seconds after the deletion of the namespace.
 package stop
 
 import (
@@ -19,31 +20,32 @@ import (
 )
 
 const (
-	// gracePeriodSeconds is the shortest that makes the kubelet confirm the end of a pod. The kubelet grants two seconds at
+	// gracePeriodSeconds is the minimum that makes the kubelet confirm the end of a pod. The kubelet grants two seconds at
 	// least: minimumGracePeriodInSeconds in its package kuberuntime.
 	gracePeriodSeconds = 1
-	// Late is how long a pod may take to end before its node counts as one that does not answer.
+	// Late is the time after which a pod that has not ended is late: its node probably does not answer.
 	Late = 10 * time.Second
-	// Limit is how long a pod of a node that does not answer keeps the namespace, where something else confines it. Then it is
-	// deleted from the API, and its processes may still run.
+	// Limit is the time during which a late pod keeps the namespace, where a policy that outlives the namespace confines
+	// the pod. Then the pod is deleted from the API, and its processes may still run.
 	Limit = time.Minute
 )
 
 // Remaining are the pods of a namespace that have not ended. The zero value means that none is left.
 type Remaining struct {
-	// Ending are pods that end, or will soon.
+	// Ending: some pods have time left to end.
 	Ending bool
-	// Late are the names of those that should have ended, sorted. Pods that a finalizer holds are not among them: the
-	// namespace's controller names these.
+	// Late are the names of the late pods, sorted. They do not include pods with a finalizer: the namespace's controller
+	// names these.
 	Late []string
-	// Again is when to look again without an event, zero for never.
+	// Again is the delay until the next call without an event, zero for never.
 	Again time.Duration
 }
 
 // Pods deletes the live pods that the cache shows in a namespace. The API server must have accepted the deletion of the
-// namespace: otherwise a controller replaces them. Each new pod and each end of a pod requires another call. confined says that
-// a policy confines the pods which does not end with the namespace. Without one, pods stay until their node has ended them, or
-// the cluster has given the node up.
+// namespace: otherwise a controller replaces them. Each new pod and each end of a pod requires another call. confined says
+// that a policy which does not end with the namespace confines the pods. Without such a policy, pods stay until their node
+// has ended them, or the cluster has given the node up: their deletion from the API would let Kubernetes delete the
+// policies while their processes may run.
 func Pods(ctx context.Context, c client.Client, namespace string, confined bool, now time.Time) (Remaining, error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -69,8 +71,8 @@ func Pods(ctx context.Context, c client.Client, namespace string, confined bool,
 	return left, errors.Join(errs...)
 }
 
-// due returns what to do with a pod: how long to wait for its end, whether it is late, and the grace period of a deletion, nil
-// for no deletion.
+// due returns the action for a pod: how long to wait for its end, whether it is late, and the grace period of a deletion,
+// nil for no deletion.
 func due(pod *corev1.Pod, confined bool, now time.Time) (wait time.Duration, late bool, grace client.DeleteOption) {
 	if pod.DeletionTimestamp == nil {
 		return Late, false, client.GracePeriodSeconds(gracePeriodSeconds)

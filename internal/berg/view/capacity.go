@@ -9,15 +9,16 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
-// Cluster is what is known of a cluster that instances run in.
+// Cluster has the known facts about a cluster that instances run in.
 type Cluster struct {
 	Nodes []corev1.Node
-	// Reserved is what all pods on each node request, and Pods how many there are, where pods can be read.
+	// Reserved has the requests of all pods on each node, and Pods their number, where pods can be read.
 	Reserved map[string]corev1.ResourceList
 	Pods     map[string]int
 	// Reserve is the share of each node, in percent, that is left for other pods where pods cannot be read.
 	Reserve int
-	// NodePorts is how many the API server has, 0 if unknown. UsedNodePorts is how many Services use, nil where Services cannot be read.
+	// NodePorts is the number that the API server has, 0 if unknown. UsedNodePorts is the number that Services use, nil
+	// where Services cannot be read.
 	NodePorts     int
 	UsedNodePorts *int
 	// MaxInstances is CHALLENGE_MAX_INSTANCES, 0 for no limit.
@@ -26,16 +27,16 @@ type Cluster struct {
 	Home string
 }
 
-// Amount is how much of something is used, and how much there is. Total is 0 if there is no limit, or none is known.
+// Amount is the used and the total amount of a resource. Total is 0 if there is no limit, or none is known.
 type Amount struct {
 	Used  float64 `json:"used"`
 	Total float64 `json:"total"`
 }
 
-// Capacity is what a cluster has for instances. CPU is in cores, Memory in bytes. What pods request is used; where pods cannot be read,
-// what instances request.
+// Capacity is the capacity of a cluster for instances. CPU is in cores, Memory in bytes. The used amounts are the requests
+// of pods; where pods cannot be read, the requests of instances.
 type Capacity struct {
-	// Nodes is the number of nodes, Ready how many of them take instances.
+	// Nodes is the number of nodes, Ready the number of nodes that take instances.
 	Nodes     int    `json:"nodes"`
 	Ready     int    `json:"readyNodes"`
 	Pods      Amount `json:"pods"`
@@ -43,13 +44,14 @@ type Capacity struct {
 	Memory    Amount `json:"memory"`
 	NodePorts Amount `json:"nodePorts"`
 	Instances Amount `json:"instances"`
-	// Headroom is for how many more instances of each Challenge there is capacity, the fewest first.
+	// Headroom says for how many more instances of each Challenge there is capacity, the smallest number first.
 	Headroom []Headroom `json:"headroom,omitempty"`
-	// Stock is what the calculation starts from.
+	// Stock is the input of the calculation.
 	Stock plan.Stock `json:"-"`
 }
 
-// Headroom is for how many more instances of a Challenge there is capacity. A Challenge of which no instance can start has none.
+// Headroom says for how many more instances of a Challenge there is capacity. A Challenge whose instances cannot start has
+// none.
 type Headroom struct {
 	Namespace string `json:"namespace"`
 	Challenge string `json:"challenge"`
@@ -99,7 +101,7 @@ func NewCapacity(c Cluster, rows []*Row, challenges []Challenge) Capacity {
 	return v
 }
 
-// use returns what the started instances request, and how many of them each Challenge has.
+// use returns the requests of the started instances, and their number by Challenge.
 func use(rows []*Row, challenges []Challenge, home string) (taken plan.Use, own map[string]int) {
 	shapes := map[string]*plan.Shape{}
 	for n := range challenges {

@@ -6,7 +6,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Explanation is what a Cause means.
+// Explanation explains a Cause.
 type Explanation struct {
 	// Waits: the instance starts by itself as soon as something else ends.
 	Waits bool
@@ -16,7 +16,7 @@ type Explanation struct {
 	Players string
 	// Organisers is a sentence for organisers. The message of the condition that shows the problem follows it.
 	Organisers string
-	// Remedies help with this cause, in addition to those that help with every instance.
+	// Remedies help with this cause. Row.Remedies adds the lines that help with every instance.
 	Remedies []Remedy
 }
 
@@ -94,7 +94,7 @@ var explanations = map[bergv1.Cause]Explanation{
 	},
 }
 
-// Explain returns what a cause means. A cause that this version does not know, of a newer operator, means that the instance starts.
+// Explain returns the explanation of a cause. An unknown cause, of a newer operator, is explained as a start in progress.
 func Explain(cause bergv1.Cause) Explanation {
 	if explanation, known := explanations[cause]; known {
 		return explanation
@@ -102,8 +102,8 @@ func Explain(cause bergv1.Cause) Explanation {
 	return explanations[bergv1.CauseNotReadyYet]
 }
 
-// Remedies returns the lines of the plugin that help with an instance: first those for its cause. What a command is about is quoted for a
-// shell, so that a hostile name stays one word of it.
+// Remedies returns the lines of the plugin that help with an instance: first the lines for its cause. Names in a command
+// are quoted for a shell, so that a hostile name stays one word.
 func (r *Row) Remedies() []Remedy {
 	cause := r.diagnosis()
 	all := append([]Remedy{}, Explain(cause).Remedies...)

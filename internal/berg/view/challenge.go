@@ -11,7 +11,7 @@ import (
 // Challenge is a Challenge as organisers see it.
 type Challenge struct {
 	Namespace, Name string
-	// Problem is why no instance of it can start, "" if instances can.
+	// Problem is the reason for which none of its instances can start, "" if instances can.
 	Problem string
 	// Frozen: none of its instances starts.
 	Frozen bool
@@ -19,12 +19,13 @@ type Challenge struct {
 	Images string
 	// ImagesMessage is the message of that reason.
 	ImagesMessage string
-	// Shape is what an instance of it needs, nil if that cannot be calculated. It follows from the generation.
+	// Shape has the requirements of one instance, nil if they cannot be calculated. It follows from the generation, so
+	// Equal need not compare it.
 	Shape      *plan.Shape
 	generation int64
 }
 
-// NewChallenge returns what is shown of a Challenge. settings are those of the operator; nil leaves Shape out.
+// NewChallenge returns a Challenge as organisers see it. settings are the settings of the operator; nil leaves Shape out.
 func NewChallenge(c *bergv1.Challenge, settings *plan.Settings) Challenge {
 	v := Challenge{Namespace: c.Namespace, Name: c.Name, Frozen: IsFrozen(c), generation: c.Generation}
 	if accepted := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted); accepted != nil && accepted.Status == metav1.ConditionFalse {

@@ -1,13 +1,13 @@
-// Package view says what an event looks like: why an instance does not run, what helps, how far its start is, which nodes take instances,
-// and how much capacity is left. The plugin, the live page, the platform endpoints and the operator decide nothing of this themselves: the
-// page draws rows, the plugin draws text, the endpoints draw JSON. It is pure.
+// Package view describes an event: why an instance does not run, which actions help, how far its start is, which nodes take
+// instances, and how much capacity is left. The plugin, the live page, the platform endpoints and the operator do not
+// decide any of this themselves: the page draws rows, the plugin draws text, the endpoints draw JSON. It is pure.
 //
-//	cause.go     what each Cause means, for players and for organisers
-//	reason.go    which Cause each Reason of a condition has, and what to do about it
+//	cause.go     explains each Cause to players and to organisers
+//	reason.go    gives each Reason of a condition its Cause, and advice
 //	stages.go    the stages of a start
-//	nodes.go     which nodes take instances
+//	nodes.go     selects the nodes that take instances
 //	instance.go  one instance: its state, its cause, its addresses, its end
-//	challenge.go one Challenge, and what its instances need
-//	capacity.go  what a cluster has for instances, and what is left
+//	challenge.go one Challenge, and the requirements of its instances
+//	capacity.go  the capacity of a cluster for instances, used and free
 //	event.go     all instances of an event: counts, queue, times
 package view

@@ -37,12 +37,12 @@ type Instances struct {
 	Outdated int `json:"outdated"`
 }
 
-// Queue is what waits for something else to end.
+// Queue has the instances that wait for something else to end.
 type Queue struct {
 	ByCause map[bergv1.Cause]int `json:"byCause,omitempty"`
 	// FirstSeconds is how long the first instance has waited for a limit.
 	FirstSeconds *int64 `json:"firstSeconds,omitempty"`
-	// Limits are the limits that instances wait for, the one with most instances first.
+	// Limits are the limits that instances wait for, the limit with most instances first.
 	Limits []Limit `json:"limits,omitempty"`
 	// Rows are the waiting instances in the order of their creation.
 	Rows []*Row `json:"-"`
@@ -114,6 +114,8 @@ func (i *Instances) add(r *Row, now time.Time) {
 	}
 }
 
+// add counts a waiting instance. Only an instance with the cause Queued waits for a limit; others wait for their owner, a
+// freeze or capacity.
 func (q *Queue) add(r *Row, now time.Time, limits map[string]int) {
 	q.Rows = append(q.Rows, r)
 	q.ByCause[r.Cause]++
@@ -143,6 +145,7 @@ func (s *Starts) add(r *Row) {
 	}
 }
 
+// summarise calculates the percentiles. Stages without a time are left out.
 func (s *Starts) summarise() {
 	slices.Sort(s.times)
 	s.P50, s.P99 = Quantile(s.times, 50), Quantile(s.times, 99)

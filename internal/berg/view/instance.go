@@ -42,7 +42,7 @@ type Row struct {
 	State  State        `json:"state"`
 	// Reason of the first condition that shows a problem, "" if none does.
 	Reason Reason `json:"problem,omitempty"`
-	// Cause is what players are shown, "" while it runs.
+	// Cause is the reason as players see it, "" while the instance runs.
 	Cause bergv1.Cause `json:"cause,omitempty"`
 	// Sentence says for organisers why it does not run well, "" if it does.
 	Sentence string `json:"-"`
@@ -66,7 +66,7 @@ type Row struct {
 	problem    string             // type of the condition that shows the problem
 }
 
-// NewRow returns what is shown of an instance.
+// NewRow returns an instance as organisers see it.
 func NewRow(i *bergv1.ChallengeInstance) Row {
 	r := Row{
 		UID: i.UID, Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, ChallengeNamespace: i.Spec.ChallengeRef.Namespace,
@@ -96,7 +96,8 @@ func NewRow(i *bergv1.ChallengeInstance) Row {
 	return r
 }
 
-// diagnosis returns the cause of what is wrong. An instance that runs, or is being deleted, has none, but may have a problem.
+// diagnosis returns the cause of the problem. An instance that runs, or is being deleted, has no cause, but may have a
+// problem.
 func (r *Row) diagnosis() bergv1.Cause {
 	if r.State == Running && r.problem == "" || r.State == Ending && r.Reason != bergv1.ReasonDeletionBlocked {
 		return ""
@@ -110,7 +111,8 @@ func (r *Row) ID() string { return JoinID(r.Namespace, r.Name) }
 // JoinID returns the ID of the instance of a name.
 func JoinID(namespace, name string) string { return namespace + "/" + name }
 
-// ChallengeID is the ID of its Challenge. home is the namespace of Challenges that are named without one, "" for that of the instance.
+// ChallengeID is the ID of its Challenge. home is the namespace of Challenges that are named without one; "": the namespace
+// of the instance.
 func (r *Row) ChallengeID(home string) string {
 	return JoinID(cmp.Or(r.ChallengeNamespace, home, r.Namespace), r.Challenge)
 }
@@ -141,11 +143,13 @@ func IsEnding(i *bergv1.ChallengeInstance) bool {
 // IsFrozen reports whether an instance does not expire, or a Challenge starts no instance.
 func IsFrozen(o metav1.Object) bool { return o.GetAnnotations()[bergv1.AnnotationFrozen] != "" }
 
-// IsHealthy reports whether the status alone shows that there is no problem, as for most of thousands.
+// IsHealthy reports whether the status alone shows that there is no problem, as it does for most of thousands of instances.
 func IsHealthy(i *bergv1.ChallengeInstance) bool {
 	return i.Status.Phase == bergv1.PhaseRunning && FirstProblem(i) == nil && i.DeletionTimestamp == nil
 }
 
+// findState returns the state of an instance. A deletion counts before the phase, because the operator writes the phase
+// later.
 func findState(i *bergv1.ChallengeInstance) State {
 	switch {
 	case IsEnding(i):

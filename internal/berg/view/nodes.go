@@ -11,8 +11,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
-// TakesInstances reports whether the scheduler may choose a node for pods of instances: the node is ready, not cordoned, not about to be
-// deleted, and has no taint that keeps pods away. Pods of instances tolerate none but those of their RuntimeClass.
+// TakesInstances reports whether the scheduler may choose a node for pods of instances: the node is ready, not cordoned,
+// not about to be deleted, and has no taint that keeps pods away. Pods of instances have no tolerations except the
+// tolerations of their RuntimeClass.
 func TakesInstances(n *corev1.Node, tolerations ...corev1.Toleration) bool {
 	return IsReady(n) && isOpen(n) && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return keepsAway(&t, tolerations) })
 }

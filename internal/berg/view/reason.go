@@ -16,12 +16,12 @@ type Reason string
 // outOf begins the reasons with which a kubelet rejects a pod for lack of a resource.
 const outOf = "OutOf"
 
-// Advice says what a Reason means for organisers, and what to do.
+// Advice explains a Reason to organisers, and names the action that helps.
 type Advice struct {
-	// Cause is what players are shown.
+	// Cause is the reason as players see it.
 	Cause bergv1.Cause
-	// Sentence describes the problem, and Do the action. {OBJECT} is the object of the step, {STEP} the whole step; {NAME},
-	// {NAMESPACE}, {CHALLENGE}, {OBJECTS} (the namespace of the objects) and {UID} are those of the instance.
+	// Sentence describes the problem, and Do the action. {OBJECT} is the object of the step, {STEP} the whole step. {NAME},
+	// {NAMESPACE}, {CHALLENGE}, {OBJECTS} (the namespace of the objects) and {UID} belong to the instance.
 	Sentence, Do string
 }
 
@@ -142,7 +142,7 @@ var reasons = map[Reason]Advice{
 	"CreateContainerConfigError": {Cause: bergv1.CauseRefused},
 }
 
-// Advise returns what a reason means. known is false for a reason that only Kubernetes, or a newer operator, has.
+// Advise returns the advice for a reason. known is false for a reason that only Kubernetes, or a newer operator, has.
 func Advise(reason Reason) (advice Advice, known bool) {
 	advice, known = reasons[reason]
 	return advice, known && advice.Sentence != ""

@@ -18,8 +18,9 @@ const (
 	maxChange = 512
 )
 
-// Changes returns what a rollout of a Challenge changes in an instance, nil for nothing. Who reads it need not be allowed to
-// read the Challenge: it names fields, variables and ports, and repeats no value except those of images.
+// Changes returns the changes that a rollout of a Challenge makes to an instance, nil for none. A reader of the status need
+// not be allowed to read the Challenge: the text names fields, variables and ports, and repeats no value except image
+// names.
 func (s Snapshot) Changes(c *bergv1.Challenge) *bergv1.PendingChanges {
 	now := Normalize(c)
 	out := &bergv1.PendingChanges{NetworkPolicy: s.AllowOutboundTraffic != now.AllowOutboundTraffic}

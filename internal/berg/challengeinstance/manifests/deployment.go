@@ -21,7 +21,8 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 		"kubernetes.io/egress-bandwidth":                 cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
 		"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
 		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-		// The UID, which its other objects carry, would let players derive the secrets of the instance.
+		// The ID distinguishes these pods from pods of the owner's previous instance, which had a namespace of the same
+		// name.
 		bergv1.LabelInstanceID: in.InstanceID,
 	}
 	if digest := in.Images[c.Hostname]; digest != "" {
@@ -35,7 +36,7 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
-			// Two pods of one container at the same time would be two challenges.
+			// Two pods of one container at the same time would be two challenges: a player could reach either.
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -84,6 +85,7 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		spec.Volumes = []corev1.Volume{*volume}
 		container.VolumeMounts = []corev1.VolumeMount{*mount}
 	}
+	// The limit of memory decides about the default size, because files in /dev/shm count against it.
 	if size := sharedMemory(c, container.Resources.Limits[corev1.ResourceMemory]); size != nil {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: sharedMemoryName, VolumeSource: corev1.VolumeSource{
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: size},
@@ -126,11 +128,11 @@ func sysctls(userNamespaces bool) []corev1.Sysctl {
 
 const sharedMemoryName = "shared-memory"
 
-// runtimeSharedMemory is the size of /dev/shm that container runtimes give.
+// runtimeSharedMemory is the default size of /dev/shm in container runtimes.
 var runtimeSharedMemory = resource.MustParse("64Mi")
 
-// sharedMemory returns the size of /dev/shm, nil for the runtime's. The default is half of the memory, as Linux has it for
-// such file systems, and at least the runtime's. What is written there counts as memory of the container.
+// sharedMemory returns the size of /dev/shm, nil for the default of the runtime. By default it is half of the memory, as
+// Linux has it for such file systems, and at least the default of the runtime. Its files count as memory of the container.
 func sharedMemory(c bergv1.Container, memory resource.Quantity) *resource.Quantity {
 	if c.SharedMemory != nil {
 		return ptr.To(rules.Quantity(*c.SharedMemory))
@@ -182,8 +184,8 @@ func containerPorts(c bergv1.Container) []corev1.ContainerPort {
 	return out
 }
 
-// resources fills in the amounts that the author left out. A request never exceeds its limit:
-// of the two, a default is adapted to what the author wrote.
+// resources fills in the amounts that the author left out. A request never exceeds its limit: where the author set only one
+// of the two, the default of the other is adapted.
 func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	fill := func(name corev1.ResourceName, request, limit *bergv1.Amount, defaultRequest, defaultLimit resource.Quantity) {
@@ -247,7 +249,7 @@ func securityContext(cfg config.Challenge, c bergv1.Container) *corev1.SecurityC
 	return context
 }
 
-// nestedProfile lets programs make namespaces.
+// nestedProfile returns the seccomp profile with which programs may create namespaces.
 func nestedProfile(name string) *corev1.SeccompProfile {
 	if name == config.Unconfined {
 		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}

@@ -9,8 +9,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// disruptionBudget protects the players of a container that serves. A pod that is not ready serves
-// none: it may be evicted, so that it blocks no drain of its node.
+// disruptionBudget protects the players of a container that serves. A pod that is not ready serves no player: it may be
+// evicted, so that it blocks no drain of its node.
 func disruptionBudget(in Inputs, c bergv1.Container) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: in.meta(c.Hostname+"-pdb", "challenge-disruption-budget"),

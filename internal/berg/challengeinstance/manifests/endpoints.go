@@ -22,7 +22,7 @@ type Endpoint struct {
 	Variable string
 	// Address is <host>:<port>, the value of the variable.
 	Address string
-	// Service is the entry of status.services for players; nil for an internal port.
+	// Service is the endpoint in status.services for players; nil for an internal port.
 	Service *bergv1.ServiceEndpoint
 }
 
@@ -71,7 +71,8 @@ type NodePort struct {
 	Number    uint16
 }
 
-// NodePorts returns those to which the operator connects. endpoints are those of the containers, as PortEndpoints returns them.
+// NodePorts returns the node ports to which the operator connects. endpoints are the endpoints of the containers, as
+// PortEndpoints returns them.
 func NodePorts(containers []bergv1.Container, endpoints []Endpoint) []NodePort {
 	var out []NodePort
 	n := 0
@@ -108,8 +109,8 @@ func address(e bergv1.ServiceEndpoint, t bergv1.PortType) string {
 	return (&url.URL{Scheme: scheme, Host: host}).String()
 }
 
-// routed reports whether a recorded endpoint is that of a route, <uuid>.<domain>, and not that
-// of a node port, the domain itself.
+// routed reports whether a recorded endpoint belongs to a route, <uuid>.<domain>, and not to a node port, the domain
+// itself.
 func routed(recorded bergv1.ServiceEndpoint) bool {
 	id, _, _ := strings.Cut(recorded.Hostname, ".")
 	return recorded.TLS || len(id) == routeIDLength && uuid.Validate(id) == nil
@@ -118,16 +119,16 @@ func routed(recorded bergv1.ServiceEndpoint) bool {
 // routeIDLength is the length of a UUID as routeID writes it; uuid.Validate accepts other forms.
 const routeIDLength = 36
 
-// matchesPort reports whether a recorded endpoint is that of a port. Before a rollout the port
-// of this name may have had another kind of address.
+// matchesPort reports whether a recorded endpoint belongs to a port. Before a rollout the port of this name may have had
+// another kind of address.
 func matchesPort(recorded bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
 	return p.Public() &&
 		recorded.Name == endpointName(c, p) && recorded.Protocol == string(p.Transport()) &&
 		routed(recorded) == p.Routed()
 }
 
-// KeepWanted returns the recorded endpoints of ports that these containers still have. When a
-// rollout gives up a node port, another Service may get it.
+// KeepWanted returns the recorded endpoints of ports that these containers still have. When a rollout gives up a node port,
+// another Service may get it, and its address must not stay in the status.
 func KeepWanted(recorded []bergv1.ServiceEndpoint, containers []bergv1.Container) []bergv1.ServiceEndpoint {
 	var out []bergv1.ServiceEndpoint
 	for _, e := range recorded {
@@ -140,8 +141,8 @@ func KeepWanted(recorded []bergv1.ServiceEndpoint, containers []bergv1.Container
 	return out
 }
 
-// WithoutNewRoutes returns the endpoints while a route is missing or differs from the plan:
-// those of routed ports are as recorded before, or absent.
+// WithoutNewRoutes returns the endpoints while a route is missing or differs from the plan: routed ports have their
+// recorded endpoints, or none. An address that no route serves yet is not published.
 func WithoutNewRoutes(endpoints []Endpoint, recorded []bergv1.ServiceEndpoint) []Endpoint {
 	out := slices.Clone(endpoints)
 	for i, e := range out {
@@ -193,7 +194,7 @@ func nodePort(live []*corev1.Service, c bergv1.Container, p bergv1.Port) int32 {
 	return 0
 }
 
-// PublicServices returns the entries of status.services.
+// PublicServices returns the endpoints in status.services.
 func PublicServices(endpoints []Endpoint) []bergv1.ServiceEndpoint {
 	var out []bergv1.ServiceEndpoint
 	for _, e := range endpoints {

@@ -87,8 +87,8 @@ func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMou
 		}
 }
 
-// flagGroup returns the group of a container's flag file, nil if it has none. Kubernetes gives it all volumes of the pod that
-// can have one, and makes the container's program a member.
+// flagGroup returns the group of a container's flag file, nil if it has none. Kubernetes gives this group to all volumes of
+// the pod that can have one, and makes the container's program a member.
 func flagGroup(c bergv1.Container) *int64 {
 	if c.DynamicFlag == nil || c.DynamicFlag.Content == nil {
 		return nil

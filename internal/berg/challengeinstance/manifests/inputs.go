@@ -32,12 +32,11 @@ type Inputs struct {
 	Challenge          Snapshot
 	// Source is the label of the instance at its start.
 	Source string
-	// Images are the digests of the images that rollouts have pulled once more, by container.
+	// Images are the digests of the images that rollouts have pulled again, by container.
 	Images map[string]string
 	// Recorded are the endpoints in status.services, which players have seen.
 	Recorded []bergv1.ServiceEndpoint
-	// PullSecrets has, by container, the copies that are in use. A container without an entry
-	// uses the configured name.
+	// PullSecrets has, by container, the copies in use. A container without a copy uses the configured name.
 	PullSecrets map[string]PullSecretUse
 
 	Config  config.Challenge
@@ -56,9 +55,9 @@ func OwnerFor(instance *bergv1.ChallengeInstance) ownership.Owner {
 	return OwnershipLabels.For(instance.UID, nil)
 }
 
-// NamespaceOwner is the instance as the owner of its namespace, which others can create first: the UID of the instance
-// stands in events, and more of it in its status. So an instance that was not started owns none, and one that was
-// started needs a proof.
+// NamespaceOwner is the instance as the owner of its namespace. Other clients can create that namespace first, and copy the
+// UID of the instance from an event or its status. So an instance that was not started owns no namespace, and a started
+// instance owns only a namespace with the UID, or the token, that its status names.
 func NamespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
 	s := &instance.Status
 	if s.InstanceID == "" {

@@ -42,7 +42,7 @@ func namespace(in Inputs) *corev1.Namespace {
 }
 
 func podSecurityLevel(in Inputs) string {
-	// The level baseline admits pods without a seccomp profile, but not with Unconfined.
+	// The level baseline admits pods without a seccomp profile, but not pods with Unconfined.
 	if in.Config.SeccompProfile == corev1.SeccompProfileTypeUnconfined {
 		return "privileged"
 	}
@@ -59,8 +59,8 @@ func podSecurityLevel(in Inputs) string {
 	return "baseline"
 }
 
-// ReadInstanceUID returns the UID of the instance that a namespace was created for. provable says
-// whether its name and its labels agree with that.
+// ReadInstanceUID returns the UID of the instance that a namespace was created for. provable says whether its name and its
+// labels agree with that UID.
 func ReadInstanceUID(ns *corev1.Namespace) (uid types.UID, provable bool) {
 	uid = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
 	return uid, uid != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&

@@ -15,8 +15,7 @@ import (
 
 const (
 	podNamespaceLabel = "k8s:io.kubernetes.pod.namespace"
-	// namespaceComponentLabel is how Cilium shows a namespace's component label
-	// on the pods in it.
+	// namespaceComponentLabel is the component label of a namespace as Cilium shows it on the pods in it.
 	namespaceComponentLabel = "k8s:io.cilium.k8s.namespace.labels." + bergv1.LabelComponent
 )
 
@@ -55,8 +54,8 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 		},
 		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(nil)}}},
 		{
-			// The public address of the instance itself, for callbacks such as OIDC: the
-			// Gateway may run on this node or on another, or be Cilium's own.
+			// The public address of the instance itself, for callbacks such as OIDC: the Gateway may run on this node or on
+			// another, or belong to Cilium.
 			EgressCommonRule: api.EgressCommonRule{ToEntities: append(api.EntitySlice{api.EntityHost, api.EntityRemoteNode}, ciliumGateway(in)...)},
 			ToPorts: api.PortRules{{Ports: []api.PortProtocol{
 				{Port: strconv.Itoa(int(in.Config.HTTPPort))},
@@ -70,9 +69,9 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 	return rules
 }
 
-// ciliumEgressDeny excludes from the entity world what is not the internet. Cilium counts the
-// metadata service of a cloud and private networks outside the cluster as world. Pods and nodes
-// are never part of it, independently of their addresses.
+// ciliumEgressDeny excludes addresses outside the internet from the entity world. Cilium counts the metadata service of a
+// cloud and private networks outside the cluster as world. Pods and nodes never belong to it, independently of their
+// addresses.
 func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
 	if !in.Challenge.AllowOutboundTraffic || in.Config.OutboundPrivate {
 		return nil
@@ -114,9 +113,8 @@ func ciliumIngress(in Inputs) []api.IngressRule {
 	return rules
 }
 
-// ciliumGateway is the proxy of Cilium's own Gateway, an Envoy on every node. Its traffic has
-// an identity of its own, independently of the client. If the namespaces of the proxies are
-// configured, this one is not used.
+// ciliumGateway is the proxy of Cilium's own Gateway, an Envoy on every node. Its traffic has its own identity,
+// independently of the client. If the namespaces of the proxies are configured, another Gateway is in use.
 func ciliumGateway(in Inputs) api.EntitySlice {
 	if len(in.Gateway.DataplaneNamespaces) > 0 {
 		return nil
@@ -124,8 +122,8 @@ func ciliumGateway(in Inputs) api.EntitySlice {
 	return api.EntitySlice{api.EntityIngress}
 }
 
-// dataplane selects the pods that may be proxies of the Gateway: those of the configured
-// namespaces, else all pods outside challenge instances.
+// dataplane selects the pods that may be proxies of the Gateway: the pods of the configured namespaces, else all pods
+// outside challenge instances.
 func dataplane(in Inputs) *slim.LabelSelector {
 	if namespaces := in.Gateway.DataplaneNamespaces; len(namespaces) > 0 {
 		return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{

@@ -71,8 +71,8 @@ func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
 	return rules
 }
 
-// proxyNamespaces selects the namespaces of the proxies of the Gateway: the configured ones,
-// else all except those of challenge instances.
+// proxyNamespaces selects the namespaces of the proxies of the Gateway: the configured ones, else all except the namespaces
+// of challenge instances.
 func proxyNamespaces(in Inputs) *metav1.LabelSelector {
 	if names := in.Gateway.DataplaneNamespaces; len(names) > 0 {
 		return netpolicy.InNamespaces(names...)

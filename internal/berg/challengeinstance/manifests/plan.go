@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Foundation is what must exist before a pod may run. Nothing in it depends on what the API
-// server allocates.
+// Foundation has the objects that must exist before a pod may run. None of them depends on values that the API server
+// allocates.
 type Foundation struct {
 	Namespace *corev1.Namespace
 	// One or both kinds of policy, as configured.

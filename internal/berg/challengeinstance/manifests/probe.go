@@ -11,7 +11,8 @@ import (
 )
 
 // StartupPort returns the port that must accept a connection before a container counts as ready, 0 for none. Kubernetes
-// connects to one port of a container: the first public one.
+// connects to one port of a container: the first public one. An author's readiness probe replaces it, since it knows more
+// about the program.
 func StartupPort(c bergv1.Container) int32 {
 	if c.ReadinessProbe != nil {
 		return 0
@@ -35,7 +36,7 @@ func startupProbe(c bergv1.Container) *corev1.Probe {
 	probe := &corev1.Probe{
 		ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}},
 		TimeoutSeconds:   1,
-		PeriodSeconds:    1, // the shortest
+		PeriodSeconds:    1, // the minimum
 		SuccessThreshold: 1,
 		FailureThreshold: math.MaxInt32,
 	}
@@ -46,5 +47,5 @@ func startupProbe(c bergv1.Container) *corev1.Probe {
 	return probe
 }
 
-// What Kubernetes sets in a probe that does not have it.
+// Kubernetes sets these values in a probe without them.
 const defaultPeriod, defaultFailures = 10, 3

@@ -9,7 +9,7 @@ import (
 
 // PullSecretUse is the copy of the pull secret that a container uses.
 type PullSecretUse struct {
-	// Name of the copy: that of the source, or OwnPullSecretName.
+	// Name of the copy: the name of the source, or OwnPullSecretName.
 	Name string
 	// Version of the source that was copied; "" if unknown, or if there was none.
 	Version string
@@ -29,17 +29,17 @@ func (in Inputs) PullSecretVersion(source *corev1.Secret) string {
 	return hex.EncodeToString(in.secret("pull-secret", string(source.UID), source.ResourceVersion))[:12]
 }
 
-// maxPullSecret leaves room for a version in the 253 characters of a name.
+// maxPullSecret leaves space for a version in the 253 characters of a name.
 const maxPullSecret = 240
 
-// OwnPullSecretName is the name of a copy that only the operator can have created: the version
-// is derived from the UID of the instance.
+// OwnPullSecretName is the name of a copy that only the operator can have created: the version is derived from the seed of
+// the instance and the version of the source.
 func OwnPullSecretName(name, version string) string {
 	return strings.TrimRight(name[:min(len(name), maxPullSecret)], "-.") + "-" + version
 }
 
-// formatPullSecretUse formats a use for an annotation, and ParsePullSecretUse reads it. A value that names
-// neither the configured secret nor a copy of it is foreign or out of date.
+// formatPullSecretUse formats a use for an annotation, and ParsePullSecretUse reads it. A value that names neither the
+// configured secret nor one of its copies is foreign or out of date.
 func formatPullSecretUse(use PullSecretUse) string { return use.Name + "/" + use.Version }
 
 // ParsePullSecretUse reads the annotation of a Deployment.

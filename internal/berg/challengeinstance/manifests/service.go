@@ -15,10 +15,9 @@ const (
 	headlessSuffix = rules.HeadlessSuffix
 )
 
-// services returns the Services of one container: the internal one with all
-// ports, the node port one with the public ports, the headless one if wanted.
-// Only a headless Service may lack ports, so the internal one of a container without ports is
-// headless: its name resolves to the pod, at which the other containers reach every port.
+// services returns the Services of one container: the internal one with all ports, the node port one with the public ports,
+// and the headless one if it is configured. Only a headless Service may lack ports, so the internal one of a container
+// without ports is headless: its name resolves to the pod, at which the other containers reach every port.
 func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	var all, public []corev1.ServicePort
 	for _, p := range c.Ports {
@@ -36,7 +35,8 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	}
 
 	var out []*corev1.Service
-	// The operator may find out before the node that the program of a container accepts connections.
+	// The operator may find out earlier than the node that the program of a container accepts connections. Then the
+	// instance is Running, so its Services must lead to a pod that the node does not report as ready yet.
 	early := StartupPort(c) != 0
 	add := func(name string, spec corev1.ServiceSpec) {
 		spec.PublishNotReadyAddresses = early
@@ -57,7 +57,8 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	return out
 }
 
-// recordedNodePort is the node port in the status, 0 if none.
+// recordedNodePort returns the node port in the status, 0 if none. A Service that is created again requests it, so that the
+// address which players know stays valid.
 func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
 	for _, e := range in.Recorded {
 		if matchesPort(e, c, p) {

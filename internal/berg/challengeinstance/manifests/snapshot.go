@@ -13,19 +13,21 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Snapshot is what the pods of an instance are built from: a live instance is repaired to the state it was started with. A
-// later state of the Challenge or of the configuration would restart its pods. All of it is private: authors may put
-// passwords into any field of a container. Secrets alone hold it; a status has no field that could hold a part of it.
+// Snapshot is the content that the pods of an instance are built from: a live instance is repaired to the state it was
+// started with. A later state of the Challenge or of the configuration would restart its pods. The whole snapshot is
+// private: authors may put passwords into any field of a container. Only Secrets hold it; a status has no field for any
+// part.
 type Snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
 	Containers           []bergv1.Container `json:"containers,omitempty"`
-	// Flag is the Challenge's own one, which programs in its images may know.
+	// Flag is the flag of the Challenge, which programs in its images may know. It is stored to be redacted, not to be
+	// given to pods.
 	Flag     string          `json:"flag,omitempty"`
 	Defaults config.Defaults `json:"defaults"`
 }
 
-// Normalize returns the snapshot of a Challenge in a form that survives being stored, and in which two that result in the
-// same pods are equal. Values of variables are strings, as a container sees them. The Defaults are not set.
+// Normalize returns the snapshot of a Challenge in a form that survives being stored, and in which two Challenges with the
+// same pods are equal. Values of variables are strings, as a container reads them. The Defaults are not set.
 func Normalize(c *bergv1.Challenge) Snapshot {
 	s := Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Flag: c.Spec.Flag, Containers: slices.Clone(c.Spec.Containers)}
 	for i := range s.Containers {
@@ -52,13 +54,14 @@ func NewSnapshot(c *bergv1.Challenge, cfg config.Challenge) Snapshot {
 	return s
 }
 
-// Validate returns the errors of the Challenge, each naming its field. allowed is what the administrator allows.
+// Validate returns the errors of the Challenge, each naming its field. allowed are the permissions that the administrator
+// gives.
 func (s Snapshot) Validate(allowed rules.Allowed) field.ErrorList {
 	return rules.Validate(s.Containers, allowed)
 }
 
-// Matches reports whether a Challenge results in the same pods. Its own flag is not part of them. It compares encoded
-// forms: the API server may have reordered the keys of one of them.
+// Matches reports whether a Challenge results in the same pods. The flag of the Challenge does not affect them. It compares
+// encoded forms: the API server may have reordered the keys of a map.
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	now := Normalize(c)
 	now.Flag, now.Defaults = s.Flag, s.Defaults

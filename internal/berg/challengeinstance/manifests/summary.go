@@ -36,8 +36,8 @@ func Summary(errs field.ErrorList, flag string) string {
 	return text
 }
 
-// brief shortens the values that an error quotes, so that the text behind them remains visible.
-// The flag is removed first: a part of it would not be found.
+// brief shortens the values that an error quotes, so that the text behind them remains visible. The flag is removed first:
+// a flag that is cut off would not be found.
 func brief(e field.Error, flag string) *field.Error {
 	redacted := redact.NewRedactor(flag)
 	e.Field = conditions.Shorten(redacted(e.Field), maxField)

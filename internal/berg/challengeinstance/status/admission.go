@@ -24,7 +24,7 @@ func Queued(i *bergv1.ChallengeInstance) bool {
 	return c != nil && c.Reason == bergv1.ReasonQueued
 }
 
-// WaitProblem is why an instance waits that could be built. The message names the limit, not the place in
+// WaitProblem returns why an instance waits although it could be built. The message names the limit, not the position in
 // the queue: otherwise each end of an instance would change the status of hundreds.
 func WaitProblem(d admission.Decision, cfg config.Challenge) *outcome.Problem {
 	var limit string
@@ -55,8 +55,8 @@ func queued(message string) *outcome.Problem {
 	return &outcome.Problem{Condition: bergv1.ConditionAdmitted, Reason: bergv1.ReasonQueued, Class: outcome.Waiting, Message: message}
 }
 
-// ownerBusy names the instance right before this one, which a player can delete to move on. It does not name one of
-// another namespace: whose it is concerns only its own tenant.
+// ownerBusy names the instance directly before this one, which a player can delete. It does not name an instance of another
+// namespace: its name concerns only the tenant there.
 func ownerBusy(waiting, ahead types.NamespacedName) *outcome.Problem {
 	message := fmt.Sprintf("Waiting for instance %s of the same owner and its namespace to be deleted", ahead)
 	if ahead.Namespace != waiting.Namespace {
@@ -65,8 +65,8 @@ func ownerBusy(waiting, ahead types.NamespacedName) *outcome.Problem {
 	return &outcome.Problem{Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: message}
 }
 
-// Reports reports whether the status of an instance that was not started shows a problem already, so that
-// Compute would change nothing.
+// Reports reports whether the status of an instance that was not started shows a problem already, so that Compute would
+// change nothing. Without this check each round would compute and compare the status of hundreds of waiting instances.
 func Reports(i *bergv1.ChallengeInstance, p *outcome.Problem) bool {
 	shows := func(wanted metav1.Condition) bool {
 		c := meta.FindStatusCondition(i.Status.Conditions, wanted.Type)
@@ -76,8 +76,8 @@ func Reports(i *bergv1.ChallengeInstance, p *outcome.Problem) bool {
 	return i.Status.ObservedGeneration == i.Generation && shows(alive(i)) && shows(metav1.Condition{Type: p.Condition, Reason: p.Reason, Message: message})
 }
 
-// admissionConditions says whether a limit has let an instance start that does not wait in the queue; nothing where
-// there was none.
+// admissionConditions says whether the limits let an instance start that does not wait in the queue. Without a limit there
+// is no condition.
 func admissionConditions(out Outcome) []metav1.Condition {
 	s := out.Instance.Status
 	if !out.Limited && meta.FindStatusCondition(s.Conditions, bergv1.ConditionAdmitted) == nil {

@@ -5,8 +5,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// computeCause returns why a live instance does not run, in one word for players; "" if it runs. A
-// problem of the build comes before those of pods, as in the conditions.
+// computeCause returns why a live instance does not run, in one word for players; "" if it runs. A problem of the build
+// comes before problems of pods, as in the conditions.
 func computeCause(out Outcome, phase bergv1.Phase, pods podsSummary) bergv1.Cause {
 	switch {
 	case phase == bergv1.PhaseRunning:

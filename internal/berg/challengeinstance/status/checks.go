@@ -14,8 +14,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// checks must hold for an instance itself before it is built. They are in the order of their
-// conditions. The first problem counts.
+// checks must succeed for an instance itself before it is built. They are in the order of their conditions. The first
+// problem counts.
 var checks = []func(Candidate, config.Challenge) *outcome.Problem{
 	contentIsReadable,
 	namespaceIsTaken,
@@ -61,7 +61,8 @@ func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	return checkSpec(c, cfg)
 }
 
-// contentIsReadable comes before all others, which depend on what the instance was started with. Its pods continue to run.
+// contentIsReadable comes first, because all other checks depend on the content that the instance was started with. Its
+// pods continue to run.
 func contentIsReadable(c Candidate, _ config.Challenge) *outcome.Problem {
 	if c.Unreadable == nil {
 		return nil
@@ -94,8 +95,8 @@ func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 	}
 }
 
-// namespaceIsTaken comes first of all: an instance of another namespace must neither take an owner's ID nor learn
-// anything.
+// namespaceIsTaken comes before all checks of the Challenge: an instance of another namespace must neither take an owner's
+// ID nor learn anything.
 func namespaceIsTaken(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil || len(cfg.InstanceNamespaces) == 0 || slices.Contains(cfg.InstanceNamespaces, c.Instance.Namespace) {
 		return nil
@@ -108,6 +109,7 @@ func namespaceIsTaken(c Candidate, cfg config.Challenge) *outcome.Problem {
 }
 
 func challengeExists(c Candidate, _ config.Challenge) *outcome.Problem {
+	// A started instance no longer depends on its Challenge: see Withdrawn.
 	if c.Pinned != nil || c.Challenge != nil {
 		return nil
 	}
@@ -185,7 +187,7 @@ func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 }
 
 // NamespaceIsOurs returns why an instance cannot be built in the namespace of its owner. It returns nil if the namespace
-// does not exist, or belongs to the instance.
+// does not exist, or belongs to the instance. A namespace of another owner is never written, not even to add a label.
 func NamespaceIsOurs(c Candidate, ns *corev1.Namespace) *outcome.Problem {
 	owner := manifests.NamespaceOwner(c.Instance)
 	if ns == nil || owner.Owns(ns) && ns.DeletionTimestamp == nil {

@@ -21,17 +21,17 @@ func ToConnect(out Outcome, now time.Time) []netip.AddrPort {
 	return nodePorts(out)
 }
 
-// Opening is what the operator tries before the node of a pod does, which tries once a second.
+// Opening has the connections that the operator tries before the node of a pod tries its startup probe, once a second.
 type Opening struct {
 	// Pods run, and are not ready yet.
 	Pods []types.UID
-	// Addresses are those that must accept a connection: the startup port of each of these pods, and what ToConnect returns
-	// later. It is nil while a container does not run.
+	// Addresses must accept a connection: the startup port of each pod, and the addresses that ToConnect returns later. It
+	// is nil while a container does not run.
 	Addresses []netip.AddrPort
 }
 
-// ToOpen returns what may be open already. Only the first attempt of a container counts: one that has ended is left to its
-// node.
+// ToOpen returns the addresses that may accept connections although a pod is not ready. Only the first attempt of a
+// container counts: a container that has ended before is left to its node.
 func ToOpen(out Outcome, now time.Time) Opening {
 	if !connects(out) {
 		return Opening{}
@@ -78,7 +78,8 @@ func nodePorts(out Outcome) []netip.AddrPort {
 		if index < 0 {
 			continue
 		}
-		// The kubelet reports it. No other host must be reached through a status.
+		// The kubelet reports the address. A status that names another host must not make the operator connect to it, so
+		// only an address that can belong to a node counts.
 		if ip, err := netip.ParseAddr(live[index].Status.HostIP); err == nil && ip.IsGlobalUnicast() {
 			all = append(all, netip.AddrPortFrom(ip, p.Number))
 		}

@@ -18,17 +18,16 @@ var BeingBuilt = &outcome.Problem{
 	Message: "The namespace is being created",
 }
 
-// Identity is what an instance is given when it starts, and keeps.
+// Identity has the values that an instance is given when it starts, and keeps.
 type Identity struct {
 	ID uuid.UUID
 	// Seed is random.
 	Seed string
-	// NamespaceTokenHash is the digest of a secret that the namespace will have.
+	// NamespaceTokenHash is the digest of the secret that the namespace will have.
 	NamespaceTokenHash string
 }
 
-// Identify sets the identity and the start of an instance. The time in the ID becomes that of the
-// start.
+// Identify sets the identity and the start of an instance. The time in the ID becomes the time of the start.
 func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Time) {
 	s := &instance.Status
 	setUUIDTime(&identity.ID, now)

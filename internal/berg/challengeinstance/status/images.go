@@ -12,8 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/digests"
 )
 
-// RunningImages returns what the containers of an instance run of which the nodes pull the image at every start. Of others the
-// name says which image they run, as far as that node has it.
+// RunningImages returns the images of running containers whose nodes pull the image at every start. A container with
+// another pull policy is left out: its node may keep an older image under the same name.
 func RunningImages(o Observed) map[string]digests.Running {
 	all := map[string]digests.Running{}
 	if o.Pinned == nil {
@@ -38,8 +38,8 @@ func RunningImages(o Observed) map[string]digests.Running {
 	return all
 }
 
-// replaced names the containers whose image newer instances do not run any more, sorted. Until this process has seen a newer
-// instance, the status keeps what it says of containers that have not been started since.
+// replaced names the containers whose image newer instances do not run any more, sorted. Until this process has observed a
+// newer instance, the status keeps its report about containers that have not been started since.
 func replaced(o Observed) []string {
 	var names []string
 	before := meta.FindStatusCondition(o.Instance.Status.Conditions, bergv1.ConditionUpToDate)
@@ -58,8 +58,8 @@ func replaced(o Observed) []string {
 	return names
 }
 
-// refreshed returns the digests that the containers of a snapshot are marked with: those that a rollout adopts now, and
-// those of earlier ones, so that no pod restarts for that alone.
+// refreshed returns the digests with which the containers of a snapshot are annotated: the digests that a rollout adopts
+// now, and the digests of earlier rollouts, because a pod restarts when its annotation disappears.
 func refreshed(o *Observed, pinned manifests.Snapshot) map[string]string {
 	var all map[string]string
 	for _, c := range pinned.Containers {

@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// ExpiresAt is when an instance expires; nil before its start and while it is frozen.
+// ExpiresAt returns the expiry of an instance; nil before its start and while it is frozen.
 func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
 	if instance.Status.StartedAt == nil || Frozen(instance) {
 		return nil
@@ -64,7 +64,7 @@ func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, no
 	return ""
 }
 
-// startDeadline is when an instance that is not ready becomes Failed; nil for never.
+// startDeadline returns the time at which an instance that is not ready becomes Failed; nil for never.
 func startDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge) *time.Time {
 	if cfg.StartDeadline == 0 || instance.Status.StartedAt == nil || instance.Status.ReadyAt != nil {
 		return nil
@@ -78,8 +78,8 @@ func startDeadlinePassed(instance *bergv1.ChallengeInstance, cfg config.Challeng
 	return deadline != nil && !now.Before(*deadline)
 }
 
-// UntilStartDeadline is the time until the start deadline changes the status: zero for never,
-// and at least a nanosecond if the deadline passed after the status was computed.
+// UntilStartDeadline returns the time until the start deadline changes the status: zero for never, and at least a
+// nanosecond if the deadline passed after the status was computed, so that the change is not missed.
 func UntilStartDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) time.Duration {
 	deadline := startDeadline(instance, cfg)
 	if deadline == nil || instance.Status.Phase == bergv1.PhaseFailed {

@@ -15,18 +15,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Candidate is an instance and what it will be built from.
+// Candidate is an instance with the content that it will be built from.
 type Candidate struct {
 	Instance *bergv1.ChallengeInstance
 	// Key names the Challenge of the instance.
 	Key types.NamespacedName
 	// Challenge is nil if it does not exist.
 	Challenge *bergv1.Challenge
-	// Nodes is what the nodes support.
+	// Nodes has the features that the nodes support.
 	Nodes nodes.Support
 	// Pinned is the snapshot that the instance was started with; nil before the start, and if it is Unreadable.
 	Pinned *manifests.Snapshot
-	// Unreadable says why what the instance was started with cannot be read; nil if it can, and before the start.
+	// Unreadable says why the content of the start cannot be read; nil if it can, and before the start.
 	Unreadable error
 }
 
@@ -38,7 +38,7 @@ type Observed struct {
 	Policies config.NetworkPolicy
 	// Enforced is whether the cluster enforces network policies: Unknown until it was checked.
 	Enforced metav1.ConditionStatus
-	// Namespace is that of the owner, nil if it does not exist.
+	// Namespace is the namespace of the owner, nil if it does not exist. It need not belong to the instance.
 	Namespace *corev1.Namespace
 	// Deployments of the instance by container, as before the reconciliation. Their status has
 	// only what FindRefusal reads.
@@ -55,19 +55,18 @@ type Observed struct {
 	Sandboxes map[types.UID]string
 }
 
-// Outcome is what one reconciliation observed and did. The status is computed from it.
+// Outcome has the observations and the results of one reconciliation. The status is computed from it.
 type Outcome struct {
 	Observed
 	// Problem is what stopped the reconciliation; nil if every object is in place.
 	Problem *outcome.Problem
-	// Endpoints are those of every port if all Services are in place: empty without ports, nil
-	// while unknown.
+	// Endpoints are the endpoints of every port if all Services are in place: empty without ports, nil while unknown.
 	Endpoints []manifests.Endpoint
 	// Written is when the reconciliation had written objects.
 	Written Written
 	// Connecting: the pods are ready, and the first connection to the public ports is being waited for.
 	Connecting bool
-	// Adopted is set by a reconciliation that only decides what the instance is built from, nil by the others.
+	// Adopted is set by a reconciliation that only decides about the content of the instance, nil by the others.
 	Adopted *Adoption
 	// NamespaceTokenHash is set by a reconciliation that only prepares the creation of the namespace.
 	NamespaceTokenHash string
@@ -75,7 +74,7 @@ type Outcome struct {
 	RequeueAfter time.Duration
 }
 
-// containers are those that the instance runs or will run.
+// containers returns the containers that the instance runs or will run.
 func (c Candidate) containers() []bergv1.Container {
 	if c.Pinned != nil {
 		return c.Pinned.Containers

@@ -16,10 +16,12 @@ import (
 // podsSummary summarises the pods of an instance.
 type podsSummary struct {
 	ready   bool
-	broken  string // reason of the first container that cannot come up, "" if none
+	broken  string // reason of the first container that cannot start, "" if none
 	message string
 }
 
+// checkPods summarises the pods of an instance. The first container that cannot start decides; otherwise the message names
+// all containers that are not ready, with their probes and ports.
 func checkPods(o Observed, now time.Time) podsSummary {
 	if o.Pinned == nil {
 		return podsSummary{}
@@ -78,9 +80,8 @@ func describePorts(ports []string, repeated bool) string {
 	return fmt.Sprintf("; %s %s no connection%s", strings.Join(ports, ", "), verb, yet)
 }
 
-// checkContainer reports whether a container is ready, else the reason if one is known. It
-// looks at its pods, then at failures of the runtime, then at failures to create pods, and
-// last at how a pod ended that was not replaced.
+// checkContainer reports whether a container is ready, else the reason if one is known. It checks its pods, then failures
+// of the runtime, then failures to create pods, and last the end of a pod that was not replaced.
 func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
 	live, ended := ContainerPods(o.Pods, c.Hostname)
 	for _, p := range live {
@@ -115,14 +116,14 @@ type PodView struct {
 	leaving, ready bool
 	// begins: its containers run for the first time, and may accept connections before it is ready.
 	begins bool
-	// reason is why the pod cannot start, or how it ended, "" if there is none; message has
-	// details.
+	// reason is the reason for which the pod cannot start, or has ended, "" if there is none; message has details.
 	reason, message string
 	// images are the digests of its images, as far as they are compared.
 	images string
 }
 
-// NewPodView returns the view of a pod. Two that are equal make the same status.
+// NewPodView returns the view of a pod. Pods with equal views result in the same status, so an event that changes no view
+// needs no reconciliation.
 func NewPodView(p *corev1.Pod) PodView {
 	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p), begins: Begins(p)}
 	v.reason, v.message = podProblem(p)
@@ -132,9 +133,8 @@ func NewPodView(p *corev1.Pod) PodView {
 	return v
 }
 
-// ContainerPods returns the pods of one container that are not being deleted, the newest first: the
-// live ones and the ended ones. An evicted pod, or one that its node rejected, remains in
-// addition to its replacement.
+// ContainerPods returns the pods of one container that are not being deleted, the newest first: live pods and ended pods.
+// An evicted pod, or a pod that its node rejected, remains in addition to its replacement.
 func ContainerPods(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	for i := range pods {
 		switch p := &pods[i]; {
@@ -150,7 +150,7 @@ func ContainerPods(pods []corev1.Pod, container string) (live, ended []*corev1.P
 	return live, ended
 }
 
-// newestFirst is a stable order; that of a cache is not.
+// newestFirst is a stable order. A cache lists pods in no order, and another first pod would change the message.
 func newestFirst(a, b *corev1.Pod) int {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
@@ -169,10 +169,9 @@ func PodReady(p *corev1.Pod) bool {
 // passing are the reasons of a waiting container that need no action.
 var passing = []string{"", "ContainerCreating", "PodInitializing"}
 
-// podProblem returns how a pod ended, or why it cannot start: the reason of a waiting
-// container, or why it cannot be scheduled. The messages of the kubelet contain images and
-// exit codes, but no environment. Containers that admission webhooks added come first, because
-// they start first.
+// podProblem returns how a pod ended, or why it cannot start: the reason of a waiting container, or why it cannot be
+// scheduled. The messages of the kubelet contain images and exit codes, but no environment. Containers that admission
+// webhooks added come first, because they start first.
 func podProblem(p *corev1.Pod) (reason, message string) {
 	if podEnded(p) {
 		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
@@ -198,7 +197,7 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// addedTo names a container that the Challenge does not have, "" for the others.
+// addedTo names a container that an admission webhook added, "" for the container of the Challenge.
 func addedTo(p *corev1.Pod, s corev1.ContainerStatus) string {
 	if s.Name == "" || s.Name == p.Labels[bergv1.LabelContainer] {
 		return ""
@@ -210,10 +209,9 @@ func addedTo(p *corev1.Pod, s corev1.ContainerStatus) string {
 // attempt.
 const crashLoopBackOff = "CrashLoopBackOff"
 
-// crashed returns how a container last ended: while it waits, and also during
-// the following attempt until that is ready. Otherwise the status would change twice with
-// every attempt, and a reader between two changes would not see the crash. One that was ready
-// since then has another problem.
+// crashed returns how a container last ended: while it waits, and also during the following attempt until that is ready.
+// Otherwise the status would change twice with every attempt, and a reader between two changes would not find the crash. A
+// container that was ready since then has another problem.
 func crashed(p *corev1.Pod, s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff:
@@ -229,30 +227,31 @@ func crashed(p *corev1.Pod, s corev1.ContainerStatus) *corev1.ContainerStateTerm
 	}
 }
 
-// wasReadySince reports whether a pod that is not ready was ready after one of its containers had started. Readiness ends
-// with a container, before the next attempt, and clocks of events are coarse: only a later end counts.
+// wasReadySince reports whether a pod that is not ready was ready after one of its containers had started. A pod loses its
+// readiness when a container ends, before the next attempt, and times in a status are whole seconds: only a later loss
+// counts.
 func wasReadySince(p *corev1.Pod, moment time.Time) bool {
 	return !moment.IsZero() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(moment.Add(settleTime))
 	})
 }
 
-// lost reports whether a container did not end by itself: its node was restarted, or does not know how it ended.
+// lost reports whether a container did not end by itself: its node was restarted, or cannot say how it ended.
 func lost(t *corev1.ContainerStateTerminated) bool {
 	return t != nil && (t.Reason == "Unknown" || t.Reason == "ContainerStatusUnknown")
 }
 
 const (
-	// settleTime is how long a container that crash-loops must be ready before it counts as ready. Without a probe it is
-	// ready as soon as it runs, and the status would change twice with every attempt.
+	// settleTime is the time during which a container that crash-loops must be ready before it counts as ready. Without a
+	// probe it is ready as soon as it runs, and the status would change twice with every attempt.
 	settleTime = 10 * time.Second
-	// loopBegins is the number of restarts from which that holds. Many programs end once, because their database is not
-	// there yet, and the kubelet restarts them immediately the first time.
+	// loopBegins is the number of restarts from which settleTime applies. Many programs end once, because their database
+	// does not answer yet, and the kubelet restarts them immediately the first time.
 	loopBegins = 2
 )
 
-// unsettled returns how a container of a pod last ended that has ended several times and is ready again, and until when
-// that counts; nil and zero if there is none.
+// unsettled returns the last end of a container that has ended several times and is ready again, and the time at which it
+// counts as ready; nil and zero if there is none.
 func unsettled(p *corev1.Pod) (last *corev1.ContainerStateTerminated, until time.Time) {
 	for _, s := range p.Status.ContainerStatuses {
 		if s.Ready && s.RestartCount >= loopBegins && s.State.Running != nil && s.LastTerminationState.Terminated != nil {
@@ -326,8 +325,8 @@ func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }
 
-// validReason turns a foreign text into a valid reason, for example OutOfnvidia.com/gpu. The API
-// server would reject the whole status because of an invalid one.
+// validReason converts a foreign text into a valid reason, for example OutOfnvidia.com/gpu. The API server would reject the
+// whole status because of an invalid one.
 func validReason(text, otherwise string) string {
 	reason := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

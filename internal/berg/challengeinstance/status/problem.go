@@ -9,7 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// NewProblem turns the error of a write into a problem on the condition of that step.
+// NewProblem converts the error of a write into a problem on the condition of that step.
 func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
@@ -17,7 +17,7 @@ func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 	case outcome.NotOwned:
 		p.Class, p.Reason = outcome.External, bergv1.ReasonObjectConflict
 		if conditionType == bergv1.ConditionNamespaceCreated {
-			// The cache did not show the namespace yet. When it does, Check decides.
+			// The cache did not show the namespace yet. When it does, Check decides about its owner.
 			p.Class, p.Reason = outcome.Stale, ""
 		}
 	case outcome.Conflict:
@@ -47,8 +47,8 @@ func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 const stoppedUntilConfined = ". Until the network policies are in place, no container of the instance runs"
 
 // Unconfined reports whether a problem leaves the pods of an instance without the network policies that confine them, until
-// its cause is removed. A policy that another client changes or deletes is put back each time, and an API server that does not
-// answer leaves the policies as they are.
+// its cause is removed. A policy that another client changes or deletes is restored each time, and an API server that does
+// not answer leaves the policies unchanged: in both cases the pods keep running.
 func Unconfined(p *outcome.Problem) bool {
 	if p == nil || p.Condition != bergv1.ConditionNetworkPolicyCreated {
 		return false

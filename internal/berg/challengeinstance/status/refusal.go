@@ -10,10 +10,9 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Controllers of Kubernetes create the pods of a Deployment. The API server may reject their
-// requests although it accepted those of the operator: a pod because of a quota, Pod Security
-// or a RuntimeClass, a ReplicaSet because of a quota. Only the status of the Deployment shows
-// this.
+// Controllers of Kubernetes create the pods of a Deployment. The API server may accept the Deployment and reject their
+// requests: a pod because of a quota, Pod Security or a RuntimeClass, a ReplicaSet because of a quota. Only the status of
+// the Deployment shows this.
 
 // replicaSetCreateError is the reason of a Deployment for which no ReplicaSet can be created.
 const replicaSetCreateError = "ReplicaSetCreateError"

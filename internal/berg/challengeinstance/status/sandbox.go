@@ -31,7 +31,8 @@ func SandboxMade(p *corev1.Pod) bool {
 	})
 }
 
-// LatestFailures returns the newest message about each pod, by the UID of the pod.
+// LatestFailures returns the newest message about each pod, by the UID of the pod. Events of one time are ordered by name,
+// so that the status does not alternate between them.
 func LatestFailures(events []eventsv1.Event) map[types.UID]string {
 	slices.SortFunc(events, func(a, b eventsv1.Event) int {
 		if order := a.DeprecatedLastTimestamp.Compare(b.DeprecatedLastTimestamp.Time); order != 0 {

@@ -15,7 +15,7 @@ import (
 // Written is when a reconciliation had written objects of an instance; zero if it has not.
 type Written struct {
 	Namespace, Objects time.Time
-	// NamespaceUID is that of the namespace; empty if it was not written.
+	// NamespaceUID is the UID of the written namespace; empty if it was not written.
 	NamespaceUID types.UID
 }
 
@@ -77,7 +77,7 @@ func clamp(t, earliest, latest time.Time) time.Time {
 	return t
 }
 
-// stagesSeen are the observed ends of the stages, zero for those that have not ended.
+// stagesSeen returns the observed ends of the stages, zero for stages that have not ended.
 func stagesSeen(out Outcome) []time.Time {
 	over := make([]time.Time, 0, len(view.StageFields))
 	over = append(over, namespaceAt(out), objectsAt(out))
@@ -153,6 +153,8 @@ func addLatest(n int, latest, t time.Time) time.Time {
 	return latest
 }
 
+// readPodTimes reads the ends of the stages from a pod. A condition has one time only: while it is not True, the end of its
+// stage is unknown.
 func readPodTimes(p *corev1.Pod) podTimes {
 	var times podTimes
 	for _, c := range p.Status.Conditions {
@@ -175,7 +177,7 @@ func readPodTimes(p *corev1.Pod) podTimes {
 	return times
 }
 
-// containerStarts returns the first known start of a container, and that of the running attempt.
+// containerStarts returns the first known start of a container, and the start of the running attempt.
 func containerStarts(s corev1.ContainerStatus) (initial, latest time.Time) {
 	if r := s.State.Running; r != nil {
 		initial, latest = r.StartedAt.Time, r.StartedAt.Time

@@ -43,6 +43,8 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	if out.Endpoints != nil {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
+	// The UID replaces the digest as soon as the namespace exists: then others can read and copy its token, but no other
+	// namespace gets its UID.
 	if out.NamespaceTokenHash != "" {
 		s.NamespaceUID, s.NamespaceTokenHash = "", out.NamespaceTokenHash
 	} else if uid := namespaceUID(out); uid != "" {
@@ -69,7 +71,8 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	return computeReady(out, late, start, health)
 }
 
-// Adoption is what an instance is built from, from the next reconciliation on: a status names it before any object is written.
+// Adoption is the content that an instance is built from, from the next reconciliation on: a status names it before any
+// object is written.
 type Adoption struct {
 	Snapshot manifests.Snapshot
 	// Revision is the name of the Secret that has the content.
@@ -126,8 +129,8 @@ func computePhase(out Outcome, late bool) bergv1.Phase {
 	}
 }
 
-// SetConditions sets conditions without the flag. It removes the flag before messages are
-// shortened: a part of it would not be found.
+// SetConditions sets conditions without the flag. It removes the flag before messages are shortened: a flag that is cut off
+// would not be found.
 func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...metav1.Condition) {
 	redactConditions(wanted, instance.Spec.Flag)
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
@@ -186,6 +189,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 
 func waitsFor(p *outcome.Problem) string { return "Waits for " + p.Condition }
 
+// doneStep returns the reason and the message of a step without a problem.
 func doneStep(step string, out Outcome) (reason, message string) {
 	pinned := out.Pinned
 	switch step {
@@ -206,8 +210,8 @@ func doneStep(step string, out Outcome) (reason, message string) {
 	return bergv1.ReasonCreated, "In place"
 }
 
-// describePolicies also says when the cluster does not enforce the policies. Until this process has
-// checked that, the status keeps what it says.
+// describePolicies also says when the cluster does not enforce the policies. Until this process has checked that, the
+// status keeps its earlier statement.
 func describePolicies(out Outcome) (reason, message string) {
 	message = "In place: " + policyKinds(out.Policies)
 	before := meta.FindStatusCondition(out.Instance.Status.Conditions, bergv1.ConditionNetworkPolicyCreated)
@@ -263,8 +267,7 @@ func healthy(out Outcome, pods podsSummary) metav1.Condition {
 	return Condition(bergv1.ConditionHealthy, status, reason, message)
 }
 
-// upToDate compares what the instance was started with to the current Challenge and
-// configuration.
+// upToDate compares the content of the start to the current Challenge and configuration.
 func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
 	c := o.Candidate
 	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
@@ -294,7 +297,7 @@ func upToDate(o Observed, cfg config.Challenge) metav1.Condition {
 	return Condition(bergv1.ConditionUpToDate, status, reason, message)
 }
 
-// pendingChanges returns what a rollout would change that UpToDate tells of, nil for nothing.
+// pendingChanges returns the changes that a rollout would make because the Challenge was edited, nil for none.
 func pendingChanges(c Candidate, current metav1.Condition) *bergv1.PendingChanges {
 	if current.Reason != bergv1.ReasonChallengeChanged {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is why the API server
-// refuses that deletion, "" if it does not.
+// ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is the refusal of that
+// deletion by the API server, "" if there is none.
 func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, pods stop.Remaining, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminating
 	instance.Status.ObservedGeneration = instance.Generation
@@ -29,7 +29,7 @@ func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace
 		c.Reason = bergv1.ReasonDeletionBlocked
 		c.Message = fmt.Sprintf("Namespace %s is being deleted. The node of pods %s has not ended them yet: repair it, or shut it down and delete its Node",
 			ns.Name, conditions.Enumerate(pods.Late))
-	case pods.Ending: // what the controller of namespaces says of them is no problem yet
+	case pods.Ending: // the conditions of the namespace name these pods too, and they may still end in time
 	case reason != "":
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, reason)
 	}

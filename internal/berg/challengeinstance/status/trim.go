@@ -12,8 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
-// TrimContainer keeps of the status of a container why it waits, when it started and how it
-// ended, but not its termination message.
+// TrimContainer keeps the fields of a container's status that say why it waits, when it started and how it ended, but not
+// its termination message.
 func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 	kept := corev1.ContainerStatus{
 		Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount,
@@ -29,8 +29,8 @@ func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 	return kept
 }
 
-// TrimInitContainers keeps those that keep a pod from starting, as TrimContainer does. The others have done their work, or
-// run as they should.
+// TrimInitContainers keeps, as TrimContainer does, the init containers that prevent the start of a pod. The others have
+// done their work, or run as they should.
 func TrimInitContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range all {
