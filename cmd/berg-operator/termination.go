@@ -23,10 +23,10 @@ func writeTerminationLog(path string, reason error) {
 
 // shorten cuts a text after the last line that fits, and appends a note.
 func shorten(text string, size int) string {
-	const more = "... (the log has the rest)\n"
+	const rest = "... (the log has the rest)\n"
 	if len(text) <= size {
 		return text
 	}
-	text = text[:size-len(more)]
-	return text[:strings.LastIndexByte(text, '\n')+1] + more
+	text = text[:size-len(rest)]
+	return text[:strings.LastIndexByte(text, '\n')+1] + rest
 }

@@ -74,8 +74,8 @@ type Challenge struct {
 	OrphanGracePeriod                                       time.Duration  // 0: namespaces without an instance are kept
 }
 
-// Defaults are the settings from which the pods and the addresses of an instance are built. An instance keeps the ones that
-// it was started with: later ones would restart its pods. A setting that pods are built from belongs here; all of it is
+// Defaults are the settings from which the pods and the addresses of an instance are built. An instance keeps the defaults
+// of its start: later ones would restart its pods. A setting that pods are built from belongs here; all of it is
 // stored, put back and compared as one value.
 type Defaults struct {
 	Domain           string

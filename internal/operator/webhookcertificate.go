@@ -187,11 +187,11 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 	if err := k.publish(ctx, configuration, next[certificate.KeyAuthorities]); err != nil {
 		return ctrl.Result{}, err
 	}
-	when, err := certificate.Renewal(next)
+	due, err := certificate.Renewal(next)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: max(when.Sub(k.clock.Now()), 0) + certificateSlack}, nil
+	return ctrl.Result{RequeueAfter: max(due.Sub(k.clock.Now()), 0) + certificateSlack}, nil
 }
 
 // write stores the certificate. If two replicas write at the same time, one gets a conflict and

@@ -69,8 +69,8 @@ func (p *program) prepareTunnel(o *caller) *cobra.Command {
 	prepare := &cobra.Command{
 		Use: "prepare", Short: "Make a tunnel ready", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
-				spec, err := client.PrepareTunnel(ctx, request, how...)
+			return o.call(c, func(ctx context.Context, client *control.Client, options ...grpc.CallOption) error {
+				spec, err := client.PrepareTunnel(ctx, request, options...)
 				if err == nil {
 					show(p, &control.TunnelState{Spec: spec})
 				}
@@ -96,8 +96,8 @@ func (p *program) deleteTunnel(o *caller) *cobra.Command {
 			if err != nil || id == 0 {
 				return usage("%q is not the ID of a tunnel: berg-tunnel control list shows the IDs", args[0])
 			}
-			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
-				_, err := client.DeleteTunnel(ctx, &control.TunnelRef{TunnelId: uint32(id)}, how...)
+			return o.call(c, func(ctx context.Context, client *control.Client, options ...grpc.CallOption) error {
+				_, err := client.DeleteTunnel(ctx, &control.TunnelRef{TunnelId: uint32(id)}, options...)
 				return err
 			})
 		},
@@ -108,8 +108,8 @@ func (p *program) listTunnels(o *caller) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Show all tunnels", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
-				all, err := client.ListTunnels(ctx, &control.ListTunnelsRequest{}, how...)
+			return o.call(c, func(ctx context.Context, client *control.Client, options ...grpc.CallOption) error {
+				all, err := client.ListTunnels(ctx, &control.ListTunnelsRequest{}, options...)
 				if err == nil {
 					show(p, all.GetTunnels()...)
 				}
@@ -123,8 +123,8 @@ func (p *program) shutdown(o *caller) *cobra.Command {
 	return &cobra.Command{
 		Use: "shutdown", Short: "End both proxies", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
-				_, err := client.Shutdown(ctx, &control.ShutdownRequest{}, how...)
+			return o.call(c, func(ctx context.Context, client *control.Client, options ...grpc.CallOption) error {
+				_, err := client.Shutdown(ctx, &control.ShutdownRequest{}, options...)
 				return err
 			})
 		},

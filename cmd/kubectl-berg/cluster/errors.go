@@ -105,17 +105,17 @@ func RoleFor(verb, resource string) string {
 
 // Remedy names the permission to ask for, by the verb that was refused.
 func Remedy(text string) string {
-	const more = "kubectl berg doctor shows your permissions"
+	const hint = "kubectl berg doctor shows your permissions"
 	found := refusedRequest.FindStringSubmatch(text)
 	if found == nil {
-		return "The roles for players and authors do not grant this: ask the administrator for the right that the message names; " + more
+		return "The roles for players and authors do not grant this: ask the administrator for the right that the message names; " + hint
 	}
 	verb, resource, apiGroup, namespace := found[1], found[2], found[3], found[4]
 	option, scope := "-A", "ClusterRoleBinding"
 	if namespace != "" {
 		option, scope = "-n "+namespace, "RoleBinding in this namespace"
 	}
-	check := fmt.Sprintf("; afterwards, kubectl auth can-i %s %s %s must say yes. ", verb, strings.TrimSuffix(resource+"."+apiGroup, "."), option) + more
+	check := fmt.Sprintf("; afterwards, kubectl auth can-i %s %s %s must say yes. ", verb, strings.TrimSuffix(resource+"."+apiGroup, "."), option) + hint
 	role := ""
 	if apiGroup == bergv1.GroupVersion.Group {
 		role = RoleFor(verb, resource)

@@ -158,12 +158,12 @@ func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
 	}
 	for _, s := range services {
 		command, browser := connectCommand(s)
-		how := command
+		usage := command
 		if browser {
-			how = "in a browser, or " + command
+			usage = "in a browser, or " + command
 		}
 		r.Printf("  %s  %s\n", r.Paint(console.Bold, s.Name), r.Paint(console.Cyan, console.OneLine(s.URL)))
-		r.Printf("  %s  %s\n", strings.Repeat(" ", len(s.Name)), console.OneLine(how))
+		r.Printf("  %s  %s\n", strings.Repeat(" ", len(s.Name)), console.OneLine(usage))
 	}
 }
 

@@ -33,7 +33,7 @@ var (
 func (out *Result) compose(file string, extraFiles []string, content []byte, o Options) error {
 	root, err := parseYAML(content)
 	if err != nil {
-		return fmt.Errorf("%s: must be YAML: %s", file, lint.MessageOfYAML(err))
+		return fmt.Errorf("%s: must be YAML: %s", file, lint.FormatYAMLError(err))
 	}
 	if root == nil {
 		return fmt.Errorf("%s: is empty", file)

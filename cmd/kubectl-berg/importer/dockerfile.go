@@ -309,13 +309,13 @@ func (s *stage) copyContext(from, to string, add func(copied)) {
 		}
 	}
 	for _, name := range names {
-		at := filepath.Join(s.context, filepath.FromSlash(name))
-		if info, err := os.Stat(at); name != "." && (err != nil || !info.IsDir()) {
+		source := filepath.Join(s.context, filepath.FromSlash(name))
+		if info, err := os.Stat(source); name != "." && (err != nil || !info.IsDir()) {
 			add(copied{from: name, name: path.Base(name)})
 			continue
 		}
 		s.copies = append(s.copies, copied{from: name, to: to, folder: true})
-		for _, flag := range flagsBelow(at) {
+		for _, flag := range flagsBelow(source) {
 			s.copies = append(s.copies, copied{from: path.Join(name, flag), to: path.Join(to, flag)})
 		}
 	}
@@ -356,11 +356,11 @@ func (s *stage) settle() {
 	s.searchRuns()
 }
 
-func absolute(workdir, at string) string {
-	if path.IsAbs(at) {
-		return at
+func absolute(workdir, name string) string {
+	if path.IsAbs(name) {
+		return name
 	}
-	return path.Join(workdir, at)
+	return path.Join(workdir, name)
 }
 
 // looksLikeDockerfile reports whether a text without a name begins as a Dockerfile does.

@@ -157,7 +157,7 @@ func readFlag(file string) string {
 }
 
 // flagAt replaces a file of the image by the flag of the instance, and reports whether it did.
-func (d *draft) flagAt(s *service, target, how string) bool {
+func (d *draft) flagAt(s *service, target, origin string) bool {
 	target = path.Clean(target)
 	if s.container.DynamicFlag != nil {
 		if f := s.container.DynamicFlag.Content; f == nil || f.Path != target {
@@ -169,7 +169,7 @@ func (d *draft) flagAt(s *service, target, how string) bool {
 		d.lost(s, "flag", target, "no flag can be put there: "+problem)
 		return false
 	}
-	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by all users")
+	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+origin+" there: each instance gets its own, read-only and readable by all users")
 	return true
 }
 

@@ -179,8 +179,8 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	}
 }
 
-// MessageOfYAML is the error of a YAML parser in one line, with the usual mistake of authors.
-func MessageOfYAML(err error) string {
+// FormatYAMLError is the error of a YAML parser in one line, with the usual mistake of authors.
+func FormatYAMLError(err error) string {
 	message := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	if strings.Contains(message, "cannot start any token") {
 		message += ", usually a tab: indent with spaces"
@@ -196,7 +196,7 @@ func MessageOfYAML(err error) string {
 
 func (out *Result) syntax(s Source, d document, err error) {
 	line := 1
-	message := MessageOfYAML(err)
+	message := FormatYAMLError(err)
 	if found := lineOfError.FindStringSubmatchIndex(message); found != nil {
 		line, _ = strconv.Atoi(message[found[2]:found[3]])
 		message = message[:found[0]] + message[found[1]:]

@@ -163,15 +163,15 @@ func recentlyRestarted(v View, f *Finding) bool {
 			}
 			f.Reason = last.Reason
 			return f.set(console.Problem, fmt.Sprintf("Container %s runs again, but it exited %s ago with exit code %d%s. Restarts: %d.",
-				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
+				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, v.exitCause(f, s.Name, last), s.RestartCount),
 				v.actionAfterExit(p, s.Name, last))
 		}
 	}
 	return false
 }
 
-// causeOfExit names in parentheses the cause of a container's end, "" if only its log may say it.
-func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerStateTerminated) string {
+// exitCause names in parentheses the cause of a container's end, "" if only its log may say it.
+func (v View) exitCause(f *Finding, container string, t *corev1.ContainerStateTerminated) string {
 	if t.Reason == "OOMKilled" {
 		return " (out of memory)"
 	}
@@ -326,7 +326,7 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		case neverRan(last):
 			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name), startAdvice(last.Message))
 		default:
-			return f.set(console.Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
+			return f.set(console.Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, v.exitCause(f, s.Name, last), s.RestartCount),
 				v.actionAfterExit(p, s.Name, last))
 		}
 	}
@@ -336,7 +336,7 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		if neverRan(t) {
 			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node.", container), startAdvice(t.Message))
 		}
-		cause, do := v.causeOfExit(f, container, t), v.actionAfterExit(pod, container, t)
+		cause, do := v.exitCause(f, container, t), v.actionAfterExit(pod, container, t)
 		if strings.Contains(message, mayBeLiveness) {
 			cause, do = " ("+mayBeLiveness+")", v.livenessAdvice(container)
 		}
@@ -433,7 +433,7 @@ func (v View) notReady(f *Finding, level console.Level) bool {
 						i.Spec.ChallengeRef.Name, i.Name, i.Namespace, container))
 			}
 			if t := s.State.Terminated; t != nil {
-				return f.set(console.Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.causeOfExit(f, s.Name, t)), v.actionAfterExit(p, s.Name, t))
+				return f.set(console.Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.exitCause(f, s.Name, t)), v.actionAfterExit(p, s.Name, t))
 			}
 			if s.State.Waiting != nil && since > slowStart {
 				if v.newestEvent(f, "FailedMount", "") != "" {

@@ -166,8 +166,8 @@ func planCommand(namespace string, mix map[string]int) string {
 		players += n
 	}
 	slices.Sort(weights)
-	const most = 20 // a longer line is for no person
-	if len(weights) > most {
+	const limit = 20 // a longer line is for no person
+	if len(weights) > limit {
 		weights = nil
 	}
 	for n, w := range weights {

@@ -22,15 +22,15 @@ func (s *Store) show(ctx context.Context, r Registration, i *bergv1.ChallengeIns
 
 // current returns the live instance of a source, as the API server has it, and the superseded instances that another
 // replica created a moment later.
-func (s *Store) current(ctx context.Context, r Registration, source string) (current *bergv1.ChallengeInstance, others []*bergv1.ChallengeInstance, err error) {
+func (s *Store) current(ctx context.Context, r Registration, source string) (current *bergv1.ChallengeInstance, superseded []*bergv1.ChallengeInstance, err error) {
 	all, err := s.confirmed(ctx, r, source, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	if current, others, _ = live(all); current == nil {
+	if current, superseded, _ = live(all); current == nil {
 		return nil, nil, noInstance(r, source)
 	}
-	return current, others, nil
+	return current, superseded, nil
 }
 
 func noInstance(r Registration, source string) error {

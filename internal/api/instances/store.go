@@ -265,7 +265,7 @@ func (s *Store) challenge(ctx context.Context, namespace, name string) (*bergv1.
 
 // unknownChallenge returns an error that lists the existing Challenges.
 func (s *Store) unknownChallenge(ctx context.Context, namespace, name string) error {
-	const most = 50
+	const limit = 50
 	names, err := s.Challenges(ctx, namespace)
 	if err != nil {
 		return err
@@ -273,8 +273,8 @@ func (s *Store) unknownChallenge(ctx context.Context, namespace, name string) er
 	switch {
 	case len(names) == 0:
 		return Fail(Invalid, "there is no Challenge %q: namespace %s has none. Apply the Challenge first", name, namespace)
-	case len(names) > most:
-		names = append(names[:most:most], "…")
+	case len(names) > limit:
+		names = append(names[:limit:limit], "…")
 	}
 	return Fail(Invalid, "there is no Challenge %q in namespace %s. Those that exist: %s", name, namespace, strings.Join(names, ", "))
 }

@@ -181,8 +181,8 @@ func (s *Store) accepts(ctx context.Context, address string) bool {
 
 // connectTo tries an address until a connection is made, and doubles the interval after each attempt.
 func (s *Store) connectTo(ctx context.Context, address string) {
-	const first, most = 20 * time.Millisecond, 500 * time.Millisecond
-	for interval := first; ctx.Err() == nil; interval = min(2*interval, most) {
+	const first, maximum = 20 * time.Millisecond, 500 * time.Millisecond
+	for interval := first; ctx.Err() == nil; interval = min(2*interval, maximum) {
 		if s.accepts(ctx, address) {
 			return
 		}

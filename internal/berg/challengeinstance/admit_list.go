@@ -29,7 +29,7 @@ func (a *admitter) list(ctx context.Context) (pending []bergv1.ChallengeInstance
 	if a.synced || len(cached.Items) == 0 {
 		return cached.Items, a.started, nil
 	}
-	pending, others, newest, err := a.listLive(ctx)
+	pending, running, newest, err := a.listLive(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list all instances: %w", err)
 	}
@@ -42,14 +42,14 @@ func (a *admitter) list(ctx context.Context) (pending []bergv1.ChallengeInstance
 		a.synced = a.synced || objectVersion(&all[n]) >= newest
 	}
 	return pending, func(context.Context, []bergv1.ChallengeInstance, bool) ([]admission.Instance, error) {
-		return others, nil
+		return running, nil
 	}, nil
 }
 
 // listLive lists all instances of the API server, and returns the newest version of an instance. Pages bound the memory,
 // and a started instance is reduced to the fields of the decision.
-func (a *admitter) listLive(ctx context.Context) (pending []bergv1.ChallengeInstance, others []admission.Instance, newest uint64, err error) {
-	for next, more := "", true; more; more = next != "" {
+func (a *admitter) listLive(ctx context.Context) (pending []bergv1.ChallengeInstance, running []admission.Instance, newest uint64, err error) {
+	for next, hasNext := "", true; hasNext; hasNext = next != "" {
 		var page bergv1.ChallengeInstanceList
 		if err := a.Live.List(ctx, &page, client.Limit(instancesPerPage), client.Continue(next)); err != nil {
 			return nil, nil, 0, err
@@ -59,13 +59,13 @@ func (a *admitter) listLive(ctx context.Context) (pending []bergv1.ChallengeInst
 			i := &page.Items[n]
 			newest = max(newest, objectVersion(i))
 			if isStarted(i) {
-				others = append(others, a.admissionInstance(i))
+				running = append(running, a.admissionInstance(i))
 			} else if i.Status.InstanceID == "" {
 				pending = append(pending, *i)
 			}
 		}
 	}
-	return pending, others, newest, nil
+	return pending, running, newest, nil
 }
 
 // started reads the cache: the instances of every owner if a limit counts them, else of the owners of pending instances

@@ -188,11 +188,11 @@ func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcom
 	if out.Adopted != nil || out.NamespaceTokenHash != "" {
 		return immediately
 	}
-	again := status.UntilStartDeadline(i, r.Config.Challenge, r.Clock.Now())
+	delay := status.UntilStartDeadline(i, r.Config.Challenge, r.Clock.Now())
 	for _, other := range []time.Duration{status.UntilRetry(out.Observed, now), status.UntilSettled(out.Observed, now), out.RequeueAfter} {
-		again = status.Sooner(again, other)
+		delay = status.Sooner(delay, other)
 	}
-	return again
+	return delay
 }
 
 // forget drops the state in memory of an instance that no longer exists.

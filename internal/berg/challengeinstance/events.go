@@ -151,7 +151,7 @@ type termination struct {
 }
 
 // change updates the record of an instance. A record of an earlier instance with the same name does not count.
-func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*termination)) {
+func (e *terminations) change(instance *bergv1.ChallengeInstance, apply func(*termination)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := client.ObjectKeyFromObject(instance)
@@ -159,7 +159,7 @@ func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*term
 	if known.uid != instance.UID {
 		known = termination{uid: instance.UID}
 	}
-	how(&known)
+	apply(&known)
 	if e.all == nil {
 		e.all = map[types.NamespacedName]termination{}
 	}

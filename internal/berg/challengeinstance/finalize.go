@@ -53,7 +53,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 
 // deleteNamespace requests the deletion of the namespace, and stops the pods in it. Events of the namespace lead to the next
 // step.
-func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace, mayGo bool, now time.Time) (again time.Duration, err error) {
+func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace, mayGo bool, now time.Time) (delay time.Duration, err error) {
 	before, refused := instance.DeepCopy(), ""
 	if ns.DeletionTimestamp == nil && !mayGo {
 		return 0, errRecordPending

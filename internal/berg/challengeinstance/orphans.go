@@ -58,7 +58,7 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-orphans").
 		For(&corev1.Namespace{}, builder.WithPredicates(ofInstances, identityChanged)).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(namespaceOfOwner), builder.WithPredicates(reconcile.Replaced)).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(ownerNamespaceRequest), builder.WithPredicates(reconcile.Replaced)).
 		WithOptions(controller.Options{ReconciliationTimeout: reconcile.Timeout}).
 		Complete(reconcile.Drain(reconcileMetrics, o))
 }
@@ -74,7 +74,7 @@ var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.
 	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
 })
 
-func namespaceOfOwner(_ context.Context, o client.Object) []ctrl.Request {
+func ownerNamespaceRequest(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: manifests.NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
 }
 

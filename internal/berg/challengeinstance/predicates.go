@@ -36,15 +36,15 @@ var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Lab
 
 // goneOr passes events of objects that are gone, so that their state in memory is forgotten, and events of objects that the
 // filter selects.
-func goneOr(which func(client.Object) bool) predicate.Predicate {
+func goneOr(match func(client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectNew) },
+		CreateFunc: func(e event.CreateEvent) bool { return match(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return match(e.ObjectNew) },
 	}
 }
 
-func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []ctrl.Request {
-	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
+func (r *Reconciler) requests(ctx context.Context, index, value string, match func(client.Object) bool) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listInstances(), match, client.MatchingFields{index: value})
 }
 
 // allBuilt maps every object to all instances that were started.
@@ -54,13 +54,13 @@ func (r *Reconciler) allBuilt(ctx context.Context, _ client.Object) []ctrl.Reque
 
 // ofNamespace maps a namespace, or an object in one, to those instances of its owner that a
 // filter selects.
-func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
+func (r *Reconciler) ofNamespace(match func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)
 		if !ours {
 			return nil
 		}
-		return r.requests(ctx, indexOwner, ownerID, which)
+		return r.requests(ctx, indexOwner, ownerID, match)
 	}
 }
 

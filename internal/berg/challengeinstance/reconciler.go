@@ -54,7 +54,7 @@ type Reconciler struct {
 
 	kind         *kind
 	images       digests.Latest
-	tokens       ownership.Secrets
+	tokens       ownership.Tokens
 	former       formerPolicies
 	terminations terminations
 	// enqueue adds a request to the queue of the controller.

@@ -256,7 +256,7 @@ func isOurs(o client.Object) bool { return isBuilt(o) || isEnding(o) }
 // challengeEvents enqueue the instances of a Challenge. The images of a deleted Challenge are forgotten here, because it
 // may have no instance whose reconciliation forgets them.
 func (r *Reconciler) challengeEvents() handler.EventHandler {
-	return forgetting{handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), r.images.Forget}
+	return forgetting{handler.EnqueueRequestsFromMapFunc(r.challengeRequests), r.images.Forget}
 }
 
 // forgetting calls forget for objects that are gone, before it enqueues as usual.
@@ -270,7 +270,7 @@ func (h forgetting) Delete(ctx context.Context, e event.DeleteEvent, q workqueue
 	h.EventHandler.Delete(ctx, e, q)
 }
 
-func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []ctrl.Request {
+func (r *Reconciler) challengeRequests(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isBuilt)
 }
 

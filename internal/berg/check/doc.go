@@ -9,7 +9,7 @@
 //	order   (order.go)      pure: whether it may begin now, with respect to other checks and to players
 //	begin   (controller.go) the status says that a check runs, before anything of it exists
 //	check   (checks.go)     pure: its result, or how long to wait
-//	plan    (plan.go)       pure: the instance, then the solver's namespace and what is in it
+//	plan    (plan.go)       pure: the instance, then the namespace of the solver and its objects
 //	build   (build.go)      writes the next objects of the plan
 //	status  (status.go)     pure: results and conditions
 //	end     (finalize.go)   deletes what belongs to the check

@@ -19,10 +19,10 @@ type Observed struct {
 	// RefusedUntil is until when others go first, because the API server refused to let this check
 	// begin; zero if it did not.
 	RefusedUntil time.Time
-	// Players are those that wait for capacity.
+	// Players are the instances of players that wait for capacity.
 	Players players
 
-	// What belongs to the check that is being made; nil for what is not there.
+	// The objects of the running check; nil if they do not exist.
 	Instance *bergv1.ChallengeInstance
 	// Unready are the containers of the instance that run and are not ready, while nothing else is
 	// known to keep it from starting.
@@ -30,6 +30,6 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
-	// Foreign names what has the name of one of these, and no proof.
+	// Conflicting names an object that has the name of one of these and is not owned by the check.
 	Conflicting string
 }

@@ -22,11 +22,11 @@ type Reconciler struct {
 	Config config.Berg
 	// Policies returns the kinds of policy that instances are given now.
 	Policies func(context.Context) config.NetworkPolicy
-	// Namespace is that of the operator, where the pull secret is.
+	// Namespace is the namespace of the operator, which has the pull secret.
 	Namespace string
 
 	kind   *reconcile.Kind[*bergv1.ChallengeCheck, state]
-	tokens ownership.Secrets
+	tokens ownership.Tokens
 	// The one worker alone uses the fields below.
 	refusals refusals
 	builds   refusedBuilds

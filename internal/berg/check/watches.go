@@ -163,8 +163,8 @@ var solverChanged = onChange(func(before, after client.Object) bool {
 })
 
 // onChange passes some updates, and that objects come and go.
-func onChange(which func(before, after client.Object) bool) predicate.Funcs {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) }}
+func onChange(match func(before, after client.Object) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return match(e.ObjectOld, e.ObjectNew) }}
 }
 
 // TrimPod keeps the fields of a solver's pod that show its progress, and not the fields that are

@@ -95,8 +95,8 @@ func CalculateFreeCapacity(s Shape, own int, stock Stock, taken Use) (free FreeC
 	limit("spec.maxInstances", float64(s.MaxInstances), float64(own), 1)
 	limit("node ports", float64(stock.NodePorts), float64(taken.NodePorts), float64(s.NodePorts))
 	if stock.Free != nil {
-		if n, by := Headroom(s, stock.Free, maxHeadroom); float64(n) < left {
-			left, free.By = float64(n), by
+		if n, constraint := Headroom(s, stock.Free, maxHeadroom); float64(n) < left {
+			left, free.By = float64(n), constraint
 		}
 		free.Most, free.Least = int(left), int(left)
 		return free, true
@@ -204,7 +204,7 @@ func certain(s Shape, p load, nodes []Node, taken map[load]int, limit int) int {
 	}
 	total := 0.0
 	for _, left := range each {
-		total += weightOfNode(left, largest)
+		total += nodeWeight(left, largest)
 	}
 	// rest are the other pods without the new instances and without this pod, extra the pods of one new instance.
 	var rest, extra pile
@@ -235,18 +235,18 @@ type pile struct {
 }
 
 func (o *pile) add(p load, n float64, largest dimensions) {
-	const one = 1 + 1e-6 // a pod alone closes one node at most
+	const whole = 1 + 1e-6 // a pod alone closes whole node at most
 	weight := 0.0
 	for d, takes := range p.dimensions() {
 		o.sum[d] += n * takes
 		if takes > 0 && largest[d] >= 0 {
-			weight = max(weight, min(one, takes/largest[d]))
+			weight = max(weight, min(whole, takes/largest[d]))
 		}
 	}
 	o.weight += n * weight
 }
 
-func weightOfNode(left, largest dimensions) float64 {
+func nodeWeight(left, largest dimensions) float64 {
 	weight := 1.0
 	for d := range left {
 		if left[d] >= 0 && largest[d] > 0 {

@@ -14,7 +14,7 @@ type Reconciler struct {
 	// Live reads from the API server: the pull secret.
 	Live   client.Reader
 	Config config.Berg
-	// Namespace is that of the operator, where the pull secret is.
+	// Namespace is the namespace of the operator, which has the pull secret.
 	Namespace string
 
 	backoff *outcome.Backoff

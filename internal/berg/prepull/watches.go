@@ -101,8 +101,8 @@ var podChanged = onChange(func(before, after client.Object) bool {
 })
 
 // onChange passes some updates, and that objects come and go.
-func onChange(which func(before, after client.Object) bool) predicate.Funcs {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) }}
+func onChange(match func(before, after client.Object) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return match(e.ObjectOld, e.ObjectNew) }}
 }
 
 // TrimNode keeps the fields of a node that show whether it takes pods, which images it lists, and which

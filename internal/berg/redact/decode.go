@@ -94,11 +94,11 @@ func unescapeBackslash(text string) (meaning string, length int) {
 	if r >= utf8.RuneSelf && !multibyte { // a byte of a character, or a character in Python
 		all, after := []byte{byte(r)}, rest
 		for len(all) < utf8.UTFMax && !utf8.Valid(all) {
-			next, _, more, err := strconv.UnquoteChar(after, 0)
+			next, _, tail, err := strconv.UnquoteChar(after, 0)
 			if err != nil {
 				break
 			}
-			all, after = append(all, byte(next)), more
+			all, after = append(all, byte(next)), tail
 		}
 		if utf8.Valid(all) {
 			return string(all), len(text) - len(after)

@@ -13,8 +13,8 @@ import (
 // Reason is the reason of a condition of an instance. The operator takes the reasons of pods from Kubernetes.
 type Reason string
 
-// outOf begins the reasons with which a kubelet rejects a pod for lack of a resource.
-const outOf = "OutOf"
+// outOfPrefix begins the reasons with which a kubelet rejects a pod for lack of a resource.
+const outOfPrefix = "OutOf"
 
 // Advice explains a Reason to organisers, and names the action that helps.
 type Advice struct {
@@ -153,7 +153,7 @@ func Advise(reason Reason) (advice Advice, known bool) {
 func FindCause(condition string, reason Reason) bergv1.Cause {
 	cause := reasons[reason].Cause
 	switch {
-	case strings.HasPrefix(string(reason), outOf):
+	case strings.HasPrefix(string(reason), outOfPrefix):
 		return bergv1.CauseNoCapacity
 	case condition == bergv1.ConditionServicesCreated || condition == bergv1.ConditionRoutesCreated:
 		if cause == "" || cause == bergv1.CauseNotReadyYet || reason == bergv1.ReasonAPINotInstalled {

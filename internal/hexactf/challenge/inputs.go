@@ -38,7 +38,7 @@ func exposedComponent(components []hexactfv1.Component) int {
 	return exposed
 }
 
-// OwnershipLabels are those of all objects that belong to a challenge.
+// OwnershipLabels are on all objects of a challenge.
 var OwnershipLabels = ownership.Labels{
 	Domain: hexactfv1.GroupVersion.Group,
 	Owner:  "challenge",

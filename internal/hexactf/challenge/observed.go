@@ -18,7 +18,7 @@ type Observed struct {
 	Started *Snapshot
 	// Definition is nil where it does not exist, and once the challenge was started.
 	Definition *hexactfv1.ChallengeDefinition
-	// Deployments are those of the components, in their order, after the writes; nil for one that does not exist.
+	// Deployments of the components, in their order, after the writes; nil for one that does not exist.
 	Deployments []*appsv1.Deployment
 	// Pods of the challenge, where not all Deployments are available.
 	Pods []corev1.Pod
@@ -31,6 +31,6 @@ type Outcome struct {
 	Problem *outcome.Problem
 	// Endpoint is the node port of the exposed component, 0 where there is none, or it is not known.
 	Endpoint int32
-	// Delivery is what is known of the messages.
+	// Delivery is the state of the messages.
 	Delivery Delivery
 }

@@ -6,9 +6,9 @@ import (
 
 // Observed is everything outside the Application that decides what it is.
 type Observed struct {
-	// Project is the one that it names; nil when there is none.
+	// Project is the Project that the Application names; nil if it does not exist.
 	Project *kibashipv1.Project
-	// SecretsKnown: the Secrets of the namespace are known. Missing are those that the Application names and that do not
+	// SecretsKnown: the Secrets of the namespace are known. Missing are the named Secrets that do not
 	// exist.
 	SecretsKnown bool
 	Missing      []string

@@ -29,8 +29,8 @@ type Inputs struct {
 	Project, Application, Deployment string
 	ApplicationName                  string
 	Git                              kibashipv1.GitRepository
-	// Commit is the one that is asked for, "" for that of Tag or the newest of Branch; Branch is "" for the
-	// one that the repository calls its default.
+	// Commit is the requested commit, "" for the commit of Tag or the newest commit of Branch; Branch is ""
+	// for the default branch of the repository.
 	Commit, Tag, Branch string
 	// Changed: the run of this generation was started to build something else. The Application has changed since.
 	Changed bool
@@ -39,7 +39,7 @@ type Inputs struct {
 	PushImage string
 }
 
-// OwnershipLabels are those of all that belongs to a Deployment. Tekton hands the labels of a
+// OwnershipLabels are on all objects of a Deployment. Tekton hands the labels of a
 // PipelineRun on to its TaskRuns and pods.
 var OwnershipLabels = ownership.Labels{
 	Domain: "platform.kibaship.com",

@@ -15,7 +15,7 @@ type Observed struct {
 	Application *kibashipv1.Application
 	// Tekton: its kinds are served, and the settings do not say to leave them alone.
 	Tekton bool
-	// Runs are those of this Deployment, the newest first.
+	// Runs are the runs of this Deployment, the newest first.
 	Runs []Run
 	// Missing is what a run needs and does not find. It is looked for where a run is to be
 	// started, or does not get on.

@@ -23,13 +23,13 @@ type Inputs struct {
 	Admin string
 	// Operator is who the operator is to the API server.
 	Operator rbacv1.Subject
-	// Extra are the rules that an administrator adds to those of bounded Projects.
+	// Extra are the rules that an administrator adds to the rules of bounded Projects.
 	Extra []rbacv1.PolicyRule
 	// Tekton: the Project is to be integrated with Tekton.
 	Tekton bool
 }
 
-// OwnershipLabels are those of all that belongs to a Project. Its namespace is found by its name, among
+// OwnershipLabels are on all objects of a Project. Its namespace is found by its name, among
 // all namespaces: a foreign one of that name must be seen.
 var OwnershipLabels = ownership.Labels{
 	Domain: "platform.kibaship.com", Owner: "project",

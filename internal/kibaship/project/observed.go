@@ -19,7 +19,7 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	// Admin is the ClusterRole by which the operator works there; nil when there is none.
 	Admin *rbacv1.ClusterRole
-	// Extra are the rules that an administrator adds to those of bounded Projects; ExtraRefused names the ClusterRoles that are not added.
+	// Extra are the rules that an administrator adds to the rules of bounded Projects; ExtraRefused names the ClusterRoles that are not added.
 	Extra        []rbacv1.PolicyRule
 	ExtraRefused []string
 	// Tekton says whether its namespace and its API exist. False where TEKTON_MODE is off.
@@ -39,7 +39,7 @@ type Observed struct {
 type State struct {
 	Observed
 	Mode config.TektonMode
-	// NamespaceUID is that of the namespace; empty if it was not written.
+	// NamespaceUID is the UID of the namespace; empty if it was not written.
 	NamespaceUID     types.UID
 	NamespaceCreated bool
 }
@@ -50,7 +50,7 @@ type Deletion struct {
 	Namespace *corev1.Namespace
 	// Foreign: it is not this Project's.
 	Foreign bool
-	// TektonErr and DeleteErr are why its binding in the namespace of Tekton, and what is in
-	// its own, were not deleted.
+	// TektonErr says why the binding in the namespace of Tekton was not deleted, DeleteErr why the objects in
+	// the namespace of the Project were not.
 	TektonErr, DeleteErr error
 }

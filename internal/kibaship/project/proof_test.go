@@ -12,7 +12,7 @@ import (
 )
 
 func TestNamespaceNeedsAProof(t *testing.T) {
-	var secrets ownership.Secrets
+	var secrets ownership.Tokens
 	p := good()
 	ns := ownNamespace(p)
 	created := func(*corev1.Namespace) {}

@@ -22,7 +22,7 @@ type Reconciler struct {
 	Policies Policies
 
 	kind   *reconcile.Kind[*kibashipv1.Project, State]
-	tokens ownership.Secrets
+	tokens ownership.Tokens
 }
 
 // Policies are the admission policies that Projects rely on. While one is missing, the operator gives no rights: what RBAC grants

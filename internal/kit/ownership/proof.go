@@ -73,20 +73,20 @@ func sha256Hex(secret string) string {
 // another write of the status.
 const maxSecrets = 1 << 13
 
-// Secrets holds the most recent secrets that this process has drawn. They are never persisted: a
+// Tokens holds the most recent secrets that this process has drawn. They are never persisted: a
 // process that did not draw a secret cannot create its object. The zero value is ready for use.
-type Secrets struct {
+type Tokens struct {
 	once     sync.Once
 	byDigest *lru.Cache
 }
 
-func (s *Secrets) known() *lru.Cache {
+func (s *Tokens) known() *lru.Cache {
 	s.once.Do(func() { s.byDigest = lru.New(maxSecrets) })
 	return s.byDigest
 }
 
 // Draw returns the digest of a new secret, which goes into the status.
-func (s *Secrets) Draw() (digest string) {
+func (s *Tokens) Draw() (digest string) {
 	secret := rand.Text()
 	digest = sha256Hex(secret)
 	s.known().Add(digest, secret)
@@ -94,7 +94,7 @@ func (s *Secrets) Draw() (digest string) {
 }
 
 // Token returns the token for the fields of a status.
-func (s *Secrets) Token(uid types.UID, digest string) *Token {
+func (s *Tokens) Token(uid types.UID, digest string) *Token {
 	p := &Token{UID: uid, Digest: digest}
 	if secret, known := s.known().Get(digest); known && uid == "" {
 		p.Secret = secret.(string)
@@ -103,7 +103,7 @@ func (s *Secrets) Token(uid types.UID, digest string) *Token {
 }
 
 // Complete returns an owner whose Proof has its secret, if this process has drawn it: with that the object can be created.
-func (s *Secrets) Complete(owner Owner) Owner {
+func (s *Tokens) Complete(owner Owner) Owner {
 	if owner.Token != nil {
 		owner.Token = s.Token(owner.Token.UID, owner.Token.Digest)
 	}

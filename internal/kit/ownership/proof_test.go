@@ -7,7 +7,7 @@ import (
 )
 
 func TestProof(t *testing.T) {
-	var ours, successors Secrets
+	var ours, successors Tokens
 	digest := ours.Draw()
 	owner := Owner{Annotation: "example.com/thing-uid", UID: "u1", Token: ours.Token("", digest)}
 	if !owner.MayCreate() {

@@ -32,7 +32,7 @@ const (
 // and results of one reconciliation.
 //
 // A reconciliation reads the resource, puts the finalizer on it, and calls Observe, Check, Apply and Status in this order;
-// then it writes the status, in one patch and only if the status has changed, and records what is new as events. Only what
+// then it writes the status, in one patch and only if the status has changed, and records changes as events. Only what
 // must be known before anything is made, such as a name, is persisted earlier, by PatchStatus. A second reconciliation of an unchanged resource writes nothing if Apply writes nothing. A resource that is
 // being deleted goes to Finalize instead. Fields without "optional" are required.
 type Kind[T client.Object, S any] struct {

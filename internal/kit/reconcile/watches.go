@@ -27,26 +27,26 @@ var Deleted = predicate.Funcs{
 }
 
 // Updates passes the updates of objects that which selects, and no other events.
-func Updates(which func(before, after client.Object) bool) predicate.Funcs {
+func Updates(match func(before, after client.Object) bool) predicate.Funcs {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return match(e.ObjectOld, e.ObjectNew) },
 	}
 }
 
-// Requests returns requests for the resources that a cache lists into list and which
-// passes; nil passes all. They may be those of a moment ago: the list does not wait for
-// the operator's own writes, and which must not change what it is given.
-func Requests(ctx context.Context, from client.Reader, list client.ObjectList, which func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
+// Requests returns requests for the resources that a cache lists into list and match
+// accepts; nil accepts all. They may be a moment old: the list does not wait for
+// the operator's own writes. match must not change the object that it gets.
+func Requests(ctx context.Context, from client.Reader, list client.ObjectList, match func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
 	err := from.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
 	if err != nil {
 		return nil // only a cache that is shutting down fails
 	}
 	requests := make([]reconcile.Request, 0, meta.LenList(list))
 	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never returns an error
-		if o := item.(client.Object); which == nil || which(o) {
+		if o := item.(client.Object); match == nil || match(o) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}
 		return nil

@@ -80,11 +80,11 @@ func Renewal(data map[string][]byte) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	when := renewal(state.authorities[0])
-	if leaf := renewal(state.leaf); leaf.Before(when) {
-		when = leaf
+	due := renewal(state.authorities[0])
+	if leaf := renewal(state.leaf); leaf.Before(due) {
+		due = leaf
 	}
-	return when, nil
+	return due, nil
 }
 
 // Pair returns the certificate of a Secret's data.

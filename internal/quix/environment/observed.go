@@ -21,7 +21,7 @@ type Observed struct {
 // State is what one reconciliation observed of an environment and did for it.
 type State struct {
 	Observed
-	// NamespaceUID is that of the namespace; empty if it was not written.
+	// NamespaceUID is the UID of the namespace; empty if it was not written.
 	NamespaceUID       types.UID
 	NamespaceCreated   bool
 	RoleBindingCreated bool

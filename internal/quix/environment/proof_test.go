@@ -13,7 +13,7 @@ import (
 )
 
 func TestNamespaceNeedsAProof(t *testing.T) {
-	var secrets ownership.Secrets
+	var secrets ownership.Tokens
 	digest := secrets.Draw()
 	env := testEnvironment()
 	ns := ownNamespace(env)

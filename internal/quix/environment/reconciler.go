@@ -16,5 +16,5 @@ type Reconciler struct {
 	Config config.Quix
 
 	kind   *reconcile.Kind[*quixv1.Environment, State]
-	tokens ownership.Secrets
+	tokens ownership.Tokens
 }

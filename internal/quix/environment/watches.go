@@ -42,8 +42,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
 		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced, reconcile.Replaced, finalizer.TakenOff(quixv1.Finalizer)))).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceRequests)).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.namespaceRequests)).
 		Watches(&rbacv1.ClusterRole{}, every).
 		WithOptions(r.ControllerOptions())
 	return admissionpolicy.Watch(b, every, r.Fence).Complete(r.kind.Reconciler())
@@ -56,8 +56,8 @@ var resynced = predicate.Funcs{
 	},
 }
 
-// environmentsOfNamespace maps a namespace, or an object in one, to the Environments that need it.
-func (r *Reconciler) environmentsOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
+// namespaceRequests maps a namespace, or an object in one, to the Environments that need it.
+func (r *Reconciler) namespaceRequests(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &quixv1.EnvironmentList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
 }
 

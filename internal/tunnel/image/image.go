@@ -64,11 +64,11 @@ var (
 
 // New returns a builder, or an error that is ErrInput.
 func New(options Options) (*Builder, error) {
-	var how []name.Option
+	var strict []name.Option
 	if options.Insecure {
-		how = append(how, name.Insecure)
+		strict = append(strict, name.Insecure)
 	}
-	repository, err := name.NewRepository(options.Repository, append(how, name.StrictValidation)...)
+	repository, err := name.NewRepository(options.Repository, append(strict, name.StrictValidation)...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: repository %q: want REGISTRY/NAME without a tag: %w", ErrInput, options.Repository, err)
 	}

@@ -18,7 +18,7 @@ import (
 // Role is the ClusterRole that the operator binds to itself in the namespace of each network. It is in config/tunnel.
 const Role = "berg-operator-tunnel-network"
 
-// OwnershipLabels are those of all that belongs to a network.
+// OwnershipLabels are on all objects of a network.
 var OwnershipLabels = ownership.Labels{
 	Domain: tunnelv1.GroupVersion.Group,
 	Owner:  "container-network",

@@ -77,7 +77,7 @@ func TestCheckAndState(t *testing.T) {
 }
 
 func TestNamespaceNeedsAProof(t *testing.T) {
-	var secrets ownership.Secrets
+	var secrets ownership.Tokens
 	n := networkIn(tunnelv1.ModeSession, "")
 	digest := secrets.Draw()
 	created := func(*corev1.Namespace) {}

@@ -12,9 +12,9 @@ type Observed struct {
 	Ours bool
 	// Subnets are the pod address ranges of all nodes, sorted.
 	Subnets []string
-	// ControlPorts are those of the client proxies that exist. The settings may have changed since they were made.
+	// ControlPorts are the ports of the client proxies that exist. The settings may have changed since.
 	ControlPorts []int32
-	// Containers are the IDs of those in the namespace, sorted. They are known if Counted.
+	// Containers are the IDs of the containers in the namespace, sorted. They are known if Counted.
 	Containers []string
 	Counted    bool
 	// MissingPolicy says which admission policy is not in force that the network relies on; empty if none is missing. Bound is known

@@ -24,5 +24,5 @@ type Reconciler struct {
 
 	kind       *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]
 	containers *containers
-	tokens     ownership.Secrets
+	tokens     ownership.Tokens
 }

@@ -72,7 +72,7 @@ func (r *Reconciler) init() (err error) {
 
 // ofObject maps an object to the pair that owns it.
 func ofObject(_ context.Context, o client.Object) []ctrl.Request {
-	name, ok := manifests.NameOfOwner(o)
+	name, ok := manifests.OwnerName(o)
 	if !ok {
 		return nil
 	}

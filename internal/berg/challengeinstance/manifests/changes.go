@@ -29,12 +29,12 @@ func (s Snapshot) Changes(c *bergv1.Challenge) *bergv1.PendingChanges {
 		endpoints = "addresses in *_ENDPOINT: " + difference(before, after)
 	}
 	for _, after := range now.Containers {
-		at := slices.IndexFunc(s.Containers, func(b bergv1.Container) bool { return b.Hostname == after.Hostname })
-		if at < 0 {
+		index := slices.IndexFunc(s.Containers, func(b bergv1.Container) bool { return b.Hostname == after.Hostname })
+		if index < 0 {
 			out.Containers = append(out.Containers, bergv1.ContainerChange{Name: after.Hostname, Effect: bergv1.EffectStarts})
 			continue
 		}
-		fields := changedFields(s.Containers[at], after)
+		fields := changedFields(s.Containers[index], after)
 		if endpoints != "" {
 			fields = append(fields, endpoints)
 		}
@@ -140,8 +140,8 @@ func changedVariables(before, after map[string]bergv1.EnvironmentValue) (out []s
 			out = append(out, "environment "+name)
 		}
 	}
-	if more := len(out) - maxVariables; more > 0 {
-		out = append(out[:maxVariables], fmt.Sprintf("%d more variables", more))
+	if omitted := len(out) - maxVariables; omitted > 0 {
+		out = append(out[:maxVariables], fmt.Sprintf("%d more variables", omitted))
 	}
 	return out
 }

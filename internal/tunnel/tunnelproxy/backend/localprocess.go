@@ -185,11 +185,11 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	// Wait also reaps the process: otherwise it would stay as a zombie, which still has a process ID.
 	go func() {
 		_ = cmd.Wait()
-		how := status.ExitText(proxyName, int32(cmd.ProcessState.ExitCode()))
+		exit := status.ExitText(proxyName, int32(cmd.ProcessState.ExitCode()))
 		if wait, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
-			how = fmt.Sprintf(proxyName+" was ended by signal %d (%s)", wait.Signal(), wait.Signal())
+			exit = fmt.Sprintf(proxyName+" was ended by signal %d (%s)", wait.Signal(), wait.Signal())
 		}
-		l.ended(p.Name, p.UID, cmd.Process.Pid, how)
+		l.ended(p.Name, p.UID, cmd.Process.Pid, exit)
 	}()
 	l.jobs.Enqueue(p.Name, 0)
 	return nil
@@ -224,11 +224,11 @@ func (l *localProcess) watch(p *tunnelv1.ContainerNetworkTunnelProxy, pid int) {
 }
 
 // ended stores how a process ended, and enqueues its pair. A pair that was removed in between has no exit any more.
-func (l *localProcess) ended(name string, uid types.UID, pid int, how string) {
+func (l *localProcess) ended(name string, uid types.UID, pid int, exit string) {
 	l.mu.Lock()
 	delete(l.watched, pid)
 	if _, known := l.exits[uid]; known {
-		l.exits[uid] = how
+		l.exits[uid] = exit
 	}
 	l.mu.Unlock()
 	l.jobs.Enqueue(name, 0)

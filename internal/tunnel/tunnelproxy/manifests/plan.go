@@ -101,8 +101,8 @@ func NewObjectMeta(uid types.UID, owner, namespace, name, role string) metav1.Ob
 	}
 }
 
-// NameOfOwner returns the name of the pair that an object belongs to, by its owner reference.
-func NameOfOwner(o client.Object) (name string, ok bool) {
+// OwnerName returns the name of the pair that an object belongs to, by its owner reference.
+func OwnerName(o client.Object) (name string, ok bool) {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "ContainerNetworkTunnelProxy" && strings.HasPrefix(owner.APIVersion, tunnelv1.GroupVersion.Group+"/") {
 			return owner.Name, true
