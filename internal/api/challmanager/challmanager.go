@@ -377,13 +377,9 @@ func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	var wrong error
-	registration, err := d.Store.Update(r.Context(), web.Namespace(r), tokens.EndpointChallManager, r.PathValue("id"), func(to *instances.Registration) {
-		wrong = q.apply(to, names, d.IgnoreAdditional)
+	registration, err := d.Store.Update(r.Context(), web.Namespace(r), tokens.EndpointChallManager, r.PathValue("id"), func(to *instances.Registration) error {
+		return q.apply(to, names, d.IgnoreAdditional)
 	})
-	if wrong != nil {
-		return wrong
-	}
 	if err != nil {
 		return err
 	}

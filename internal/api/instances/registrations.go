@@ -114,8 +114,8 @@ func (s *Store) Registrations(ctx context.Context, namespace, endpoint string) (
 
 // Update changes a registration and its live instances: they get the new timeout and until, and adopt their Challenge
 // when its tag has changed. A different Challenge affects only new instances. change must have no side effects: after a
-// conflict it is called again with the newer version.
-func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, change func(*Registration)) (Registration, error) {
+// conflict it is called again with the newer version. Nothing is written if it returns an error.
+func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, change func(*Registration) error) (Registration, error) {
 	var before, after Registration
 	for {
 		object := &corev1.ConfigMap{}
@@ -130,7 +130,9 @@ func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, chan
 			return before, err
 		}
 		after = before
-		change(&after)
+		if err := change(&after); err != nil {
+			return before, err
+		}
 		after.ID, after.Endpoint, after.Namespace, after.UID = before.ID, before.Endpoint, before.Namespace, before.UID
 		if err := s.check(ctx, after); err != nil {
 			return before, err

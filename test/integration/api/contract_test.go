@@ -138,6 +138,8 @@ var _ = Describe("CTFd", func() {
 		refuses(c.boot(ctx, "1", "8"), 400, 9, "ended at")
 		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"scenario":"nothing","updateMask":"scenario"}`), 400, 3, "guestbook")
 		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"additional":{"IMAGE":"x"},"updateMask":"additional"}`), 400, 3, "IMAGE")
+		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"until":"tomorrow","updateMask":"until"}`), 400, 3, "until")
+		refuses(c.boot(ctx, "1", "8"), 400, 9, "ended at") // a PATCH that is refused changes nothing
 		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/9", `{"timeout":"1s","updateMask":"timeout"}`), 404, 5, "not registered")
 		refuses(c.call(ctx, "DELETE", "/api/v1/challenge/9", ""), 404, 5, "not registered")
 		refuses(c.call(ctx, "DELETE", "/api/v1/instance/1/9", ""), 404, 5, "has no instance")
