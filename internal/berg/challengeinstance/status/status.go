@@ -30,6 +30,9 @@ var steps = bergv1.BuildConditions
 // Compute writes the status of an instance that is not being deleted, all but Ready, which it returns.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	s := &out.Instance.Status
+	if out.NamespaceTokenHash != "" && s.ReadyAt != nil {
+		return keepState(s, out.NamespaceTokenHash)
+	}
 	before := s.DeepCopy()
 	if out.Adopted != nil {
 		pin(&out.Observed, *out.Adopted, cfg)
@@ -69,6 +72,17 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 		s.Start = startTimes(out, now)
 	}
 	return computeReady(out, late, start, health)
+}
+
+// keepState prepares another namespace for an instance that ran, and leaves everything else: the reconciliation that makes
+// the namespace knows about the pods, this one only that they are gone.
+func keepState(s *bergv1.ChallengeInstanceStatus, namespaceTokenHash string) reconcile.Ready {
+	s.NamespaceUID, s.NamespaceTokenHash = "", namespaceTokenHash
+	ready := reconcile.Ready{Status: metav1.ConditionFalse, Stalled: s.Phase == bergv1.PhaseFailed}
+	if c := meta.FindStatusCondition(s.Conditions, reconcile.ConditionReady); c != nil {
+		ready.Status, ready.Reason, ready.Message = c.Status, c.Reason, c.Message
+	}
+	return ready
 }
 
 // Adoption is the content that an instance is built from, from the next reconciliation on: a status names it before any
