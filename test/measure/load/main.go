@@ -111,7 +111,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		printComparison(stdout, before, report, chosen)
 	}
 	if o.page != "" {
-		if err := writePage(o.page, report); err != nil {
+		changed, err := lastChange(ctx, filepath.Dir(o.page))
+		if err != nil {
+			return err
+		}
+		if err := writePage(o.page, report, changed); err != nil {
 			return err
 		}
 	}
@@ -141,7 +145,7 @@ func measure(ctx context.Context, o options, chosen []scenario, report *Report, 
 		result.Name, result.Title, result.Date = s.name, s.title(o), time.Now().UTC().Truncate(time.Second)
 		result.Machine, result.Load = here, machine.LoadAverage()
 		show.done()
-		fmt.Fprint(stdout, results(Report{Scenarios: []Scenario{result}}))
+		fmt.Fprint(stdout, results(Report{Scenarios: []Scenario{result}}, time.Time{}))
 		report.put(result)
 		if err := report.write(file); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // The part of the page of results that is generated.
@@ -14,8 +15,8 @@ const (
 	pageEnd   = "<!-- results:end -->"
 )
 
-// writePage replaces the results on a page by those of a report.
-func writePage(path string, r Report) error {
+// writePage replaces the results on a page by the results of a report. Figures from before changed are marked.
+func writePage(path string, r Report, changed time.Time) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -25,16 +26,19 @@ func writePage(path string, r Report) error {
 	if !begins || !ends {
 		return errors.New(path + " has no place for results")
 	}
-	return writeFile(path, []byte(before+pageBegin+"\n"+results(r)+pageEnd+after))
+	return writeFile(path, []byte(before+pageBegin+"\n"+results(r, changed)+pageEnd+after))
 }
 
 // results writes a report as Markdown.
-func results(r Report) string {
+func results(r Report, changed time.Time) string {
 	var b bytes.Buffer
 	for _, s := range r.Scenarios {
 		m := s.Machine
 		fmt.Fprintf(&b, "\n### %s\n\n%s, commit %s, on %d CPUs (%s), %d GiB, Linux %s, %s; load average %s.\n\n",
 			s.Title, s.Date.Format("2006-01-02 15:04 MST"), m.Commit, m.Processors, m.Processor, m.MemoryGiB, m.Kernel, m.Go, s.Load)
+		if s.Date.Before(changed) {
+			fmt.Fprintf(&b, staleMark, measureCommand(s.Name))
+		}
 		b.WriteString("| | operator | bare client | ratio | target | |\n| --- | ---: | ---: | ---: | --- | --- |\n")
 		for _, f := range s.Figures {
 			target, met := "", ""

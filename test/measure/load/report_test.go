@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bergctf/berg-operator/test/measure/machine"
 )
@@ -87,7 +88,7 @@ func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: machine.Description{Processors: 2, Commit: "f00"}, Figures: []Figure{
 		compare("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
 	}}}}
-	if err := writePage(page, r); err != nil {
+	if err := writePage(page, r, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(page)
