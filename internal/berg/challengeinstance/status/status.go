@@ -30,12 +30,12 @@ var steps = bergv1.BuildConditions
 // Compute writes the status of an instance that is not being deleted, all but Ready, which it returns.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	s := &out.Instance.Status
-	if out.NamespaceTokenHash != "" && s.ReadyAt != nil {
-		return keepState(s, out.NamespaceTokenHash)
-	}
 	before := s.DeepCopy()
 	if out.Adopted != nil {
 		pin(&out.Observed, *out.Adopted, cfg)
+	}
+	if s.ReadyAt != nil && (out.Adopted != nil || out.NamespaceTokenHash != "") {
+		return keepState(s, out.NamespaceTokenHash)
 	}
 	pods := checkPods(out.Observed, now)
 	if pods.ready && s.ReadyAt == nil && (out.Connecting || out.Adopted != nil) {
@@ -74,10 +74,12 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	return computeReady(out, late, start, health)
 }
 
-// keepState prepares another namespace for an instance that ran, and leaves everything else: the reconciliation that makes
-// the namespace knows about the pods, this one only that they are gone.
+// keepState leaves the conditions of an instance that ran while it adopts its Challenge or prepares another namespace: only
+// the next reconciliation writes objects, so this one knows nothing new about them. namespaceTokenHash is "" for an adoption.
 func keepState(s *bergv1.ChallengeInstanceStatus, namespaceTokenHash string) reconcile.Ready {
-	s.NamespaceUID, s.NamespaceTokenHash = "", namespaceTokenHash
+	if namespaceTokenHash != "" {
+		s.NamespaceUID, s.NamespaceTokenHash = "", namespaceTokenHash
+	}
 	ready := reconcile.Ready{Status: metav1.ConditionFalse, Stalled: s.Phase == bergv1.PhaseFailed}
 	if c := meta.FindStatusCondition(s.Conditions, reconcile.ConditionReady); c != nil {
 		ready.Status, ready.Reason, ready.Message = c.Status, c.Reason, c.Message
