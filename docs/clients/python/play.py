@@ -28,7 +28,7 @@ def start(api, path, seconds):
         if instance["state"] == "running":
             return instance
         print(instance["state"], instance.get("reason", ""), flush=True)
-        if instance["state"] == "errored" or time.monotonic() > deadline:
+        if instance["state"] == "failed" or time.monotonic() > deadline:
             sys.exit(f"{instance['name']} does not run")
 
 

@@ -34,7 +34,7 @@ async function start(deadline: number): Promise<Instance> {
       return instance;
     }
     console.log(instance.state, instance.reason ?? "");
-    if (instance.state === "errored" || Date.now() > deadline) {
+    if (instance.state === "failed" || Date.now() > deadline) {
       throw new Error(`${instance.name} does not run`);
     }
   }
