@@ -151,7 +151,7 @@ func (c Capacity) freeCapacity(challenge view.Challenge) string {
 	}
 	for _, h := range c.Headroom {
 		if h.Namespace == challenge.Namespace && h.Challenge == challenge.Name {
-			return h.FreeCapacity.String()
+			return h.String()
 		}
 	}
 	return ""

@@ -40,7 +40,7 @@ import (
 
 const (
 	// SecretType is the type of the Secrets.
-	SecretType corev1.SecretType = "berg.norelect.ch/challenge-revision"
+	SecretType corev1.SecretType = "berg.norelect.ch/challenge-revision" //nolint:gosec // the type of a Secret, no credential
 	// NamePrefix begins the name of each Secret.
 	NamePrefix = "challenge-revision-"
 	// Component is the value of the label bergv1.LabelComponent on them.

@@ -70,7 +70,7 @@ func (c *cluster) process(now *clocktesting.FakeClock) *Store[content] {
 func (c *cluster) names(t *testing.T) sets.Set[string] {
 	t.Helper()
 	var all corev1.SecretList
-	if err := c.WithWatch.List(t.Context(), &all); err != nil {
+	if err := c.List(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
 	names := sets.New[string]()
@@ -186,13 +186,13 @@ func TestOnlyContentWithItsHashIsUsed(t *testing.T) {
 func TestUnusedSecretsAreDeleted(t *testing.T) {
 	c, now := newCluster(), clocktesting.NewFakeClock(time.Now())
 	s := c.process(now)
-	used, unused, fresh := ensure(t, s, "used"), ensure(t, s, "unused"), ""
+	used, unused := ensure(t, s, "used"), ensure(t, s, "unused")
 	sweep(t, s, naming(used), naming(used))
 	if !c.names(t).HasAll(used, unused) {
 		t.Fatalf("left are %v: a status may be about to name one", c.names(t))
 	}
 	now.Step(graceTime + time.Second)
-	fresh = ensure(t, s, "fresh")
+	fresh := ensure(t, s, "fresh")
 	c.reads = 0
 	sweep(t, s, naming(used), naming(used))
 	if got := c.names(t); !got.Equal(sets.New(used, fresh)) {

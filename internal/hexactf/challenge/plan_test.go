@@ -298,5 +298,4 @@ func TestObjectsOfTwoPlayersHaveDifferentNames(t *testing.T) {
 	if got := names("alice", "db", "db-admin", "dbx")["dbx"]; got != "chall-42-dbx-alice" {
 		t.Errorf("the contract's name of component dbx became %s", got)
 	}
-
 }

@@ -88,7 +88,7 @@ func exempt(to netip.Addr) bool {
 }
 
 // Transport returns a transport that trusts the authorities of a PEM text in addition to the public
-// ones, and connects only to allowed addresses addresses of registries, of their redirects, and of
+// ones, and connects only to allowed addresses of registries, of their redirects, and of
 // their token servers. Where a proxy is set, the proxy resolves names; only literal addresses are
 // checked here.
 func Transport(authorities []byte, may Reach) (*http.Transport, error) {

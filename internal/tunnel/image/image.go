@@ -127,7 +127,7 @@ func (b *Builder) Ensure(ctx context.Context, base string) (reference string, er
 	}
 	source, err := remote.Get(baseReference, b.how(ctx)...)
 	if present != nil && present.program == program && (err != nil || present.baseDigest == source.Digest.String()) {
-		return present.reference, nil
+		return present.reference, nil //nolint:nilerr // the image exists, and a base that cannot be read is no reason to build it again
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrBase, base, err)

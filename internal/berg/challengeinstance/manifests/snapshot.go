@@ -50,7 +50,7 @@ func Normalize(c *bergv1.Challenge) Snapshot {
 // NewSnapshot returns the snapshot of an instance that starts now.
 func NewSnapshot(c *bergv1.Challenge, cfg config.Challenge) Snapshot {
 	s := Normalize(c)
-	s.Defaults = cfg.Defaults.Resolved()
+	s.Defaults = cfg.Resolved()
 	return s
 }
 

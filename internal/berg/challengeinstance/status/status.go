@@ -343,7 +343,7 @@ func redactConditions(conditions []metav1.Condition, flag string) {
 // defaultsCurrent reports whether the configuration equals the stored one, as far as it
 // concerns the instance: the default timeout does not if spec.timeout is set.
 func defaultsCurrent(pinned *manifests.Snapshot, cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
-	if !equality.Semantic.DeepEqual(pinned.Defaults.Resolved(), cfg.Defaults.Resolved()) {
+	if !equality.Semantic.DeepEqual(pinned.Defaults.Resolved(), cfg.Resolved()) {
 		return false
 	}
 	_, own := ownTimeout(instance)
