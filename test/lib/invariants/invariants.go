@@ -23,7 +23,7 @@ var buildSteps = []string{
 
 // Violations returns what cannot be in a version of an instance, given the
 // one before it.
-func Violations(before, after *bergv1.ChallengeInstance) error {
+func Violations(before, after *bergv1.ChallengeInstance) error { //nolint:gocyclo // a list of rules
 	s := after.Status
 	var errs []error
 	must := func(holds bool, format string, args ...any) {
@@ -78,10 +78,8 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	case bergv1.PhaseStarting:
 		must(started && built && s.ReadyAt == nil, "it is not starting")
 	case bergv1.PhaseRunning:
-		// Without the content of its start the operator does not know its containers.
-		unreadable := reasonOf(after, bergv1.ConditionChallengeFound) == bergv1.ReasonRevisionMissing
-		must(started && (built || beingRepaired(after) || unreadable) && s.ReadyAt != nil, "it does not run")
-		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown) || unreadable, "its health is not known")
+		must(started && (built || mayBeIncomplete(after)) && s.ReadyAt != nil, "it does not run")
+		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown) || unreadable(after), "its health is not known")
 	case bergv1.PhaseFailed:
 		must(slices.ContainsFunc(append([]string{bergv1.ConditionPodsReady}, buildSteps...), func(c string) bool { return is(c, metav1.ConditionFalse) }), "nothing has failed")
 	case bergv1.PhaseTerminating, bergv1.PhaseTerminated:
@@ -146,6 +144,14 @@ func waits(i *bergv1.ChallengeInstance) bool {
 	return reasonOf(i, bergv1.ConditionChallengeFound) == bergv1.ReasonFrozen ||
 		reasonOf(i, bergv1.ConditionAdmitted) == bergv1.ReasonQueued ||
 		slices.Contains([]string{bergv1.ReasonOwnerBusy, bergv1.ReasonRefused}, reasonOf(i, bergv1.ConditionNamespaceCreated))
+}
+
+// mayBeIncomplete reports whether an instance runs although not all of its objects are known to be in place.
+func mayBeIncomplete(i *bergv1.ChallengeInstance) bool { return beingRepaired(i) || unreadable(i) }
+
+// unreadable: without the content of its start the operator does not know the containers of an instance.
+func unreadable(i *bergv1.ChallengeInstance) bool {
+	return reasonOf(i, bergv1.ConditionChallengeFound) == bergv1.ReasonRevisionMissing
 }
 
 // beingRepaired reports whether the API server refuses to put something back for now.

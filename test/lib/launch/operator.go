@@ -41,8 +41,10 @@ func New(s Settings) (*Operator, error) {
 }
 
 func (o *Operator) environment() []string {
-	env := []string{"KUBECONFIG=" + o.Kubeconfig, "POD_NAMESPACE=" + o.Namespace,
-		"HEALTH_PROBE_BIND_ADDRESS=" + o.Probes, "METRICS_BIND_ADDRESS=" + o.Metrics, "WEBHOOK_BIND_ADDRESS=0"}
+	env := []string{
+		"KUBECONFIG=" + o.Kubeconfig, "POD_NAMESPACE=" + o.Namespace,
+		"HEALTH_PROBE_BIND_ADDRESS=" + o.Probes, "METRICS_BIND_ADDRESS=" + o.Metrics, "WEBHOOK_BIND_ADDRESS=0",
+	}
 	return append(env, o.Env...)
 }
 
