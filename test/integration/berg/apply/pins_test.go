@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -126,9 +125,3 @@ var _ = Describe("A timeout that is too long", func() {
 		Expect(i.Status.ExpiresAt.Year()).To(BeNumerically(">", 2300))
 	})
 })
-
-// patchStatus writes a part of a status in the place of the operator.
-func patchStatus(ctx context.Context, i *bergv1.ChallengeInstance, text string) {
-	GinkgoHelper()
-	Expect(k8s.Status().Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(text)))).To(Succeed())
-}
