@@ -52,7 +52,7 @@ func checkBundle(dir string) v1alpha3.TestStatus {
 	}
 	var s v1alpha3.TestStatus
 	for _, c := range checks {
-		s.Results = append(s.Results, resultOf(c.name, c.problems(b)))
+		s.Results = append(s.Results, newResult(c.name, c.problems(b)))
 	}
 	return s
 }
@@ -75,7 +75,7 @@ func tryExamples(ctx context.Context, dir string) v1alpha3.TestStatus {
 	}
 	var s v1alpha3.TestStatus
 	for _, o := range outcomes {
-		s.Results = append(s.Results, resultOf("example-"+o.Name+"-"+o.Did, o.Problems))
+		s.Results = append(s.Results, newResult("example-"+o.Name+"-"+o.Did, o.Problems))
 	}
 	return s
 }
@@ -102,7 +102,7 @@ func newRun() (examples.Run, error) {
 	return examples.Run{Client: k8s, Namespace: namespace, Timeout: timeout, Documentation: text}, err
 }
 
-func resultOf(name string, problems []string) v1alpha3.TestResult {
+func newResult(name string, problems []string) v1alpha3.TestResult {
 	if len(problems) > 0 {
 		return v1alpha3.TestResult{Name: name, State: v1alpha3.FailState, Errors: problems}
 	}

@@ -51,16 +51,16 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		GinkgoHelper()
 		Expect(bergtest.PodsByContainer(ctx, i)).To(Equal(pods), "a player's pod was restarted")
 		Expect(bergtest.VariablesOf(ctx, i.Status.Namespace, "web")).To(And(HaveKeyWithValue("ADMIN_PASSWORD", "hunter2"), HaveKeyWithValue("COLOUR", "red")))
-		Expect(commandOf(ctx, i, "db")).To(Equal([]string{"db", "--password", "hunter2"}))
+		Expect(readCommand(ctx, i, "db")).To(Equal([]string{"db", "--password", "hunter2"}))
 	}
 
 	It("is not shown by its instances, which share one Secret, and costs no write after a restart", func(ctx context.Context) {
 		_, i, pods := running(ctx)
-		Expect(everythingOf(ctx, i)).To(And(Not(ContainSubstring("hunter2")), Not(ContainSubstring("ADMIN_PASSWORD"))))
+		Expect(readEverything(ctx, i)).To(And(Not(ContainSubstring("hunter2")), Not(ContainSubstring("ADMIN_PASSWORD"))))
 		other := bergtest.Instance(ctx, i.Namespace, "secretive")
 		expect.Reaches(ctx, other, bergv1.PhaseRunning)
 		Expect(other.Status.ChallengeRevision).To(Equal(i.Status.ChallengeRevision))
-		secret := revisionOf(ctx, i)
+		secret := findRevision(ctx, i)
 		Expect(secret.Immutable).To(HaveValue(BeTrue()))
 		Expect(string(secret.Data["content"])).To(ContainSubstring("hunter2"), "this proves nothing")
 		unchanged(ctx, i, pods)
@@ -88,10 +88,10 @@ var _ = Describe("What a Challenge keeps secret", func() {
 			{Name: "web", Effect: bergv1.EffectRestarts, Fields: []string{"environment ADMIN_PASSWORD", "readinessProbe"}},
 			{Name: "db", Effect: bergv1.EffectRestarts, Fields: []string{"args", "command", "livenessProbe"}},
 		}))
-		Expect(everythingOf(ctx, i)).NotTo(ContainSubstring("hunter"))
+		Expect(readEverything(ctx, i)).NotTo(ContainSubstring("hunter"))
 		bergtest.RollOut(ctx, i, "1")
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
-		Expect(everythingOf(ctx, i)).NotTo(ContainSubstring("hunter"))
+		Expect(readEverything(ctx, i)).NotTo(ContainSubstring("hunter"))
 		Expect(i.Status.PendingChanges).To(BeNil())
 		Expect(i.Status.ChallengeRevision).NotTo(Equal(before))
 		Eventually(bergtest.VariablesOf).WithArguments(ctx, i.Status.Namespace, "web").Should(HaveKeyWithValue("ADMIN_PASSWORD", "hunter3"))
@@ -100,7 +100,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 	It("leaves the pods as they are while it cannot be read, until a rollout", func(ctx context.Context) {
 		_, i, pods := running(ctx)
 		inprocess.Pause()
-		secret := revisionOf(ctx, i)
+		secret := findRevision(ctx, i)
 		Expect(k8s.Delete(ctx, secret)).To(Succeed())
 		inprocess.Instead(clock.RealClock{}, nil, nil)
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonRevisionMissing)
@@ -142,7 +142,7 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		Expect(i.Status.ChallengeRevision).To(BeEmpty(), "the status was written: this proves nothing")
 		inprocess.Instead(clock.RealClock{}, nil, nil)
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(revisionOf(ctx, i).Annotations).To(HaveKey("berg.norelect.ch/claimed-by"), "the Secret of the first operator is not used")
+		Expect(findRevision(ctx, i).Annotations).To(HaveKey("berg.norelect.ch/claimed-by"), "the Secret of the first operator is not used")
 	})
 
 	It("goes when no instance names it, and stays while one does", func(ctx context.Context) {
@@ -168,21 +168,21 @@ var _ = Describe("What a Challenge keeps secret", func() {
 		Expect(store.Sweep(ctx, none, names)).To(Succeed())
 		Expect(client.IgnoreNotFound(k8s.Get(ctx, key, &corev1.Secret{}))).To(Succeed())
 		Expect(k8s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
-		revisionOf(ctx, i)
+		findRevision(ctx, i)
 		unchanged(ctx, i, pods)
 	})
 })
 
-// revisionOf returns the Secret that the status of an instance names.
-func revisionOf(ctx context.Context, i *bergv1.ChallengeInstance) *corev1.Secret {
+// findRevision returns the Secret that the status of an instance names.
+func findRevision(ctx context.Context, i *bergv1.ChallengeInstance) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
 	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: i.Status.ChallengeRevision}, secret)).To(Succeed())
 	return secret
 }
 
-// everythingOf is an instance as the API server shows it, as JSON.
-func everythingOf(ctx context.Context, i *bergv1.ChallengeInstance) string {
+// readEverything is an instance as the API server shows it, as JSON.
+func readEverything(ctx context.Context, i *bergv1.ChallengeInstance) string {
 	GinkgoHelper()
 	object := bergtest.Blank(&bergv1.ChallengeInstance{}, client.ObjectKeyFromObject(i))
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), object)).To(Succeed())
@@ -191,7 +191,7 @@ func everythingOf(ctx context.Context, i *bergv1.ChallengeInstance) string {
 	return string(data)
 }
 
-func commandOf(ctx context.Context, i *bergv1.ChallengeInstance, container string) []string {
+func readCommand(ctx context.Context, i *bergv1.ChallengeInstance, container string) []string {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{}
 	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: container}, deployment)).To(Succeed())
