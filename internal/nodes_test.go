@@ -13,7 +13,7 @@ import (
 // same nodes of a cluster. Others may copy a taint into a cache, or show that a node is cordoned, but decide nothing by them.
 func TestOnePackageDecidesWhichNodesTakeInstances(t *testing.T) {
 	copies := map[string]bool{
-		"internal/api/evening/capacity.go":    true, // a cache
+		"internal/platform/livepage/capacity.go":    true, // a cache
 		"internal/berg/nodes/nodes.go":        true, // a cache
 		"internal/berg/prepull/watches.go":    true, // a cache, and what of a node is a change
 		"cmd/kubectl-berg/report/convert.go":  true, // shows each node
@@ -21,7 +21,7 @@ func TestOnePackageDecidesWhichNodesTakeInstances(t *testing.T) {
 	}
 	users := map[string]bool{}
 	for _, path := range sources(t, ".go") {
-		family := strings.HasPrefix(path, "internal/berg/") || strings.HasPrefix(path, "internal/api/") || strings.HasPrefix(path, "cmd/kubectl-berg/")
+		family := strings.HasPrefix(path, "internal/berg/") || strings.HasPrefix(path, "internal/platform/") || strings.HasPrefix(path, "cmd/kubectl-berg/")
 		if !family || strings.HasSuffix(path, "_test.go") || filepath.Dir(path) == "internal/berg/view" {
 			continue
 		}
@@ -45,7 +45,7 @@ func TestOnePackageDecidesWhichNodesTakeInstances(t *testing.T) {
 			return true
 		})
 	}
-	for _, dir := range []string{"cmd/kubectl-berg/doctor", "cmd/kubectl-berg/overview", "cmd/kubectl-berg/command", "internal/api/evening", "internal/berg/prepull", "internal/berg/nodes"} {
+	for _, dir := range []string{"cmd/kubectl-berg/doctor", "cmd/kubectl-berg/overview", "cmd/kubectl-berg/command", "internal/platform/livepage", "internal/berg/prepull", "internal/berg/nodes"} {
 		if !users[dir] {
 			t.Errorf("%s does not ask package view which nodes take instances", dir)
 		}

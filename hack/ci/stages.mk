@@ -90,7 +90,7 @@ chaos-berg chaos-hexactf chaos-tunnel chaos-kibaship: chaos-%: build-simulated
 chaos-berg requests: images
 chaos-hexactf page: node-packages
 requests:        build-simulated;   $(RUN) 1 make $(BUILT) load-smoke TEST_CLUSTER=ci-$@
-page:            build-simulated;   $(RUN) 3 make test-evening TEST_CLUSTER=ci-$@
+page:            build-simulated;   $(RUN) 3 make test-live-page TEST_CLUSTER=ci-$@
 # It skips profiles that are not built.
 clusters:        build-simulated;   $(RUN) 3 make test-cluster
 kafka:           node-packages;     $(RUN) 2 make test-kafka

@@ -40,18 +40,18 @@ check-health: image images tunnel-image jail-image ## Let solvers check the samp
 load-smoke: ## Count the requests of an instance to the API server.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
 
-EVENING_INSTANCES ?= 5000
+LIVE_PAGE_INSTANCES ?= 5000
 
-.PHONY: measure-evening
-measure-evening: ## Measure the page of the evening in a browser with EVENING_INSTANCES=5000: first paint, changes, memory; needs Chromium.
+.PHONY: measure-live-page
+measure-live-page: ## Measure the live page in a browser with LIVE_PAGE_INSTANCES=5000: first paint, changes, memory; needs Chromium.
 	hack/packages browser
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-evening -- \
-		go run -C test/conform/evening ./measure --instances $(EVENING_INSTANCES) $(ARGS)
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-live-page -- \
+		go run -C test/conform/livepage ./measure --instances $(LIVE_PAGE_INSTANCES) $(ARGS)
 
-.PHONY: evening-pictures
-evening-pictures: ## Take the pictures of docs/evening.md: a healthy and a bad evening in a browser, in seven minutes; needs Chromium.
+.PHONY: live-page-pictures
+live-page-pictures: ## Take the pictures of docs/live-page.md: a healthy and a bad event in a browser, in seven minutes; needs Chromium.
 	hack/packages browser
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-evening -- go run -C test/conform/evening ./pictures $(ARGS)
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-live-page -- go run -C test/conform/livepage ./pictures $(ARGS)
 
 DASHBOARDS_MINUTES ?= 12
 

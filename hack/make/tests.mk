@@ -65,18 +65,18 @@ test-kafka: ## Test the sender of messages with a real Kafka, which it starts an
 # The rules for accessibility, which npm fetches as package-lock.json says: its sums are there, too.
 AXE := $(DIST)/axe/node_modules/axe-core/axe.min.js
 
-$(AXE): test/conform/evening/package.json test/conform/evening/package-lock.json
+$(AXE): test/conform/livepage/package.json test/conform/livepage/package-lock.json
 	mkdir -p $(DIST)/axe
 	cp $^ $(DIST)/axe
 	npm ci --prefix $(DIST)/axe --ignore-scripts --no-audit --no-fund
 	touch $@
 
-.PHONY: test-evening
-test-evening: ## Open the page of the evening in a browser, and hold it to the rules of axe-core; needs Chromium and npm.
+.PHONY: test-live-page
+test-live-page: ## Open the live page in a browser, and hold it to the rules of axe-core; needs Chromium and npm.
 	hack/packages browser axe
 	$(MAKE) $(AXE)
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-evening -- \
-		env EVENING=1 go test -C test/conform/evening -count=1 -timeout 40m $(TESTARGS) .
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-live-page -- \
+		env LIVE_PAGE=1 go test -C test/conform/livepage -count=1 -timeout 40m $(TESTARGS) .
 
 .PHONY: docs-site
 docs-site: ## Build the site of the documentation: dist/docs-site. The first time it downloads Python packages.
@@ -86,13 +86,13 @@ docs-site: ## Build the site of the documentation: dist/docs-site. The first tim
 .PHONY: test-docs-site
 test-docs-site: docs-site ## Build the site of the documentation, and search in it with a browser; needs Chromium.
 	hack/packages browser
-	DOCS_SITE=$(DIST)/docs-site DOCS_SITE_VERSION=$(VERSION) go test -C test/conform/evening -count=1 ./site
+	DOCS_SITE=$(DIST)/docs-site DOCS_SITE_VERSION=$(VERSION) go test -C test/conform/livepage -count=1 ./site
 
 # The example clients, with the packages that their lock files name.
 CLIENTS := $(DIST)/clients
 TYPESCRIPT := docs/clients/typescript
 
-$(CLIENTS)/typescript/dist/play.js: $(addprefix $(TYPESCRIPT)/,package.json package-lock.json tsconfig.json play.ts) internal/api/neutral/openapi.json
+$(CLIENTS)/typescript/dist/play.js: $(addprefix $(TYPESCRIPT)/,package.json package-lock.json tsconfig.json play.ts) internal/platform/neutral/openapi.json
 	mkdir -p $(CLIENTS)/typescript
 	cp $(filter $(TYPESCRIPT)/%,$^) $(CLIENTS)/typescript/
 	cd $(CLIENTS)/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent types && npm run --silent build

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/api/server"
+	"github.com/bergctf/berg-operator/internal/platform/server"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/operator"
 )

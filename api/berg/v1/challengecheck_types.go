@@ -357,7 +357,7 @@ const (
 	CheckReasonEnding       = "Ending"
 	CheckReasonIdle         = "Idle"
 	CheckReasonSuspended    = "Suspended"
-	CheckReasonQueued       = "WaitingForTurn"
+	CheckReasonQueued       = "Queued"
 	CheckReasonPlayersFirst = "PlayersFirst"
 	CheckReasonNoFlag       = "NoFlag"
 	CheckReasonInterrupted  = "Interrupted"

@@ -58,7 +58,7 @@ func pullFailure(message, thanTheNode string) (text, do string) {
 		return ": the registry limits the rate of pulls",
 			"Wait, use a mirror, or set the operator's PULL_SECRET_NAME to a login with a higher limit. The node retries within five minutes."
 	case contains("no space left on device", "disk quota exceeded"):
-		return ": the node has no room on its disk", "Free room on the node, or make the image smaller. Images that no pod uses are removed by the node when its disk is nearly full."
+		return ": the disk of its node is full", "Free disk space on the node, or make the image smaller. Images that no pod uses are removed by the node when its disk is nearly full."
 	case contains("signaturevalidationfailed", "signature validation", "no signature"):
 		return ": the node does not accept its signature", "Sign the image as the nodes demand, then run kubectl berg rollout."
 	case contains("certificate has expired", "is not yet valid"):
@@ -109,7 +109,7 @@ func unschedulable(message string) (text, do string) {
 		return "the cluster spreads pods in a way that leaves no node for its pod",
 			"Ask the administrator to change the constraints that the message names: a Challenge has none, the scheduler's settings or an admission webhook add them." + scheduler
 	case contains("node.kubernetes.io/disk-pressure", "node.kubernetes.io/memory-pressure", "node.kubernetes.io/pid-pressure"):
-		return "its nodes run out of disk, memory or process numbers", "Free room on the nodes, end instances, or add nodes: kubectl describe nodes says what is short." + scheduler
+		return "its nodes run out of disk, memory or process numbers", "Free memory and disk space on the nodes, end instances, or add nodes: kubectl describe nodes says what is short." + scheduler
 	case contains("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/network-unavailable"):
 		return "no node is ready", "Look at the nodes: kubectl get nodes. Pods start when a node is ready." + scheduler
 	case contains("were unschedulable", "taint"):
@@ -127,7 +127,7 @@ func rejection(reason string) (text, do string) {
 	const replaced = "Kubernetes starts another pod."
 	switch {
 	case strings.HasPrefix(reason, "OutOf"), reason == "Preempting":
-		return "its node had no room left when the pod arrived", replaced + " If this continues, add nodes or lower resourceRequests in the Challenge."
+		return "its node had no capacity left when the pod arrived", replaced + " If this continues, add nodes or lower resourceRequests in the Challenge."
 	case slices.Contains([]string{"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError", "TaintManagerEviction", "TopologyAffinityError"}, reason):
 		return "its node went away, or refuses the pod (" + reason + ")", replaced + " If this continues, look at the node: kubectl get nodes"
 	case slices.Contains([]string{string(corev1.PodFailed), string(corev1.PodSucceeded), "DeadlineExceeded"}, reason):
@@ -262,7 +262,7 @@ func startAdvice(message string) string {
 	case contains("secret ", "configmap "):
 		return "The operator writes this object: if it does not come back within a minute, someone keeps deleting it."
 	case contains("no space left", "disk quota"):
-		return runtime + "The node has no room on its disk."
+		return runtime + "The disk of the node is full."
 	case contains("seccomp", "apparmor"):
 		return runtime + "The node lacks a profile that CHALLENGE_SECCOMP_PROFILE or CHALLENGE_NESTED_SECCOMP_PROFILE names: ask the administrator to install it there."
 	case contains("sysctl"):

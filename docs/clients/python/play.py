@@ -3,7 +3,7 @@
 
     BERG_API=http://localhost:8080 BERG_TOKEN=... play.py PLAYER CHALLENGE
 
-The token opens the door v1. Needs httpx.
+The token is for the endpoint v1. Needs httpx.
 """
 import os
 import sys

@@ -2,7 +2,7 @@
 //
 //   BERG_API=http://localhost:8080 BERG_TOKEN=... node dist/play.js PLAYER CHALLENGE
 //
-// The token opens the door v1. Types are those of the OpenAPI document: `npm run types` writes v1.d.ts from it.
+// The token is for the endpoint v1. Types are those of the OpenAPI document: `npm run types` writes v1.d.ts from it.
 import createClient from "openapi-fetch";
 import type { components, paths } from "./v1.js";
 

@@ -11,7 +11,7 @@
 //
 //	observe   (observe.go)    all reads, once, into one status.Observed
 //	check     (status)        pure: may this instance be built, and if not, why
-//	decide    (rollout.go, prove.go)  content and namespace token: a new one is persisted before objects are written
+//	decide    (rollout.go, namespacetoken.go)  content and namespace token: a new one is persisted before objects are written
 //	plan      (manifests)     pure: every object that it should consist of
 //	apply     (build.go, kit/apply)  the only writes of children
 //	connect   (controller.go) do its ports accept connections
@@ -53,7 +53,7 @@
 //	status/checks            NamespaceIsOurs      checks that no other namespace has the name
 //	controller.go            apply                decides and builds
 //	rollout.go               adopt                returns nil: the instance keeps the content of its start
-//	prove.go                 prepareNamespace     confirms that this process has the namespace token
+//	namespacetoken.go        prepareNamespace     confirms that this process has the namespace token
 //	build.go                 build                applies the plan, with the lines down to PlanWorkloads
 //	manifests/plan           PlanFoundation       plans all objects except Deployments
 //	kit/apply/steps          Steps                creates the namespace, then policies, Services, routes and ConfigMaps
@@ -82,7 +82,7 @@
 //	admit_round.go  the observations of one decision of package admission
 //	admit_list.go   lists the instances, from the cache or from the API server
 //	queuemetrics.go the number of instances that wait
-//	room.go         the free capacity, and the node ports in use
+//	capacity.go     the free capacity, and the node ports in use
 //	revisions.go    deletes stored contents that no instance names
 //	optional.go     the kinds that a cluster may lack
 //	watches.go      which events lead to a reconciliation, and with which priority

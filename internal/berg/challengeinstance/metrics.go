@@ -54,7 +54,7 @@ var (
 	}, []string{"stage"})
 	policiesInUse = newPolicyKinds()
 	perChallenge  = &challengeSeries{}
-	overdue       = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
+	overdue       = gauge.NewNumber("berg_challengeinstance_max_overdue_seconds",
 		"Seconds since the expiry of the most overdue live instance, 0 if there is none. Reported by the leader only.")
 	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, observeInstances)
 )

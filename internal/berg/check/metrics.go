@@ -27,7 +27,7 @@ var (
 	}, []string{"stage"})
 	reconcileMetrics = reconcile.NewMetrics("berg_challengecheck",
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. What checks find does not count.")
-	overdue = gauge.NewNumber("berg_challengecheck_longest_overdue_seconds",
+	overdue = gauge.NewNumber("berg_challengecheck_max_overdue_seconds",
 		"For how long the check that has been wanted longest has been due without a result, 0 if none is; while one is being made, how long it was due when that began. Only the leader reports it.")
 	perChallenge = gauge.NewNumbers("berg_challengecheck_solvable",
 		"Whether the last check solved the Challenge: 1 if so, 0 if not. Only the leader reports it.", labelChallenge)

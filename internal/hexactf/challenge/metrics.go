@@ -64,7 +64,7 @@ var (
 		"Messages that the broker has not acknowledged. Only the leader reports it.")
 	oldestUnsent = gauge.NewNumber("hexactf_messages_oldest_unsent_seconds",
 		"Age of the oldest message that the broker has not acknowledged, 0 if there is none. Only the leader reports it.")
-	overdue = gauge.NewNumber("hexactf_challenge_longest_overdue_seconds",
+	overdue = gauge.NewNumber("hexactf_challenge_max_overdue_seconds",
 		"Time since the earliest expiry of a live Challenge, 0 if none has expired. Only the leader reports it.")
 	reconcileMetrics = reconcile.NewMetrics("hexactf_challenge",
 		"Reconciliations that failed and are tried again: the API server refused a request or did not answer, or there is a defect. Conflicts and mistakes in a definition do not count.")

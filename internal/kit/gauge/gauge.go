@@ -32,7 +32,7 @@ type Phases struct {
 	list   func(context.Context, client.Reader) ([]Observation, error)
 }
 
-// NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which have a series for
+// NewPhases returns <prefix>_active and <prefix>_max_in_phase_seconds, which have a series for
 // each of phases, also with 0, and none before Watch. see lists the resources; help is their
 // plural, with a capital.
 func NewPhases[P ~string](prefix, help string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
@@ -40,7 +40,7 @@ func NewPhases[P ~string](prefix, help string, phases []P, see func(context.Cont
 		list: see,
 		Collector: NewCollector(
 			prometheus.NewDesc(prefix+"_active", help+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
-			prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
+			prometheus.NewDesc(prefix+"_max_in_phase_seconds",
 				help+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
 				[]string{labelPhase}, nil)),
 	}

@@ -49,7 +49,7 @@ func TestPhases(t *testing.T) {
 	close(elected)
 	if got, want := shown(), map[string]float64{
 		"thing_active/phase=Ready": 2, "thing_active/phase=Failed": 0,
-		"thing_longest_in_phase_seconds/phase=Ready": 3600, "thing_longest_in_phase_seconds/phase=Failed": 0,
+		"thing_max_in_phase_seconds/phase=Ready": 3600, "thing_max_in_phase_seconds/phase=Failed": 0,
 	}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bergctf/berg-operator/test/cluster/poll"
 	"golang.org/x/sys/unix"
+
+	"github.com/bergctf/berg-operator/test/cluster/poll"
 )
 
 // Every process of a cluster carries these two in its environment. They are the only bookkeeping there is:

@@ -13,7 +13,7 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 )
 
-var phaseSelector = regexp.MustCompile(`([a-z_]+)_(?:active|longest_in_phase_seconds)\{[^}]*phase=~?\\"([^"\\]+)\\"`)
+var phaseSelector = regexp.MustCompile(`([a-z_]+)_(?:active|max_in_phase_seconds)\{[^}]*phase=~?\\"([^"\\]+)\\"`)
 
 // A dashboard that selects a phase that there is not shows nothing, and that looks like all is well.
 func TestDashboardsSelectPhasesThatExist(t *testing.T) {

@@ -7,20 +7,20 @@ var _ = add(part{healthy: healthyBerg, alerts: alertsOfBerg})
 func healthyBerg() []string {
 	series := []string{
 		`berg_challengeinstance_active{` + job + `,instance="a",phase="Starting"} 2x90`,
-		`berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
+		`berg_challengeinstance_max_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
 		`berg_challengeinstance_active{` + job + `,instance="a",phase="Running"} 100x90`,
 		`berg_challengeinstance_queue_length{` + job + `,instance="a",challenge="web"} 5x90`,
 		`berg_challengeinstance_queue_head_seconds{` + job + `,instance="a"} 60x90`,
 		`berg_challengeinstance_active{` + job + `,instance="a",phase="Failed"} 0x90`,
 		`berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} 0x90`,
-		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Creating"} 0x90`,
-		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Starting"} 30x90`,
-		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7000x90`,
-		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
-		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
+		`berg_challengeinstance_max_in_phase_seconds{` + job + `,instance="a",phase="Creating"} 0x90`,
+		`berg_challengeinstance_max_in_phase_seconds{` + job + `,instance="a",phase="Starting"} 30x90`,
+		`berg_challengeinstance_max_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7000x90`,
+		`berg_challengeinstance_max_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
+		`berg_challengeinstance_max_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
 		`berg_isolation_verified{` + job + `,instance="a"} 1x90`,
 		`berg_challengecheck_solvable{` + job + `,instance="a",challenge="web"} 1x90`,
-		`berg_challengecheck_longest_overdue_seconds{` + job + `,instance="a"} 20x90`,
+		`berg_challengecheck_max_overdue_seconds{` + job + `,instance="a"} 20x90`,
 		`berg_challengeinstancerecord_refused_total{` + job + `,instance="a",reason="Forbidden"} 0x90`,
 		`berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} 0+1x90`,
 		`berg_challengeinstance_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+100x90`,
@@ -35,7 +35,7 @@ func healthyBerg() []string {
 		`berg_api_tokens{job="berg-api",instance="c"} 2x90`,
 		apiRequests("200", "0+600x90"), apiRequests("401", "0+0.2x90"), apiRequests("500", "0+1x90"),
 	)
-	for _, s := range histogram("berg_api_request_duration_seconds", `door="rctf",call="status"`, "0.1", 600) {
+	for _, s := range histogram("berg_api_request_duration_seconds", `endpoint="rctf",call="status"`, "0.1", 600) {
 		series = append(series, strings.Replace(s, job, `job="berg-api"`, 1))
 	}
 	series = append(series, histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "5", 3)...)
@@ -45,19 +45,19 @@ func healthyBerg() []string {
 
 // apiRequests is the series of the requests that the platform API answered with a status.
 func apiRequests(code, values string) string {
-	return `berg_api_requests_total{job="berg-api",instance="c",door="rctf",call="status",code="` + code + `"} ` + values
+	return `berg_api_requests_total{job="berg-api",instance="c",endpoint="rctf",call="status",code="` + code + `"} ` + values
 }
 
 func alertsOfBerg() map[string]alertTest {
 	oldest := func(phase, values string) string {
-		return `berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
+		return `berg_challengeinstance_max_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
 	}
 	errors := func(values string) string {
 		return `berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} ` + values
 	}
 	orphans := `berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} `
 	verified := `berg_isolation_verified{` + job + `,instance="a"} `
-	overdue := `berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} `
+	overdue := `berg_challengeinstance_max_overdue_seconds{` + job + `,instance="a"} `
 	depth := `workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} `
 	head := `berg_challengeinstance_queue_head_seconds{` + job + `,instance="a"} `
 	return map[string]alertTest{
@@ -158,10 +158,10 @@ func alertsOfBerg() map[string]alertTest {
 			},
 		},
 		"BergChallengeChecksLate": {
-			fires: [][]string{with(healthy(), `berg_challengecheck_longest_overdue_seconds{`+job+`,instance="a"} 0+60x90`)},
+			fires: [][]string{with(healthy(), `berg_challengecheck_max_overdue_seconds{`+job+`,instance="a"} 0+60x90`)},
 			silent: [][]string{
-				without(healthy(), "berg_challengecheck_longest_overdue_seconds"),
-				with(healthy(), `berg_challengecheck_longest_overdue_seconds{`+job+`,instance="a"} 0+60x29 0x60`),
+				without(healthy(), "berg_challengecheck_max_overdue_seconds"),
+				with(healthy(), `berg_challengecheck_max_overdue_seconds{`+job+`,instance="a"} 0+60x29 0x60`),
 			},
 		},
 		"BergImagePullsFailing": {

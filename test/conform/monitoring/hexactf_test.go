@@ -7,10 +7,10 @@ func healthyHexaCTF() []string {
 		`hexactf_messages_oldest_unsent_seconds{` + job + `,instance="a"} 0.1x90`,
 		`hexactf_messages_lost_total{` + job + `,instance="a"} 2x90`,
 		`hexactf_messages_lost_total{` + job + `,instance="b"} 0x90`,
-		`hexactf_challenge_longest_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
-		`hexactf_challenge_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 1700x90`,
-		`hexactf_challenge_longest_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
-		`hexactf_challenge_longest_in_phase_seconds{` + job + `,instance="a",phase="Error"} 0x90`,
+		`hexactf_challenge_max_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
+		`hexactf_challenge_max_in_phase_seconds{` + job + `,instance="a",phase="Running"} 1700x90`,
+		`hexactf_challenge_max_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
+		`hexactf_challenge_max_in_phase_seconds{` + job + `,instance="a",phase="Error"} 0x90`,
 	}, histogram("hexactf_challenge_expiry_delay_seconds", "", "0.5", 3)...)
 }
 
@@ -19,7 +19,7 @@ func alertsOfHexaCTF() map[string]alertTest {
 		return `hexactf_` + metric + `{` + job + `,instance="a"` + labels + `} ` + values
 	}
 	oldest := func(state, values string) string {
-		return series("challenge_longest_in_phase_seconds", `,phase="`+state+`"`, values)
+		return series("challenge_max_in_phase_seconds", `,phase="`+state+`"`, values)
 	}
 	return map[string]alertTest{
 		"HexactfMessagesLost": {
@@ -34,10 +34,10 @@ func alertsOfHexaCTF() map[string]alertTest {
 		},
 		"HexactfExpiryLate": {
 			fires: [][]string{
-				with(healthy(), series("challenge_longest_overdue_seconds", "", "0+60x90")),
+				with(healthy(), series("challenge_max_overdue_seconds", "", "0+60x90")),
 				with(healthy(), histogram("hexactf_challenge_expiry_delay_seconds", "", "30", 3)...),
 			},
-			silent: [][]string{with(healthy(), series("challenge_longest_overdue_seconds", "", "0x30 90x3 0x57"))},
+			silent: [][]string{with(healthy(), series("challenge_max_overdue_seconds", "", "0x30 90x3 0x57"))},
 		},
 		"HexactfChallengeStuckTerminating": {
 			fires:  [][]string{with(healthy(), oldest("Terminating", "0+60x90"))},

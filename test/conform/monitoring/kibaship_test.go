@@ -4,11 +4,11 @@ var _ = add(part{healthy: healthyKibaship, alerts: alertsOfKibaship})
 
 func healthyKibaship() []string {
 	return []string{
-		`kibaship_project_longest_in_phase_seconds{` + job + `,instance="a",phase="Pending"} 5x90`,
-		`kibaship_project_longest_in_phase_seconds{` + job + `,instance="a",phase="Ready"} 7000x90`,
-		`kibaship_project_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
-		`kibaship_deployment_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 300x90`,
-		`kibaship_deployment_longest_in_phase_seconds{` + job + `,instance="a",phase="Waiting"} 90000x90`,
+		`kibaship_project_max_in_phase_seconds{` + job + `,instance="a",phase="Pending"} 5x90`,
+		`kibaship_project_max_in_phase_seconds{` + job + `,instance="a",phase="Ready"} 7000x90`,
+		`kibaship_project_max_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
+		`kibaship_deployment_max_in_phase_seconds{` + job + `,instance="a",phase="Running"} 300x90`,
+		`kibaship_deployment_max_in_phase_seconds{` + job + `,instance="a",phase="Waiting"} 90000x90`,
 		// Authors whose builds fail, cancel theirs, or wait too long now and then.
 		`kibaship_deployment_runs_ended_total{` + job + `,instance="a",reason="Succeeded"} 0+2x90`,
 		`kibaship_deployment_runs_ended_total{` + job + `,instance="a",reason="RunFailed"} 0+1x90`,
@@ -28,10 +28,10 @@ func healthyKibaship() []string {
 
 func alertsOfKibaship() map[string]alertTest {
 	project := func(phase, values string) string {
-		return `kibaship_project_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
+		return `kibaship_project_max_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
 	}
 	building := func(values string) string {
-		return `kibaship_deployment_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} ` + values
+		return `kibaship_deployment_max_in_phase_seconds{` + job + `,instance="a",phase="Running"} ` + values
 	}
 	ended := func(reason, values string) string {
 		return `kibaship_deployment_runs_ended_total{` + job + `,instance="a",reason="` + reason + `"} ` + values

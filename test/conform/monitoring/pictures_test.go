@@ -31,7 +31,7 @@ const (
 
 // withoutData are the panels that cannot show data in the recording, by what the reason is.
 var withoutData = map[string]string{
-	"Room for pods on nodes": "kube-state-metrics is not part of the operator",
+	"Free capacity for pods on nodes": "kube-state-metrics is not part of the operator",
 }
 
 // Every dashboard is in docs as a picture, drawn from its own queries over what the operator reported in a run.

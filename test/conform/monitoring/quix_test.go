@@ -4,10 +4,10 @@ var _ = add(part{healthy: healthyQuix, alerts: alertsOfQuix})
 
 func healthyQuix() []string {
 	return []string{
-		`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="InProgress"} 5x90`,
-		`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Ready"} 7000x90`,
-		`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
-		`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Deleting"} 20x90`,
+		`quix_environment_max_in_phase_seconds{` + job + `,instance="a",phase="InProgress"} 5x90`,
+		`quix_environment_max_in_phase_seconds{` + job + `,instance="a",phase="Ready"} 7000x90`,
+		`quix_environment_max_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
+		`quix_environment_max_in_phase_seconds{` + job + `,instance="a",phase="Deleting"} 20x90`,
 		`quix_environment_unbound_total{` + job + `,instance="a"} 3x90`,
 		`quix_environment_unbound_total{` + job + `,instance="b"} 0x90`,
 	}
@@ -15,7 +15,7 @@ func healthyQuix() []string {
 
 func alertsOfQuix() map[string]alertTest {
 	environment := func(phase, values string) string {
-		return `quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
+		return `quix_environment_max_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
 	}
 	unbound := `quix_environment_unbound_total{` + job + `,instance="a"} `
 	return map[string]alertTest{

@@ -6,11 +6,11 @@ func healthyTunnel() []string {
 	return []string{
 		`tunnel_proxy_failed_total{` + job + `,instance="a"} 2x90`,
 		`tunnel_proxy_failed_total{` + job + `,instance="b"} 0x90`,
-		`tunnel_proxy_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7200x90`,
-		`tunnel_proxy_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 7200x90`,
-		`tunnel_proxy_longest_in_phase_seconds{` + job + `,instance="a",phase="Starting"} 20x90`,
-		`tunnel_network_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7200x90`,
-		`tunnel_network_longest_in_phase_seconds{` + job + `,instance="a",phase="Pending"} 1x90`,
+		`tunnel_proxy_max_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7200x90`,
+		`tunnel_proxy_max_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 7200x90`,
+		`tunnel_proxy_max_in_phase_seconds{` + job + `,instance="a",phase="Starting"} 20x90`,
+		`tunnel_network_max_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7200x90`,
+		`tunnel_network_max_in_phase_seconds{` + job + `,instance="a",phase="Pending"} 1x90`,
 		`tunnel_tunnels{` + job + `,instance="a",state="Ready"} 7x90`,
 		`tunnel_tunnels{` + job + `,instance="a",state="Failed"} 0x90`,
 		`tunnel_tunnels{` + job + `,instance="b",state="Failed"} 0x90`,
@@ -37,8 +37,8 @@ func alertsOfTunnel() map[string]alertTest {
 			silent: [][]string{with(healthy(), series("proxy_failed_total", "", "2x80 stale")), with(healthy(), series("proxy_failed_total", "", "2x80 0x9"))},
 		},
 		"TunnelProxyNotRunning": {
-			fires:  [][]string{with(healthy(), series("proxy_longest_in_phase_seconds", `,phase="Pending"`, "0+60x90"))},
-			silent: [][]string{with(healthy(), series("proxy_longest_in_phase_seconds", `,phase="Pending"`, "0+60x14 0x75"))},
+			fires:  [][]string{with(healthy(), series("proxy_max_in_phase_seconds", `,phase="Pending"`, "0+60x90"))},
+			silent: [][]string{with(healthy(), series("proxy_max_in_phase_seconds", `,phase="Pending"`, "0+60x14 0x75"))},
 		},
 		"TunnelFailed": {
 			fires: [][]string{with(healthy(), series("tunnels", `,state="Failed"`, "0x60 1x29"))},
@@ -66,8 +66,8 @@ func alertsOfTunnel() map[string]alertTest {
 			},
 		},
 		"TunnelNetworkNotRunning": {
-			fires:  [][]string{with(healthy(), series("network_longest_in_phase_seconds", `,phase="NotFound"`, "0+60x90"))},
-			silent: [][]string{with(healthy(), series("network_longest_in_phase_seconds", `,phase="NotFound"`, "0+60x14 0x75"))},
+			fires:  [][]string{with(healthy(), series("network_max_in_phase_seconds", `,phase="NotFound"`, "0+60x90"))},
+			silent: [][]string{with(healthy(), series("network_max_in_phase_seconds", `,phase="NotFound"`, "0+60x14 0x75"))},
 		},
 	}
 }

@@ -37,8 +37,8 @@ var address string
 func install(ctx SpecContext) {
 	GinkgoHelper()
 	pods := world.InstallPlatformAPI(ctx, map[string]string{
-		"ctfd": "door: chall-manager\ntoken: " + ctfdToken + "\n",
-		"rctf": "door: rctf\ntoken: " + rctfToken + "\n",
+		"ctfd": "endpoint: chall-manager\ntoken: " + ctfdToken + "\n",
+		"rctf": "endpoint: rctf\ntoken: " + rctfToken + "\n",
 	})
 	address = "http://" + world.Forward(client.ObjectKeyFromObject(&pods[0]), 8080)
 }

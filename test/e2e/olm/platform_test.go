@@ -38,7 +38,7 @@ func grantPlatformAPI(ctx context.Context) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: platformNamespace}},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "berg-api-tokens"},
-			StringData: map[string]string{"ctfd": "{door: chall-manager, token: " + platformToken + "}"},
+			StringData: map[string]string{"ctfd": "{endpoint: chall-manager, token: " + platformToken + "}"},
 		},
 		&bergv1.Challenge{
 			ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace, Name: quick},

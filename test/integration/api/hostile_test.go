@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("Hostile requests", func() {
-	It("are refused in the door's words, and leave nothing", func(ctx context.Context) {
+	It("are refused in the words of the endpoint, and leave nothing", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
 		a := begin(ctx, ns, 1, nil)
@@ -79,7 +79,7 @@ var _ = Describe("Hostile requests", func() {
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed(), "others are limited, too")
 	})
 
-	It("without a token, or with that of another door, reach nothing; a changed token is valid immediately", func(ctx context.Context) {
+	It("without a token, or with that of another endpoint, reach nothing; a changed token is valid immediately", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
 		a := begin(ctx, ns, 1, nil)
@@ -99,7 +99,7 @@ var _ = Describe("Hostile requests", func() {
 		secret := &corev1.Secret{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: ns, Name: "berg-api-tokens"}, secret)).To(Succeed())
 		apiserver.Change(ctx, secret, func() {
-			secret.Data["chall-manager"] = []byte("door: chall-manager\ntoken: another-token-0123456789\n")
+			secret.Data["chall-manager"] = []byte("endpoint: chall-manager\ntoken: another-token-0123456789\n")
 		})
 		Eventually(func() int { return status(bearer("another-token-0123456789")) }).Should(Equal(200))
 		Expect(status(bearer(tokensOf["chall-manager"]))).To(Equal(401))

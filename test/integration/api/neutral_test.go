@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 )
 
-// v1 is a client of the API's own door that validates every answer against the OpenAPI document that the API serves.
+// v1 is a client of the API's own endpoint that validates every answer against the OpenAPI document that the API serves.
 type v1 struct {
 	url      string
 	document map[string]any
@@ -62,7 +62,7 @@ func (c *v1) call(ctx context.Context, method, template, body string, parameters
 	return got
 }
 
-var _ = Describe("The API's own door", func() {
+var _ = Describe("The API's own endpoint", func() {
 	It("answers as its OpenAPI document says, and streams every change", func(ctx context.Context) {
 		const one = "/v1/instances/{challenge}/{source}"
 		ns := bergtest.Namespace(ctx)

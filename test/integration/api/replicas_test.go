@@ -26,16 +26,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bergctf/berg-operator/internal/api/server"
+	"github.com/bergctf/berg-operator/internal/platform/server"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
-// tokens of each door, in every test.
+// tokens of each endpoint, in every test.
 var tokensOf = map[string]string{
 	"chall-manager": "token-of-ctfd-0123456789", "rctf": "token-of-rctf-0123456789",
 	"berg": "token-of-berg-0123456789", "v1": "token-of-v1-0123456789abc",
-	"evening": "token-of-the-evening-0123",
+	"live":    "token-of-the-live-page-012",
 }
 
 // api is the API of one spec: some replicas, and a proxy that takes turns between them.
@@ -123,8 +123,8 @@ func grant(ctx context.Context, namespace string) {
 		Expect(k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("integration"), client.ForceOwnership)).To(Succeed())
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "berg-api-tokens"}, StringData: map[string]string{}}
-	for door, token := range tokensOf {
-		secret.StringData[door] = "door: " + door + "\ntoken: " + token + "\n"
+	for endpoint, token := range tokensOf {
+		secret.StringData[endpoint] = "endpoint: " + endpoint + "\ntoken: " + token + "\n"
 	}
 	Expect(k8s.Create(ctx, secret)).To(Succeed())
 }

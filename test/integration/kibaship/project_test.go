@@ -54,7 +54,7 @@ var _ = Describe("The metrics of a running operator", Serial, func() {
 		Eventually(in("application", kibashipv1.ApplicationPending)).Should(BeNumerically(">=", 1))
 		Eventually(in("deployment", "Initializing")).Should(BeNumerically(">=", 1))
 		Eventually(func() float64 {
-			return inprocess.Metric("kibaship_project_longest_in_phase_seconds", "phase", "Failed")
+			return inprocess.Metric("kibaship_project_max_in_phase_seconds", "phase", "Failed")
 		}).Should(BeNumerically(">", 0))
 		Expect(inprocess.Metric("kibaship_project_time_to_ready_seconds")).To(BeNumerically(">", made))
 		Expect(inprocess.Metric("kibaship_application_reconcile_duration_seconds")).To(BeNumerically(">", passes))

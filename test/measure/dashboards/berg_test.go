@@ -42,7 +42,7 @@ func prepare(ctx context.Context) {
 	Expect(client.IgnoreAlreadyExists(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: arena}}))).To(Succeed())
 	Expect(k8s.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "berg-api-tokens"},
-		StringData: map[string]string{"platform": "door: v1\ntoken: " + token + "\n"},
+		StringData: map[string]string{"platform": "endpoint: v1\ntoken: " + token + "\n"},
 	})).To(Succeed())
 	prepareBuilds(ctx)
 }
@@ -175,13 +175,13 @@ func isolate(ctx context.Context) (stop func()) {
 }
 
 // platformAPI is berg-api as a process of its own. Its addresses are of this machine.
-type platformAPI struct{ door, metrics string }
+type platformAPI struct{ endpoint, metrics string }
 
 func startAPI(ctx context.Context, folder string) *platformAPI {
 	GinkgoHelper()
 	a := &platformAPI{}
 	var err error
-	a.door, err = launch.FreeAddress()
+	a.endpoint, err = launch.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
 	a.metrics, err = launch.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
@@ -189,7 +189,7 @@ func startAPI(ctx context.Context, folder string) *platformAPI {
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/bergctf/berg-operator/cmd/berg-api").CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	command := exec.Command(program)
-	command.Env = append(os.Environ(), "BIND_ADDRESS="+a.door, "METRICS_BIND_ADDRESS="+a.metrics, "PLATFORM_NAMESPACE="+arena, "CONNECT_WAIT=1s", "BOOT_WAIT=5s")
+	command.Env = append(os.Environ(), "BIND_ADDRESS="+a.endpoint, "METRICS_BIND_ADDRESS="+a.metrics, "PLATFORM_NAMESPACE="+arena, "CONNECT_WAIT=1s", "BOOT_WAIT=5s")
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	Expect(command.Start()).To(Succeed())
@@ -203,7 +203,7 @@ func startAPI(ctx context.Context, folder string) *platformAPI {
 
 // ask sends a request. Every answer will do: refusals are on the dashboard, too.
 func (a *platformAPI) ask(method, path, body string) error {
-	request, err := http.NewRequest(method, "http://"+a.door+path, strings.NewReader(body))
+	request, err := http.NewRequest(method, "http://"+a.endpoint+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}

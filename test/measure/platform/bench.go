@@ -121,7 +121,7 @@ func (b *bench) install(ctx context.Context) error {
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "berg-api-tokens"},
-		StringData: map[string]string{"measured": "door: chall-manager\ntoken: " + token + "\n"},
+		StringData: map[string]string{"measured": "endpoint: chall-manager\ntoken: " + token + "\n"},
 	}
 	if err := client.IgnoreAlreadyExists(b.client.Create(ctx, secret)); err != nil {
 		return err

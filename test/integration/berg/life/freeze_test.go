@@ -104,7 +104,7 @@ var _ = Describe("A freeze of instances", func() {
 			Expect(blocked.Status.Phase).To(Equal(bergv1.PhaseRunning))
 			expect.Event(ctx, blocked, corev1.EventTypeWarning, bergv1.ReasonDeletionBlocked)
 		}
-		Expect(inprocess.Metric("berg_challengeinstance_longest_overdue_seconds")).To(BeNumerically(">", 1800), "it is an hour late")
+		Expect(inprocess.Metric("berg_challengeinstance_max_overdue_seconds")).To(BeNumerically(">", 1800), "it is an hour late")
 		const enough = 7
 		Eventually(func() int {
 			mu.Lock()

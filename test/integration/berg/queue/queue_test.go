@@ -197,7 +197,7 @@ var _ = Describe("The queue of instances", func() {
 
 	It("is left immediately by an instance that is deleted or terminated, and continues when one is gone with its namespace", func(ctx context.Context) {
 		begin(ctx, 1)
-		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstance_room") }).Should(BeEquivalentTo(1))
+		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstance_free_capacity") }).Should(BeEquivalentTo(1))
 		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
 		first := bergtest.Running(ctx, ns, "full")
 		deleted, asked, next := bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full")
@@ -206,7 +206,7 @@ var _ = Describe("The queue of instances", func() {
 		}
 		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstance_queue_length") }).Should(BeEquivalentTo(3))
 		Expect(inprocess.Metric("berg_challengeinstance_queue_head_seconds")).To(BeNumerically(">", 0))
-		Expect(inprocess.Metric("berg_challengeinstance_room")).To(BeEquivalentTo(0))
+		Expect(inprocess.Metric("berg_challengeinstance_free_capacity")).To(BeEquivalentTo(0))
 
 		bergtest.Delete(ctx, deleted)
 		apiserver.Change(ctx, asked, func() { asked.Spec.TerminationReason = bergv1.TerminationAdmin })

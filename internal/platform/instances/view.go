@@ -1,0 +1,131 @@
+package instances
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/platform/flags"
+	"github.com/bergctf/berg-operator/internal/berg/view"
+)
+
+// Instance is the platform's view of a ChallengeInstance.
+type Instance struct {
+	// UID of the ChallengeInstance.
+	UID types.UID `json:"-"`
+	// Name of the ChallengeInstance.
+	Name string `json:"name"`
+	// Challenge is the ID of the registration, Source the user or team.
+	Challenge string     `json:"challenge"`
+	Source    string     `json:"source"`
+	State     view.State `json:"state"`
+	// Reason is a sentence about an instance that does not run, for players. "": it runs.
+	Reason string `json:"reason,omitempty"`
+	// Created, Since (when it ran for the first time), Renewed and Until. Zero: not known yet, or never.
+	Created time.Time `json:"created"`
+	Since   time.Time `json:"since,omitzero"`
+	Renewed time.Time `json:"renewed"`
+	Until   time.Time `json:"until,omitzero"`
+	// Endpoints at which players reach it. Empty until it runs.
+	Endpoints []bergv1.ServiceEndpoint `json:"endpoints"`
+	// Limited: it waits because a limit of its source is reached.
+	Limited bool `json:"-"`
+	// Flags that the instance accepts. Logs and metrics never have them.
+	Flags []string `json:"-"`
+}
+
+// newInstance returns the platform's view of an object. challenge is the ID of the registration. owner is the Challenge
+// with the static flag; it may be nil.
+func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge) Instance {
+	row := view.NewRow(i)
+	v := Instance{
+		UID: row.UID, Name: row.Name, Challenge: challenge, Source: row.Source,
+		State: row.State, Until: row.Expires, Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
+		Limited: sourceLimited(i),
+	}
+	switch {
+	case i.Spec.Flag != "":
+		v.Flags = []string{i.Spec.Flag}
+	case owner != nil && !flags.Needed(owner) && owner.Spec.Flag != "":
+		v.Flags = []string{owner.Spec.Flag}
+	}
+	switch row.State {
+	case view.Running:
+		if v.Since = row.Ready; v.Since.IsZero() {
+			v.Since = row.Created
+		}
+		v.Endpoints = slices.Clone(row.Services)
+	case view.Ending:
+		v.Reason = "The instance is stopping."
+	case view.Starting, view.Waiting, view.Failed:
+		v.Reason = view.Explain(row.Cause).Players
+	}
+	return v
+}
+
+// Starts reports whether the instance does not run yet, but may run later.
+func (i Instance) Starts() bool { return i.State == view.Starting || i.State == view.Waiting }
+
+func renewedAt(i *bergv1.ChallengeInstance) time.Time {
+	if t, err := time.Parse(time.RFC3339, i.Annotations[AnnotationRenewedAt]); err == nil {
+		return t
+	}
+	if i.Status.StartedAt != nil {
+		return i.Status.StartedAt.Time
+	}
+	return i.CreationTimestamp.Time
+}
+
+// detail returns the operator's explanation why an instance does not run, as a part of a sentence.
+func detail(i *bergv1.ChallengeInstance) string {
+	if problem := view.FirstProblem(i); problem != nil {
+		return strings.TrimSuffix(problem.Message, ".")
+	}
+	return ""
+}
+
+// sourceLimits are the operator's settings that limit a source. The message of the condition Admitted names the limit
+// that is reached.
+var sourceLimits = []string{"SOURCE_MAX_INSTANCES", "SOURCE_BUDGET"}
+
+// sourceLimited reports whether an instance waits because of a limit of its source.
+func sourceLimited(i *bergv1.ChallengeInstance) bool {
+	c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionAdmitted)
+	return i.Status.InstanceID == "" && c != nil && c.Reason == bergv1.ReasonQueued &&
+		slices.ContainsFunc(sourceLimits, func(name string) bool { return strings.Contains(c.Message, name) })
+}
+
+// live sorts the instances of a pair: current is the oldest live one, superseded are younger live ones, ending are
+// being deleted. A superseded instance exists only for the moment between two concurrent creations and the deletion of
+// the younger one.
+func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, superseded, ending []*bergv1.ChallengeInstance) {
+	sorted := make([]*bergv1.ChallengeInstance, 0, len(all))
+	for n := range all {
+		sorted = append(sorted, &all[n])
+	}
+	slices.SortFunc(sorted, func(a, b *bergv1.ChallengeInstance) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, i := range sorted {
+		switch {
+		case view.IsEnding(i):
+			ending = append(ending, i)
+		case current == nil:
+			current = i
+		default:
+			superseded = append(superseded, i)
+		}
+	}
+	return current, superseded, ending
+}
+
+func sortInstances(all []Instance) {
+	slices.SortFunc(all, func(a, b Instance) int {
+		return cmp.Or(cmp.Compare(len(a.Challenge), len(b.Challenge)), strings.Compare(a.Challenge, b.Challenge), strings.Compare(a.Source, b.Source))
+	})
+}

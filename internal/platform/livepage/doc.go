@@ -1,0 +1,15 @@
+// Package livepage is the live page for organisers. It shows the instances of an event and explains why some do not
+// run. It only reads, and reads from watches. Its one request to the API server reads the record of an instance that has
+// ended, when the page of the record is opened.
+//
+//	row.go         an instance as the page shows it, without a field for a flag
+//	board.go       the current state of all instances, and the changes since a version
+//	challenges.go  the state of each Challenge: its images, its last check, the resources of its instances
+//	summary.go     counts, the queue and the times to Running
+//	capacity.go    the capacity for more instances, and the forecast of kubectl berg plan
+//	history.go     the last day as small plots
+//	events.go      the last events of each instance, bounded
+//	timeline.go    the life of one instance, and the lines of the plugin that help
+//	records.go     instances that have ended
+//	endpoint.go    the pages and their streams
+package livepage

@@ -1,0 +1,60 @@
+package rctf
+
+import (
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/platform/instances"
+	"github.com/bergctf/berg-operator/internal/berg/view"
+)
+
+func TestEndpoints(t *testing.T) {
+	const host = "box.example.org"
+	for name, c := range map[string]struct {
+		service bergv1.ServiceEndpoint
+		kind    string
+	}{
+		"a public port":         {bergv1.ServiceEndpoint{Protocol: "TCP", URL: "tcp://" + host + ":31337"}, "tcp"},
+		"without a URL":         {bergv1.ServiceEndpoint{Protocol: "TCP"}, "tcp"},
+		"UDP":                   {bergv1.ServiceEndpoint{Protocol: "UDP", URL: "udp://" + host + ":31337"}, "raw"},
+		"HTTP":                  {bergv1.ServiceEndpoint{Protocol: "TCP", URL: "http://" + host}, "http"},
+		"HTTPS":                 {bergv1.ServiceEndpoint{Protocol: "TCP", TLS: true, URL: "https://" + host}, "https"},
+		"TLS to the container":  {bergv1.ServiceEndpoint{Protocol: "TCP", TLS: true, URL: "tls://" + host + ":443"}, "tcp-ssl"},
+		"UDP of a name for TLS": {bergv1.ServiceEndpoint{Protocol: "UDP", TLS: true}, "raw"},
+	} {
+		c.service.Name, c.service.Hostname, c.service.Port = "web", host, 31337
+		want := endpoint{Kind: c.kind, Host: host, Port: 31337, Title: "web", Text: c.service.URL, BypassExpose: true}
+		if got := shownEndpoint(c.service); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestDetails(t *testing.T) {
+	now := time.Date(2030, 1, 31, 18, 0, 0, 0, time.UTC)
+	d := &Endpoint{Clock: clocktesting.NewFakeClock(now)}
+	for name, c := range map[string]struct {
+		instance instances.Instance
+		status   string
+		left     int64 // -1: null
+	}{
+		"without an end": {instances.Instance{State: view.Running}, "running", -1},
+		"ends later":     {instances.Instance{State: view.Running, Until: now.Add(90 * time.Second)}, "running", 90_000},
+		"should be over": {instances.Instance{State: view.Running, Until: now.Add(-time.Second)}, "running", 0},
+		"cannot run":     {instances.Instance{State: view.Failed}, "errored", -1},
+		"waits":          {instances.Instance{State: view.Waiting}, "starting", -1},
+		"is deleted":     {instances.Instance{State: view.Ending}, "stopping", -1},
+	} {
+		got := d.shown(c.instance)
+		left := int64(-1)
+		if got.TimeLeftMilliseconds != nil {
+			left = *got.TimeLeftMilliseconds
+		}
+		if got.Kind != "instancerInstanceDetails" || got.Status != c.status || left != c.left || got.Endpoints != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/platform/livepage"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// Config is the settings of the API.
+type Config struct {
+	// Enabled: the API works. Without it, it reads nothing of the cluster: see RunOff.
+	Enabled bool
+	// BindAddress of the API, MetricsBindAddress of metrics and health.
+	BindAddress, MetricsBindAddress string
+	// Namespaces of platforms. A token that names no namespace uses the first one.
+	Namespaces []string
+	// TokenSecret is the Secret with the tokens, in TokenNamespace.
+	TokenSecret, TokenNamespace string
+	// CertDir has tls.crt and tls.key. "": plain HTTP.
+	CertDir string
+	// BootWait, ReadWait and ConnectWait bound how long answers wait.
+	BootWait, ReadWait, ConnectWait time.Duration
+	// SourceRate and Rate are requests a second of one source that write, and of all; bursts are twice as many.
+	SourceRate, Rate int
+	// MaxConnections at a time.
+	MaxConnections int
+	// LivePage are the settings of the live page, in addition to Namespaces.
+	LivePage livepage.Options
+	// AdditionalPolicy is the treatment of the variables that a platform sends with a scenario.
+	AdditionalPolicy string
+}
+
+// The values of ADDITIONAL_POLICY.
+const (
+	AdditionalRefuse = "refuse"
+	AdditionalIgnore = "ignore"
+)
+
+// Section is the table of the settings.
+func (c *Config) Section() settings.Section {
+	return settings.Section{
+		Title: "Platform API",
+		Settings: []settings.Setting{
+			settings.New("PLATFORM_API", "true", settings.Bool(&c.Enabled), "Whether platforms are served. false: only /healthz and /readyz are, and nothing of the cluster is read, for an installation by the Operator Lifecycle Manager that does not use the API yet."),
+			settings.New("BIND_ADDRESS", ":8080", settings.Address(&c.BindAddress, ""), "Where platforms reach the API."),
+			settings.New("METRICS_BIND_ADDRESS", ":8081", settings.Address(&c.MetricsBindAddress, ""), "Where metrics, /healthz and /readyz are served, without a token."),
+			settings.New("PLATFORM_NAMESPACE", "berg", settings.Names(&c.Namespaces), "Namespaces that have Challenges, instances and registrations of platforms, separated by commas. Tokens that name none are for the first one. Give the API's ServiceAccount the Role in each of them."),
+			settings.New("TOKEN_SECRET", "berg-api-tokens", settings.Name(&c.TokenSecret, validation.IsDNS1123Subdomain), "Secret with the tokens, in the API's own namespace: a key for each, with endpoint, token and, optionally, namespace. It is read again when it changes."),
+			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&c.TokenNamespace, validation.IsDNS1123Label), "The API's own namespace. Kubernetes sets it."),
+			settings.New("CERT_DIR", "", settings.Optional(settings.Path(&c.CertDir)), "Folder with tls.crt and tls.key, which are read again when they change. Empty: plain HTTP, for a platform in the same cluster."),
+			settings.New("BOOT_WAIT", "45s", settings.Duration(&c.BootWait), "How long the answer to a start waits until the instance runs. It must be shorter than the timeout of the platform and of every proxy between."),
+			settings.New("READ_WAIT", "5s", settings.Duration(&c.ReadWait), "How long the answer to a read waits for an instance that is starting."),
+			settings.New("CONNECT_WAIT", "5s", settings.Duration(&c.ConnectWait), "How long the API tries to connect to the addresses of an instance before it reports it as running."),
+			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Maximum number of starts, renewals and stops of one user or team per second, on average. A burst may be twice as large."),
+			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Maximum number of requests per second, on average. A burst may be twice as large."),
+			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. One address may have half of them."),
+			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.Enum(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
+			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.LivePage.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the live page shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
+			settings.New("NODE_PORTS", "2768", settings.Int(&c.LivePage.NodePorts, 1, 65535), "Number of node ports of the API server, for the live page."),
+			settings.New("NODE_RESERVE", "10", settings.Int(&c.LivePage.NodeReserve, 0, 90), "How much of each node other pods than those of instances reserve, in percent. The live page subtracts it from the capacity."),
+			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.LivePage.MaxInstances, 0, 100000), "The value of the operator's setting of this name, from which the live page calculates for how many instances there is capacity."),
+			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&c.LivePage.Plan.CPULimit), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&c.LivePage.Plan.CPURequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&c.LivePage.Plan.MemoryLimit), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&c.LivePage.Plan.MemoryRequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&c.LivePage.Plan.DiskRequest), "The value of the operator's setting of this name, for the same calculation."),
+		},
+		Check: func() []error {
+			if len(c.Namespaces) == 0 {
+				return []error{errors.New("PLATFORM_NAMESPACE: must name a namespace")}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,157 @@
+// Package web has the parts that all endpoints of the API share: requests of bounded size, and answers in JSON.
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/platform/tokens"
+)
+
+// MaxBody is the maximum size of a request's body, in bytes.
+const MaxBody = 64 << 10
+
+// bodyTime is the maximum time in which a client must send its body.
+const bodyTime = 10 * time.Second
+
+// BodyError is a body that cannot be used. Its text is for the client.
+type BodyError struct {
+	// Status is the HTTP status that fits: 400, 408 or 413.
+	Status int
+	text   string
+}
+
+func (e *BodyError) Error() string { return e.text }
+
+// Read reads a JSON object into to. Fields that it does not have are ignored. An empty body is an empty object.
+func Read(w http.ResponseWriter, r *http.Request, to any) error {
+	data, err := Body(w, r)
+	if err != nil {
+		return err
+	}
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return nil
+	}
+	if data[0] != '{' {
+		return &BodyError{http.StatusBadRequest, "the body must be a JSON object"}
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return &BodyError{http.StatusBadRequest, "the body is not what this call takes: " + describe(err)}
+	}
+	return nil
+}
+
+// Body reads a body of at most MaxBody bytes, within bodyTime, so that slow clients cannot hold connections. It then
+// removes the deadline, because the answer may take longer.
+func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// A writer without a deadline, such as the writer of a test, waits for the body as long as the server does.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &BodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
+	case err != nil:
+		return nil, &BodyError{http.StatusRequestTimeout, "the body did not arrive"}
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return data, nil
+}
+
+// describe explains the error in a JSON text without any of its values, which may be flags or tokens.
+func describe(err error) string {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind):
+		return fmt.Sprintf("field %s must be a %s", kind.Field, kind.Type)
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("it is not JSON at byte %d", syntax.Offset)
+	default:
+		return "a field has a wrong value"
+	}
+}
+
+// Write answers with a value as JSON.
+func Write(w http.ResponseWriter, status int, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"message":"the answer could not be encoded"}`)
+	}
+	Headers(w)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the client is gone
+}
+
+// Headers sets the headers of every JSON answer: no cache keeps it, and no browser displays it as a page.
+func Headers(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+type grantKey struct{}
+
+// WithGrant returns a context with the Grant of a request's token.
+func WithGrant(ctx context.Context, grant tokens.Grant) context.Context {
+	return context.WithValue(ctx, grantKey{}, grant)
+}
+
+// GrantFrom returns the Grant of a request's token. It is empty if WithGrant was not called.
+func GrantFrom(ctx context.Context) tokens.Grant {
+	grant, _ := ctx.Value(grantKey{}).(tokens.Grant)
+	return grant
+}
+
+// Namespace returns the namespace that the token of a request opens.
+func Namespace(r *http.Request) string { return GrantFrom(r.Context()).Namespace }
+
+// MaxTimeout is the maximum lifetime of an instance that a platform may ask for.
+const MaxTimeout = 365 * 24 * time.Hour
+
+// Call answers a request, or returns an error that the client gets.
+type Call func(http.ResponseWriter, *http.Request) error
+
+// Handle adds calls to a mux by their patterns. fail answers with an error; an error whose cause is for the log alone is logged.
+func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter, Failure, error), calls map[string]Call) {
+	for pattern, call := range calls {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			err := call(w, r)
+			if err == nil {
+				return
+			}
+			failure, internal := NewFailure(err)
+			if internal {
+				log.Error("a call failed", "path", r.URL.Path, "error", err)
+			}
+			fail(w, failure, err)
+		})
+	}
+}
+
+// Failure is an error for a client. Each endpoint writes it in the format of its platform.
+type Failure struct {
+	// Status is the HTTP status.
+	Status  int
+	Message string
+}
+
+// Endpoint is one way in.
+type Endpoint interface {
+	// Routes adds the endpoint's patterns to a mux.
+	Routes(mux *http.ServeMux)
+	// Owns reports whether a path belongs to the endpoint, whether or not a pattern matches it.
+	Owns(path string) bool
+	// Token returns the token of a request, and the request to serve, which still has its body.
+	Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error)
+	// Fail answers with a failure in the format of the platform.
+	Fail(w http.ResponseWriter, f Failure)
+}
