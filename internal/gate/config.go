@@ -1,0 +1,88 @@
+package gate
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// Config is the settings of the gate.
+type Config struct {
+	// Controller is the controllerName of the GatewayClasses that are served.
+	Controller string
+	// Ports that listeners of Gateways may have. PortOffset is added for the port at which the process listens at BindHost.
+	Ports      []int32
+	BindHost   string
+	PortOffset int
+	// AdminBindAddress serves metrics, health and what is served. LeaderElection is false for a single process.
+	AdminBindAddress string
+	LeaderElection   bool
+	// Namespace of the gate, with its Lease and its Service, from which Gateways get their addresses.
+	Namespace, LeaseName, Service string
+	// Addresses of Gateways, instead of those of the Service.
+	Addresses []string
+	// TrustedProxies send a PROXY protocol header.
+	TrustedProxies []netip.Prefix
+	// RedirectToHTTPS answers plain requests for hosts that are served with TLS.
+	RedirectToHTTPS bool
+	// Drain is how long open connections may go on when the gate ends.
+	Drain time.Duration
+	// MaxConnections in total, of an address, and of a host.
+	MaxConnections, AddressConnections, HostConnections int
+}
+
+// Section is the table of the settings.
+func (c *Config) Section() settings.Section {
+	return settings.Section{
+		Title: "Gate",
+		Settings: []settings.Setting{
+			settings.New("GATE_CONTROLLER", "berg.norelect.ch/gate", settings.Func(func(text string) error { c.Controller = text; return nil }), "controllerName of the GatewayClasses that are served."),
+			settings.New("GATE_PORTS", "80,443", settings.Func(c.setPorts), "Ports that listeners of Gateways may have, separated by commas. The Service of the gate must have the same."),
+			settings.New("GATE_PORT_OFFSET", "8000", settings.Int(&c.PortOffset, 0, 60000), "What is added to the port of a listener for the port at which the gate listens: 8000 serves port 443 at 8443, which needs no right."),
+			settings.New("GATE_BIND_HOST", "", settings.Func(func(text string) error { c.BindHost = text; return nil }), "Address at which the ports are served. Empty: all."),
+			settings.New("ADMIN_BIND_ADDRESS", ":9090", settings.Address(&c.AdminBindAddress, ""), "Where metrics, /healthz, /readyz and /served are served."),
+			settings.New("LEADER_ELECTION", "true", settings.Bool(&c.LeaderElection), "Whether replicas agree on the one that writes statuses. false: for a single process outside of a cluster."),
+			settings.New("LEASE_NAME", "berg-gate", settings.Name(&c.LeaseName, validation.IsDNS1123Subdomain), "Lease of the replica that writes statuses."),
+			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&c.Namespace, validation.IsDNS1123Label), "The gate's own namespace. Kubernetes sets it."),
+			settings.New("GATE_SERVICE", "berg-gate", settings.Name(&c.Service, validation.IsDNS1123Label), "Service of the gate in its own namespace. Gateways get its addresses: those of the load balancer, else its external addresses, else the one of the cluster."),
+			settings.New("GATE_ADDRESSES", "", settings.Func(c.setAddresses), "IP addresses of Gateways, separated by commas, instead of those of the Service."),
+			settings.New("GATE_TRUSTED_PROXIES", "", settings.Prefixes(&c.TrustedProxies), "Address ranges of load balancers whose connections begin with a PROXY protocol header, separated by commas. Empty: no connection has one."),
+			settings.New("GATE_REDIRECT_HTTPS", "true", settings.Bool(&c.RedirectToHTTPS), "Whether a request without TLS for a host that is served with TLS only is sent to https://."),
+			settings.New("GATE_DRAIN", "30s", settings.Duration(&c.Drain), "How long open connections may go on when a replica ends. terminationGracePeriodSeconds must be longer."),
+			settings.New("GATE_MAX_CONNECTIONS", "20000", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of connections of one replica. Further ones are closed."),
+			settings.New("GATE_ADDRESS_CONNECTIONS", "512", settings.Int(&c.AddressConnections, 1, 1_000_000), "Maximum number of connections of one address, or of one /64 of IPv6. Raise it if many players share an address."),
+			settings.New("GATE_HOST_CONNECTIONS", "1024", settings.Int(&c.HostConnections, 1, 1_000_000), "Maximum number of requests and streams of one host name at a time."),
+		},
+	}
+}
+
+func (c *Config) setPorts(text string) error {
+	c.Ports = nil
+	for part := range settings.Parts(text) {
+		port, err := strconv.ParseInt(part, 10, 32)
+		if err != nil || port < 1 || port > 65535 {
+			return fmt.Errorf("%q: must be a port number from 1 to 65535", part)
+		}
+		c.Ports = append(c.Ports, int32(port))
+	}
+	if len(c.Ports) == 0 {
+		return fmt.Errorf("%q: must have a port, for example 80,443", text)
+	}
+	return nil
+}
+
+func (c *Config) setAddresses(text string) error {
+	c.Addresses = nil
+	for part := range settings.Parts(text) {
+		if _, err := netip.ParseAddr(part); err != nil {
+			return fmt.Errorf("%q: must be an IP address", part)
+		}
+		c.Addresses = append(c.Addresses, part)
+	}
+	return nil
+}

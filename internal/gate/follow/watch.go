@@ -1,0 +1,123 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
+	"github.com/bergctf/berg-operator/internal/gate/upstream"
+)
+
+// Scheme returns the kinds that the gate reads.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(gatewayv1.Install(scheme))
+	return scheme
+}
+
+// CacheOptions keep of each object what the gate reads.
+func CacheOptions() cache.Options {
+	return cache.Options{
+		Scheme: Scheme(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Service{}: {Transform: func(object any) (any, error) {
+				if service, ok := object.(*corev1.Service); ok {
+					return &corev1.Service{ObjectMeta: nameOnly(service), Spec: corev1.ServiceSpec{Type: service.Spec.Type, Ports: service.Spec.Ports}}, nil
+				}
+				return object, nil
+			}},
+			&discoveryv1.EndpointSlice{}: {Transform: func(object any) (any, error) {
+				if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+					slice.ManagedFields, slice.Annotations, slice.OwnerReferences = nil, nil, nil
+				}
+				return object, nil
+			}},
+		},
+		DefaultTransform: func(object any) (any, error) {
+			if o, ok := object.(client.Object); ok {
+				o.SetManagedFields(nil)
+				o.SetAnnotations(nil)
+			}
+			return object, nil
+		},
+	}
+}
+
+func nameOnly(object client.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}
+}
+
+// Watch tells State and Endpoints of each change. It returns when all handlers are registered; synced reports when each has seen what
+// was there.
+func Watch(ctx context.Context, c cache.Cache, state *State, endpoints *upstream.Endpoints) (synced []toolscache.InformerSynced, err error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	for _, watched := range []struct {
+		object  client.Object
+		set     func(client.Object)
+		deleted func(client.Object)
+	}{
+		{namespace, func(o client.Object) { state.SetNamespace(o.GetName(), labels.Set(o.GetLabels())) }, func(o client.Object) { state.DeleteNamespace(o.GetName()) }},
+		{&gatewayv1.GatewayClass{}, on(state.SetClass), func(o client.Object) { state.DeleteClass(o.GetName()) }},
+		{&gatewayv1.ReferenceGrant{}, on(state.SetGrant), func(o client.Object) { state.DeleteGrant(client.ObjectKeyFromObject(o)) }},
+		{&gatewayv1.Gateway{}, on(state.SetGateway), func(o client.Object) { state.DeleteGateway(client.ObjectKeyFromObject(o)) }},
+		{&corev1.Service{}, on(state.SetService), func(o client.Object) { state.DeleteService(client.ObjectKeyFromObject(o)) }},
+		{&discoveryv1.EndpointSlice{}, on(endpoints.Set), func(o client.Object) { endpoints.Delete(client.ObjectKeyFromObject(o)) }},
+		{&gatewayv1.HTTPRoute{}, on(state.SetHTTPRoute), func(o client.Object) { state.DeleteRoute(routeKey(routing.HTTPRoute, o)) }},
+		{&gatewayv1.TLSRoute{}, on(state.SetTLSRoute), func(o client.Object) { state.DeleteRoute(routeKey(routing.TLSRoute, o)) }},
+	} {
+		informer, err := c.GetInformer(ctx, watched.object)
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", watched.object, err)
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { withObject(o, watched.set) },
+			UpdateFunc: func(_, o any) { withObject(o, watched.set) },
+			DeleteFunc: func(o any) {
+				if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					o = tombstone.Obj
+				}
+				withObject(o, watched.deleted)
+			},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", watched.object, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	return synced, nil
+}
+
+func withObject(object any, do func(client.Object)) {
+	if o, ok := object.(client.Object); ok {
+		do(o)
+	}
+}
+
+func on[T client.Object](set func(T)) func(client.Object) {
+	return func(object client.Object) {
+		if o, ok := object.(T); ok {
+			set(o)
+		}
+	}
+}
+
+func routeKey(kind string, object client.Object) routing.Key {
+	name := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	return routing.Key{Kind: kind, Namespace: name.Namespace, Name: name.Name}
+}

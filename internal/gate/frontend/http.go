@@ -1,0 +1,113 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
+	"github.com/bergctf/berg-operator/internal/gate/upstream"
+)
+
+// serveHTTP answers one request, or sends it to a pod.
+func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port int32) {
+	host, _ := routing.SplitHost(r.Host)
+	switch {
+	case r.Method == http.MethodConnect:
+		http.Error(w, "CONNECT is not served", http.StatusMethodNotAllowed)
+		return
+	case r.TLS != nil && r.TLS.ServerName != "" && !strings.EqualFold(r.TLS.ServerName, host):
+		// Browsers use one connection for several hosts of a certificate. They ask again with another one.
+		http.Error(w, "this connection is for another host", http.StatusMisdirectedRequest)
+		return
+	}
+	rule, known := f.table.Rule(port, r)
+	switch {
+	case !known && r.TLS == nil && f.options.RedirectToHTTPS && f.table.Secure(host):
+		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
+		return
+	case !known:
+		writePage(w, r, pageUnknown)
+		return
+	case rule == nil:
+		http.Error(w, "no rule of the route matches this request", http.StatusNotFound)
+		return
+	case rule.Redirect != nil:
+		rule.Response.Apply(w.Header())
+		w.Header().Set("Location", rule.Redirect.Location(r, r.TLS != nil, port))
+		w.WriteHeader(rule.Redirect.Code)
+		return
+	}
+	backend := routing.Pick(rule.Backends)
+	if backend == nil || backend.Invalid {
+		http.Error(w, "the route has no backend", http.StatusInternalServerError)
+		return
+	}
+	if !f.hosts.take(host) {
+		f.metrics.refused("host")
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests for this host at a time", http.StatusServiceUnavailable)
+		return
+	}
+	defer f.hosts.release(host)
+	defer f.metrics.opened(host)()
+	f.forward(w, r, rule, backend)
+}
+
+type ruleKey struct{}
+
+func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, rule *routing.Rule, backend *routing.Backend) {
+	ctx := context.WithValue(r.Context(), ruleKey{}, rule)
+	if rule.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, rule.Timeout)
+		defer cancel()
+	}
+	f.proxy.ServeHTTP(w, upstream.WithBackend(r.WithContext(ctx), backend))
+}
+
+func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1, // nothing is held back: streams, events, long polls
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		BufferPool:    newBuffers(),
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.SetXForwarded()
+			pr.Out.Host = pr.In.Host
+			rule, _ := pr.In.Context().Value(ruleKey{}).(*routing.Rule)
+			if rule == nil {
+				return
+			}
+			rule.Request.Apply(pr.Out.Header)
+			if host := rule.Request.Set.Get("Host"); host != "" {
+				pr.Out.Host = host
+			}
+			if backend := upstream.Backend(pr.In.Context()); backend != nil {
+				backend.Headers.Apply(pr.Out.Header)
+			}
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			if rule, _ := answer.Request.Context().Value(ruleKey{}).(*routing.Rule); rule != nil {
+				rule.Response.Apply(answer.Header)
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			switch {
+			case errors.Is(err, upstream.ErrNoPod):
+				writePage(w, r, pageStarting)
+			case errors.Is(err, upstream.ErrNotConnected):
+				f.metrics.unanswered()
+				writePage(w, r, pageSilent)
+			case errors.Is(err, context.DeadlineExceeded):
+				http.Error(w, "the instance did not answer in time", http.StatusGatewayTimeout)
+			default:
+				writePage(w, r, pageBroken)
+			}
+		},
+	}
+}

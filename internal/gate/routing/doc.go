@@ -1,0 +1,11 @@
+// Package routing translates Gateways and routes into tables that say which backend serves a request. It is pure: it reads no
+// cluster and opens no connection.
+//
+//	hostname.go   host names and wildcards: match, intersection, precedence
+//	gateway.go    the listeners of a Gateway, and the conditions of both
+//	attach.go     the listeners that a route attaches to, and the conditions of its parents
+//	httproute.go  the rules of an HTTPRoute
+//	tlsroute.go   the backends of a TLSRoute
+//	backend.go    references to Services, and their choice by weight
+//	match.go      the rule that serves a request
+package routing

@@ -1,0 +1,254 @@
+package routing
+
+import (
+	"crypto/tls"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// Key names a route: kind, namespace and name.
+type Key struct{ Kind, Namespace, Name string }
+
+// Table says which backend serves a host at a port. It is safe for concurrent use; a change of one route costs the hosts of that route.
+type Table struct {
+	mu    sync.RWMutex
+	ports map[int32]*port
+	// placed has the hosts at which each route stands, so that a change removes it there.
+	placed map[Key][]place
+}
+
+// place is a host at a port.
+type place struct {
+	port int32
+	host string
+}
+
+type port struct {
+	hosts     map[string]*host
+	listeners []*Listener
+}
+
+// host has everything that is served under one pattern of host names.
+type host struct {
+	http map[Key][]Rule
+	// rules are those of all routes, in the order in which they are tried.
+	rules []Rule
+	tls   map[Key][]Backend
+	keys  []Key // of tls, in order: the first one is served
+}
+
+// NewTable returns an empty Table.
+func NewTable() *Table {
+	return &Table{ports: map[int32]*port{}, placed: map[Key][]place{}}
+}
+
+// SetListeners replaces the listeners. Routes keep their hosts until they are set again.
+func (t *Table) SetListeners(listeners []*Listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.ports {
+		p.listeners = nil
+	}
+	for _, listener := range listeners {
+		if listener.Valid {
+			p := t.port(listener.Port)
+			p.listeners = append(p.listeners, listener)
+		}
+	}
+}
+
+func (t *Table) port(number int32) *port {
+	if t.ports[number] == nil {
+		t.ports[number] = &port{hosts: map[string]*host{}}
+	}
+	return t.ports[number]
+}
+
+// Set replaces what a route serves.
+func (t *Table) Set(key Key, route *Route) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.remove(key)
+	for _, parent := range route.Parents {
+		for _, attachment := range parent.Attachments {
+			if !attachment.Listener.Valid {
+				continue
+			}
+			for _, name := range attachment.Hosts {
+				t.add(key, place{attachment.Listener.Port, name}, route)
+			}
+		}
+	}
+}
+
+// Delete removes a route.
+func (t *Table) Delete(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.remove(key)
+}
+
+func (t *Table) add(key Key, at place, route *Route) {
+	if slices.Contains(t.placed[key], at) {
+		return
+	}
+	t.placed[key] = append(t.placed[key], at)
+	hosts := t.port(at.port).hosts
+	h := hosts[at.host]
+	if h == nil {
+		h = &host{http: map[Key][]Rule{}, tls: map[Key][]Backend{}}
+		hosts[at.host] = h
+	}
+	if key.Kind == TLSRoute {
+		h.tls[key] = route.Targets
+	} else {
+		h.http[key] = route.Rules
+	}
+	h.order()
+}
+
+func (t *Table) remove(key Key) {
+	for _, at := range t.placed[key] {
+		hosts := t.ports[at.port].hosts
+		h := hosts[at.host]
+		delete(h.http, key)
+		delete(h.tls, key)
+		if len(h.http) == 0 && len(h.tls) == 0 {
+			delete(hosts, at.host)
+			continue
+		}
+		h.order()
+	}
+	delete(t.placed, key)
+}
+
+// order sorts what routes of one host share. It makes new slices, because readers keep the old ones.
+func (h *host) order() {
+	var rules []Rule
+	for _, list := range h.http {
+		rules = append(rules, list...)
+	}
+	slices.SortFunc(rules, compareRules)
+	h.rules = rules
+	keys := make([]Key, 0, len(h.tls))
+	for key := range h.tls {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return compareKeys(a, b) })
+	h.keys = keys
+}
+
+// Rule returns the rule that serves a request at a port. known reports whether a route has the host at all.
+func (t *Table) Rule(number int32, req *http.Request) (rule *Rule, known bool) {
+	name, _ := SplitHost(req.Host)
+	t.mu.RLock()
+	var rules []Rule
+	if p := t.ports[number]; p != nil {
+		candidates(name, func(pattern string) bool {
+			if h := p.hosts[pattern]; h != nil && len(h.http) > 0 {
+				rules, known = h.rules, true
+			}
+			return !known
+		})
+	}
+	t.mu.RUnlock()
+	for i := range rules {
+		if rules[i].Match.matches(req) {
+			return &rules[i], true
+		}
+	}
+	return nil, known
+}
+
+// Targets returns the backends of the TLSRoute that serves a server name at a port.
+func (t *Table) Targets(number int32, serverName string) (targets []Backend, known bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if p := t.ports[number]; p != nil {
+		candidates(serverName, func(pattern string) bool {
+			if h := p.hosts[pattern]; h != nil && len(h.keys) > 0 {
+				targets, known = h.tls[h.keys[0]], true
+			}
+			return !known
+		})
+	}
+	return targets, known
+}
+
+// Listener returns the listener with the most specific hostname for a server name. It returns nil if no listener has it.
+func (t *Table) Listener(number int32, serverName string) *Listener {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var found *Listener
+	if p := t.ports[number]; p != nil {
+		for _, listener := range p.listeners {
+			if matchHostname(listener.Hostname, serverName) && (found == nil || len(listener.Hostname) > len(found.Hostname)) {
+				found = listener
+			}
+		}
+	}
+	return found
+}
+
+// Backends returns all backends of a host name, at all ports, and false if no route serves it.
+func (t *Table) Backends(name string) (backends []Backend, known bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, p := range t.ports {
+		candidates(name, func(pattern string) bool {
+			h := p.hosts[pattern]
+			if h == nil {
+				return true
+			}
+			known = true
+			for _, rule := range h.rules {
+				backends = append(backends, rule.Backends...)
+			}
+			if len(h.keys) > 0 {
+				backends = append(backends, h.tls[h.keys[0]]...)
+			}
+			return false
+		})
+	}
+	return backends, known
+}
+
+// Certificate chooses the certificate of a listener for a client.
+func (l *Listener) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	for _, certificate := range l.Certificates {
+		if hello.SupportsCertificate(certificate) == nil {
+			return certificate, nil
+		}
+	}
+	return l.Certificates[0], nil
+}
+
+// Plain reports whether a port serves HTTP without TLS.
+func (t *Table) Plain(number int32) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p := t.ports[number]
+	return p != nil && len(p.listeners) > 0 && p.listeners[0].Mode == HTTP
+}
+
+// Secure reports whether an HTTPS listener serves a host.
+func (t *Table) Secure(name string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, p := range t.ports {
+		if len(p.listeners) == 0 || p.listeners[0].Mode == HTTP {
+			continue
+		}
+		served := false
+		candidates(name, func(pattern string) bool {
+			h := p.hosts[pattern]
+			served = h != nil && len(h.http) > 0
+			return !served
+		})
+		if served {
+			return true
+		}
+	}
+	return false
+}

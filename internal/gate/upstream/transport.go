@@ -1,0 +1,137 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
+)
+
+// The bounds of connections to pods.
+const (
+	dialTime    = 3 * time.Second
+	idleTime    = 30 * time.Second
+	idlePerPod  = 4
+	maxHeader   = 64 << 10
+	keepAlive   = 30 * time.Second
+	readBuffer  = 4 << 10
+	writeBuffer = 4 << 10
+)
+
+// ErrNoPod: no pod of the Service is ready.
+var ErrNoPod = errors.New("no pod is ready")
+
+// ErrNotConnected: no ready pod accepted a connection.
+var ErrNotConnected = errors.New("no ready pod accepted a connection")
+
+// Dialer connects to the pods of a Service.
+type Dialer struct {
+	Endpoints *Endpoints
+	net       net.Dialer
+}
+
+// NewDialer returns a Dialer.
+func NewDialer(endpoints *Endpoints) *Dialer {
+	return &Dialer{Endpoints: endpoints, net: net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}}
+}
+
+// Dial connects to the first pod that accepts, in random order.
+func (d *Dialer) Dial(ctx context.Context, backend *routing.Backend) (net.Conn, error) {
+	addresses := d.Endpoints.Addresses(backend.Service, backend.Port)
+	if len(addresses) == 0 {
+		return nil, ErrNoPod
+	}
+	var failed error
+	for _, address := range addresses {
+		conn, err := d.net.DialContext(ctx, "tcp", address.HostPort)
+		if err == nil {
+			return conn, nil
+		}
+		failed = err
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNotConnected, failed)
+}
+
+// Transport sends HTTP requests to pods. A connection that is kept is used for the same pod only.
+type Transport struct {
+	dialer *Dialer
+	http1  *http.Transport
+	h2c    *http.Transport
+}
+
+// NewTransport returns a Transport.
+func NewTransport(dialer *Dialer) *Transport {
+	t := &Transport{dialer: dialer}
+	base := func() *http.Transport {
+		return &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return dialer.net.DialContext(ctx, network, hostPort(address))
+			},
+			DisableCompression: true, MaxIdleConnsPerHost: idlePerPod, IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader,
+			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, ExpectContinueTimeout: time.Second,
+		}
+	}
+	t.http1, t.h2c = base(), base()
+	t.h2c.Protocols = new(http.Protocols)
+	t.h2c.Protocols.SetUnencryptedHTTP2(true)
+	return t
+}
+
+// authority names a pod's port for the transports, whose pools of connections are by host: the UID makes pods distinct.
+func authority(address Address) string {
+	host, port, _ := net.SplitHostPort(address.HostPort)
+	return net.JoinHostPort(strings.ReplaceAll(address.Pod, ".", "-")+"."+strings.ReplaceAll(host, ":", "-"), port)
+}
+
+// hostPort is the reverse of authority.
+func hostPort(authority string) string {
+	host, port, _ := net.SplitHostPort(authority)
+	_, address, _ := strings.Cut(host, ".")
+	return net.JoinHostPort(strings.ReplaceAll(address, "-", ":"), port)
+}
+
+type backendKey struct{}
+
+// WithBackend returns a request that RoundTrip sends to a backend.
+func WithBackend(req *http.Request, backend *routing.Backend) *http.Request {
+	return req.WithContext(context.WithValue(req.Context(), backendKey{}, backend))
+}
+
+// RoundTrip sends a request to a pod of its backend. If a pod accepts no connection, it tries the next one.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	backend := Backend(req.Context())
+	if backend == nil {
+		return nil, ErrNoPod
+	}
+	addresses := t.dialer.Endpoints.Addresses(backend.Service, backend.Port)
+	if len(addresses) == 0 {
+		return nil, ErrNoPod
+	}
+	transport := t.http1
+	if backend.Protocol == routing.H2C {
+		transport = t.h2c
+	}
+	var failed error
+	for _, address := range addresses {
+		req.URL = &url.URL{Scheme: "http", Host: authority(address), Path: req.URL.Path, RawPath: req.URL.RawPath, RawQuery: req.URL.RawQuery, ForceQuery: req.URL.ForceQuery}
+		answer, err := transport.RoundTrip(req)
+		var refused *net.OpError
+		if err == nil || !errors.As(err, &refused) || refused.Op != "dial" {
+			return answer, err //nolint:wrapcheck // the proxy reports it
+		}
+		failed = err
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNotConnected, failed)
+}
+
+// Backend returns the backend of a request that WithBackend made.
+func Backend(ctx context.Context) *routing.Backend {
+	backend, _ := ctx.Value(backendKey{}).(*routing.Backend)
+	return backend
+}
