@@ -11,6 +11,7 @@ CATALOG_IMG    ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 # The bundle of another package is PACKAGE_REGISTRY/<package>-bundle.
 PACKAGE_REGISTRY ?= $(patsubst %/,%,$(dir $(IMAGE_TAG_BASE)))
 SCORECARD_IMG  ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
+GATE_IMG       ?= ghcr.io/bergctf/berg-gate:v$(VERSION)
 API_IMG        ?= ghcr.io/bergctf/berg-api:v$(VERSION)
 
 # Channels of the Operator Lifecycle Manager that this version is offered in: all

@@ -38,6 +38,15 @@ api-image: ## Build the image of the platform API without Docker, and list what 
 	go run -C hack/tools/sbom . --name berg-api --version v$(VERSION) \
 		--output $(DIST)/images/berg-api.cdx.json $(DIST)/linux-$(ARCH)/berg-api
 
+.PHONY: gate-image
+gate-image: ## Build the image of the gate without Docker, and list what is in it: dist/images/berg-gate.tar, .cdx.json.
+	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/berg-gate ./cmd/berg-gate
+	$(IMAGE_BUILD) --ref $(GATE_IMG) --output $(DIST)/images/berg-gate.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /berg-gate $(DIST)/linux-$(ARCH)/berg-gate:/berg-gate:0555
+	go run -C hack/tools/sbom . --name berg-gate --version v$(VERSION) \
+		--output $(DIST)/images/berg-gate.cdx.json $(DIST)/linux-$(ARCH)/berg-gate
+
 .PHONY: images
 images: ## Build the images of samples and tests without Docker: dist/images/*.tar.
 	go run $(IMAGES) --output $(DIST)/images

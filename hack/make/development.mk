@@ -1,7 +1,7 @@
 ##@ Development
 
 # Modules with hand-written Go. The others only pin versions.
-GO_MODULES := . api test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart test/conform/livepage hack/tools/proto hack/tools/sbom
+GO_MODULES := . api test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart test/conform/gateway test/conform/livepage hack/tools/proto hack/tools/sbom
 
 # A family is a folder of api/ that holds versions, of internal/ and of config/.
 FAMILIES := $(sort $(patsubst api/%/,%,$(dir $(wildcard api/*/v[0-9]*))))

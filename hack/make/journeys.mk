@@ -122,3 +122,28 @@ e2e-olm-run:
 test-releases:
 	go build -C test/cluster/components/image -o $(BIN)/image .
 	IMAGE=$(BIN)/image hack/test-releases $(DIST)/olm $(VERSION) $(OLM_RELEASES)
+
+# The gate, with the conformance tests of the Gateway API.
+GATE_CLUSTER ?= berg-gate
+# The image that the conformance tests send requests to, under the names that they use.
+# Only tests of UDPRoute, which the gate does not claim, send requests to CoreDNS, but all wait until its pod runs.
+ECHO_IMAGES := registry.k8s.io/gateway-api/echo-basic:v1.5.1 registry.k8s.io/gateway-api/echo-basic:v1.6.0-dev.3 registry.k8s.io/coredns/coredns:v1.12.2
+
+.PHONY: echo-image
+echo-image:
+	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
+	GOOS=linux GOARCH=$(ARCH) go build -C test/conform/gateway -ldflags='-s -w' -o $(DIST)/linux-$(ARCH)/echo-basic sigs.k8s.io/gateway-api/conformance/echo-basic
+	i=0; for ref in $(ECHO_IMAGES); do i=$$((i + 1)); $(IMAGE_BUILD) --ref $$ref --output $(DIST)/images/echo-$$i.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /echo-basic $(DIST)/linux-$(ARCH)/echo-basic:/echo-basic:0555; done
+
+.PHONY: e2e-gate
+e2e-gate: gate-image echo-image ## Run the conformance tests of the Gateway API against the gate on real pods; needs root.
+	hack/packages node
+	hack/with-cluster --profile node --name $(GATE_CLUSTER) -- $(MAKE) e2e-gate-run GATE_CLUSTER=$(GATE_CLUSTER)
+
+# The part of e2e-gate that runs while the cluster is up.
+.PHONY: e2e-gate-run
+e2e-gate-run:
+	go run $(CLUSTER) load --name $(GATE_CLUSTER) $(DIST)/images/berg-gate.tar $(DIST)/images/echo-1.tar $(DIST)/images/echo-2.tar $(DIST)/images/echo-3.tar
+	test/conform/gateway/deploy
+	GATEWAY_CONFORMANCE=1 GATE_VERSION=v$(VERSION) GATEWAY_CONFORMANCE_REPORT=$(DIST)/gateway-conformance.yaml go test -C test/conform/gateway -count=1 -timeout 60m -v $(TESTARGS) .

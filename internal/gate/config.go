@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -22,8 +23,9 @@ type Config struct {
 	// AdminBindAddress serves metrics, health and what is served. LeaderElection is false for a single process.
 	AdminBindAddress string
 	LeaderElection   bool
-	// Namespace of the gate, with its Lease and its Service, from which Gateways get their addresses.
-	Namespace, LeaseName, Service string
+	// Namespace of the gate, with its Lease and its Services, from which Gateways get their addresses.
+	Namespace, LeaseName string
+	Services             []string
 	// Addresses of Gateways, instead of those of the Service.
 	Addresses []string
 	// TrustedProxies send a PROXY protocol header.
@@ -42,14 +44,14 @@ func (c *Config) Section() settings.Section {
 		Title: "Gate",
 		Settings: []settings.Setting{
 			settings.New("GATE_CONTROLLER", "berg.norelect.ch/gate", settings.Func(func(text string) error { c.Controller = text; return nil }), "controllerName of the GatewayClasses that are served."),
-			settings.New("GATE_PORTS", "80,443", settings.Func(c.setPorts), "Ports that listeners of Gateways may have, separated by commas. The Service of the gate must have the same."),
-			settings.New("GATE_PORT_OFFSET", "8000", settings.Int(&c.PortOffset, 0, 60000), "What is added to the port of a listener for the port at which the gate listens: 8000 serves port 443 at 8443, which needs no right."),
+			settings.New("GATE_PORTS", "80,443,8443", settings.Func(c.setPorts), "Ports that listeners of Gateways may have, separated by commas. The Service of the gate must have the same."),
+			settings.New("GATE_PORT_OFFSET", "8000", settings.Int(&c.PortOffset, 0, 60000), "What is added to the port of a listener for the port at which the gate listens: 8000 serves port 443 at 8443, which any user may open."),
 			settings.New("GATE_BIND_HOST", "", settings.Func(func(text string) error { c.BindHost = text; return nil }), "Address at which the ports are served. Empty: all."),
 			settings.New("ADMIN_BIND_ADDRESS", ":9090", settings.Address(&c.AdminBindAddress, ""), "Where metrics, /healthz, /readyz and /served are served."),
 			settings.New("LEADER_ELECTION", "true", settings.Bool(&c.LeaderElection), "Whether replicas agree on the one that writes statuses. false: for a single process outside of a cluster."),
 			settings.New("LEASE_NAME", "berg-gate", settings.Name(&c.LeaseName, validation.IsDNS1123Subdomain), "Lease of the replica that writes statuses."),
 			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&c.Namespace, validation.IsDNS1123Label), "The gate's own namespace. Kubernetes sets it."),
-			settings.New("GATE_SERVICE", "berg-gate", settings.Name(&c.Service, validation.IsDNS1123Label), "Service of the gate in its own namespace. Gateways get its addresses: those of the load balancer, else its external addresses, else the one of the cluster."),
+			settings.New("GATE_SERVICES", "berg-gate", settings.Names(&c.Services), "Services of the gate in its own namespace, separated by commas. Gateways get the addresses of one: those of the load balancer, else the external ones, else that of the cluster. Each further Service leads to ports of the pods that are 10000 higher."),
 			settings.New("GATE_ADDRESSES", "", settings.Func(c.setAddresses), "IP addresses of Gateways, separated by commas, instead of those of the Service."),
 			settings.New("GATE_TRUSTED_PROXIES", "", settings.Prefixes(&c.TrustedProxies), "Address ranges of load balancers whose connections begin with a PROXY protocol header, separated by commas. Empty: no connection has one."),
 			settings.New("GATE_REDIRECT_HTTPS", "true", settings.Bool(&c.RedirectToHTTPS), "Whether a request without TLS for a host that is served with TLS only is sent to https://."),
@@ -58,7 +60,21 @@ func (c *Config) Section() settings.Section {
 			settings.New("GATE_ADDRESS_CONNECTIONS", "512", settings.Int(&c.AddressConnections, 1, 1_000_000), "Maximum number of connections of one address, or of one /64 of IPv6. Raise it if many players share an address."),
 			settings.New("GATE_HOST_CONNECTIONS", "1024", settings.Int(&c.HostConnections, 1, 1_000_000), "Maximum number of requests and streams of one host name at a time."),
 		},
+		Check: c.check,
 	}
+}
+
+func (c *Config) check() []error {
+	var problems []error
+	if len(c.Services) == 0 {
+		problems = append(problems, errors.New("GATE_SERVICES: must name a Service"))
+	}
+	for _, port := range c.Ports {
+		if highest := int(port) + c.PortOffset + max(0, len(c.Services)-1)*addressStride; highest > 65535 {
+			problems = append(problems, fmt.Errorf("GATE_PORTS: with GATE_PORT_OFFSET and %d Services, port %d would be %d in the pod: the highest is 65535", len(c.Services), port, highest))
+		}
+	}
+	return problems
 }
 
 func (c *Config) setPorts(text string) error {
@@ -71,7 +87,7 @@ func (c *Config) setPorts(text string) error {
 		c.Ports = append(c.Ports, int32(port))
 	}
 	if len(c.Ports) == 0 {
-		return fmt.Errorf("%q: must have a port, for example 80,443", text)
+		return fmt.Errorf("%q: must have a port, for example 80,443,8443", text)
 	}
 	return nil
 }

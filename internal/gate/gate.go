@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -57,9 +55,8 @@ func Run(ctx context.Context, rc *rest.Config, config Config, log *slog.Logger) 
 	}
 	table, endpoints := routing.NewTable(), upstream.NewEndpoints()
 	controller := gatewayv1.GatewayController(config.Controller)
-	state := follow.NewState(table, controller, config.Ports)
+	state := newState(table, config)
 	writer := status.NewWriter(mgr.GetClient(), state, controller)
-	writer.Addresses = func(ctx context.Context) ([]gatewayv1.GatewayStatusAddress, error) { return addresses(ctx, mgr.GetAPIReader(), config) }
 	for _, feature := range Features {
 		writer.Features = append(writer.Features, gatewayv1.SupportedFeature{Name: feature})
 	}
@@ -76,7 +73,9 @@ func Run(ctx context.Context, rc *rest.Config, config Config, log *slog.Logger) 
 	for _, runnable := range []manager.Runnable{
 		writer,
 		everywhere(func(ctx context.Context) error { certificates.Run(ctx); return nil }),
-		everywhere(func(ctx context.Context) error { return serveAdmin(ctx, config.AdminBindAddress, table, dialer, synced) }),
+		everywhere(func(ctx context.Context) error {
+			return serveAdmin(ctx, config.AdminBindAddress, table, dialer, synced)
+		}),
 		everywhere(func(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 				return nil
@@ -118,21 +117,30 @@ func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config, l
 	return front, nil
 }
 
-// servePorts serves all ports until ctx is done, or until one fails.
+// addressStride is between the ports at which the process listens for one address and for the next.
+const addressStride = 10000
+
+// servePorts serves all ports of all addresses until ctx is done, or until one fails.
 func servePorts(ctx context.Context, front *frontend.Frontend, config Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, len(config.Ports))
-	for _, port := range config.Ports {
-		address := net.JoinHostPort(config.BindHost, strconv.Itoa(int(port)+config.PortOffset))
+	var ports []routing.Port
+	for i := range config.Services {
+		for _, number := range config.Ports {
+			ports = append(ports, routing.Port{Address: i, Number: number})
+		}
+	}
+	ended := make(chan error, len(ports))
+	for _, port := range ports {
+		address := net.JoinHostPort(config.BindHost, strconv.Itoa(int(port.Number)+config.PortOffset+port.Address*addressStride))
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
-			return fmt.Errorf("listen at %s for port %d: %w", address, port, err)
+			return fmt.Errorf("listen at %s for port %d: %w", address, port.Number, err)
 		}
 		go func() { ended <- front.Serve(ctx, port, listener) }()
 	}
 	var failed []error
-	for range config.Ports {
+	for range ports {
 		if err := <-ended; err != nil {
 			failed = append(failed, err)
 			cancel()
@@ -141,43 +149,22 @@ func servePorts(ctx context.Context, front *frontend.Frontend, config Config) er
 	return errors.Join(failed...)
 }
 
-// addresses returns the addresses of Gateways: the setting's, or those of the Service.
-func addresses(ctx context.Context, reader client.Reader, config Config) ([]gatewayv1.GatewayStatusAddress, error) {
-	if len(config.Addresses) > 0 {
-		return statusAddresses(gatewayv1.IPAddressType, config.Addresses), nil
+// newState returns a State with the addresses of the setting, or with those of the Services.
+func newState(table *routing.Table, config Config) *follow.State {
+	var services []types.NamespacedName
+	for _, name := range config.Services {
+		services = append(services, types.NamespacedName{Namespace: config.Namespace, Name: name})
 	}
-	service := &corev1.Service{}
-	err := reader.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Service}, service)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if len(config.Addresses) == 0 {
+		return follow.NewState(table, gatewayv1.GatewayController(config.Controller), config.Ports, services)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the Service %s: %w", config.Service, err)
+	state := follow.NewState(table, gatewayv1.GatewayController(config.Controller), config.Ports, nil)
+	var addresses []gatewayv1.GatewayStatusAddress
+	for _, value := range config.Addresses {
+		addresses = append(addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: value})
 	}
-	var ips, names []string
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		if ingress.IP != "" {
-			ips = append(ips, ingress.IP)
-		} else {
-			names = append(names, ingress.Hostname)
-		}
-	}
-	switch {
-	case len(ips)+len(names) > 0:
-	case len(service.Spec.ExternalIPs) > 0:
-		ips = service.Spec.ExternalIPs
-	case service.Spec.ClusterIP != corev1.ClusterIPNone:
-		ips = service.Spec.ClusterIPs
-	}
-	return append(statusAddresses(gatewayv1.IPAddressType, ips), statusAddresses(gatewayv1.HostnameAddressType, names)...), nil
-}
-
-func statusAddresses(kind gatewayv1.AddressType, values []string) []gatewayv1.GatewayStatusAddress {
-	var out []gatewayv1.GatewayStatusAddress
-	for _, value := range values {
-		out = append(out, gatewayv1.GatewayStatusAddress{Type: ptr.To(kind), Value: value})
-	}
-	return out
+	state.SetAddresses(addresses)
+	return state
 }
 
 const adminTime = 10 * time.Second

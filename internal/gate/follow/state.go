@@ -22,6 +22,11 @@ type State struct {
 	table      *routing.Table
 	controller gatewayv1.GatewayController
 	ports      []int32
+	// addresses are the Services that lead to the gate, each with the addresses that Gateways get from it.
+	addresses []types.NamespacedName
+	known     [][]gatewayv1.GatewayStatusAddress
+	// chosen is the address of Gateways whose status does not have it yet.
+	chosen map[types.NamespacedName]int
 	// Changed is called for each object whose status may have changed. It must not call State.
 	Changed func(routing.Key)
 	// Certificates is called with the Secrets that Gateways name. It must not call State.
@@ -78,9 +83,9 @@ const (
 var errNoCertificate = errors.New("there is no such Secret, or the gate may not read it")
 
 // NewState returns a State that changes a table.
-func NewState(table *routing.Table, controller gatewayv1.GatewayController, ports []int32) *State {
+func NewState(table *routing.Table, controller gatewayv1.GatewayController, ports []int32, addresses []types.NamespacedName) *State {
 	return &State{
-		table: table, controller: controller, ports: ports, Changed: func(routing.Key) {}, Certificates: func([]types.NamespacedName) {},
+		table: table, controller: controller, ports: ports, addresses: addresses, known: make([][]gatewayv1.GatewayStatusAddress, max(1, len(addresses))), chosen: map[types.NamespacedName]int{}, Changed: func(routing.Key) {}, Certificates: func([]types.NamespacedName) {},
 		classes: map[string]bool{}, namespaces: map[string]labels.Set{}, services: map[types.NamespacedName][]routing.ServicePort{},
 		grants: map[types.NamespacedName]*gatewayv1.ReferenceGrant{}, certificates: map[types.NamespacedName]certificate{},
 		gateways: map[types.NamespacedName]*gatewayv1.Gateway{}, compiled: map[types.NamespacedName]*routing.Gateway{},
@@ -120,7 +125,10 @@ func (s *State) SetGateway(gateway *gatewayv1.Gateway) {
 	name := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}
 	previous := s.gateways[name]
 	s.gateways[name] = gateway
-	if previous == nil || previous.Generation != gateway.Generation || previous.UID != gateway.UID {
+	if len(gateway.Status.Addresses) > 0 {
+		delete(s.chosen, name)
+	}
+	if previous == nil || previous.Generation != gateway.Generation || previous.UID != gateway.UID || s.address(previous) != s.address(gateway) {
 		s.compileAll()
 	} else {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
@@ -132,6 +140,7 @@ func (s *State) DeleteGateway(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.gateways, name)
+	delete(s.chosen, name)
 	s.compileAll()
 }
 
@@ -178,6 +187,7 @@ func (s *State) DeleteRoute(key routing.Key) {
 
 // SetService notes the ports of a Service. One without endpoints, of type ExternalName, counts as missing.
 func (s *State) SetService(service *corev1.Service) {
+	s.setAddresses(service)
 	var ports []routing.ServicePort
 	for _, port := range service.Spec.Ports {
 		protocol := routing.HTTP1
@@ -253,9 +263,12 @@ func (s *State) SetCertificate(name types.NamespacedName, value *tls.Certificate
 // cluster is what translations read.
 func (s *State) cluster() routing.Cluster {
 	return routing.Cluster{
-		Services: func(name types.NamespacedName) ([]routing.ServicePort, bool) { ports, found := s.services[name]; return ports, found },
-		Granted:  s.granted,
-		Labels:   func(name string) (labels.Set, bool) { set, found := s.namespaces[name]; return set, found },
+		Services: func(name types.NamespacedName) ([]routing.ServicePort, bool) {
+			ports, found := s.services[name]
+			return ports, found
+		},
+		Granted: s.granted,
+		Labels:  func(name string) (labels.Set, bool) { set, found := s.namespaces[name]; return set, found },
 		Certificate: func(name types.NamespacedName) (*tls.Certificate, error) {
 			known, found := s.certificates[name]
 			if !found {
@@ -296,7 +309,7 @@ func (s *State) compileAll() {
 		if !s.classes[string(gateway.Spec.GatewayClassName)] {
 			continue
 		}
-		result := routing.CompileGateway(gateway, cluster)
+		result := routing.CompileGateway(gateway, s.address(gateway), cluster)
 		compiled[name] = &result
 		listeners = append(listeners, result.Listeners...)
 		secrets = append(secrets, certificateRefs(gateway)...)

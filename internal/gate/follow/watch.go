@@ -37,7 +37,10 @@ func CacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Service{}: {Transform: func(object any) (any, error) {
 				if service, ok := object.(*corev1.Service); ok {
-					return &corev1.Service{ObjectMeta: nameOnly(service), Spec: corev1.ServiceSpec{Type: service.Spec.Type, Ports: service.Spec.Ports}}, nil
+					return &corev1.Service{
+						ObjectMeta: nameOnly(service), Status: service.Status,
+						Spec: corev1.ServiceSpec{Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalIPs: service.Spec.ExternalIPs, ClusterIPs: service.Spec.ClusterIPs},
+					}, nil
 				}
 				return object, nil
 			}},

@@ -75,7 +75,7 @@ func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics
 }
 
 // Serve accepts connections at a port of Gateways until ctx is done. Then it answers what it has begun, and streams go on for Drain.
-func (f *Frontend) Serve(ctx context.Context, port int32, listener net.Listener) error {
+func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Listener) error {
 	if f.trusted != nil {
 		listener = &proxyproto.Listener{Listener: listener, ConnPolicy: f.trusted, ReadHeaderTimeout: handshakeTime}
 	}
@@ -90,7 +90,7 @@ func (f *Frontend) Serve(ctx context.Context, port int32, listener net.Listener)
 		if err != nil {
 			if ctx.Err() == nil {
 				_ = server.Close()
-				return fmt.Errorf("accept connections at port %d: %w", port, err)
+				return fmt.Errorf("accept connections at port %d: %w", port.Number, err)
 			}
 			break
 		}
@@ -103,7 +103,7 @@ func (f *Frontend) Serve(ctx context.Context, port int32, listener net.Listener)
 	err := server.Shutdown(drain)
 	f.drainStreams(drain)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("end the connections of port %d: %w", port, err)
+		return fmt.Errorf("end the connections of port %d: %w", port.Number, err)
 	}
 	_ = server.Close()
 	return nil
@@ -130,7 +130,7 @@ func (f *Frontend) admit(conn net.Conn) net.Conn {
 }
 
 // begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long.
-func (f *Frontend) begin(ctx context.Context, port int32, conn net.Conn, accepted *queue) {
+func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
 	client := clientPrefix(conn.RemoteAddr()) // reads the header of the PROXY protocol
 	if !f.clients.take(client) {
 		f.metrics.refused("address")
@@ -146,10 +146,11 @@ func (f *Frontend) begin(ctx context.Context, port int32, conn net.Conn, accepte
 }
 
 // newServer returns the HTTP server of a port.
-func (f *Frontend) newServer(port int32) *http.Server {
+func (f *Frontend) newServer(port routing.Port) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // programs that know that the port has it
 	return &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serveHTTP(w, r, port) }),
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,

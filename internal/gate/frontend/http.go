@@ -13,7 +13,7 @@ import (
 )
 
 // serveHTTP answers one request, or sends it to a pod.
-func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port int32) {
+func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routing.Port) {
 	host, _ := routing.SplitHost(r.Host)
 	switch {
 	case r.Method == http.MethodConnect:
@@ -37,7 +37,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port int32)
 		return
 	case rule.Redirect != nil:
 		rule.Response.Apply(w.Header())
-		w.Header().Set("Location", rule.Redirect.Location(r, r.TLS != nil, port))
+		w.Header().Set("Location", rule.Redirect.Location(r, r.TLS != nil, port.Number))
 		w.WriteHeader(rule.Redirect.Code)
 		return
 	}

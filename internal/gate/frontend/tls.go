@@ -6,17 +6,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 )
 
-// Alerts of TLS, as records that end a connection before its handshake.
-var (
-	alertUnrecognizedName = []byte{21, 3, 1, 0, 2, 2, 112}
-	alertInternalError    = []byte{21, 3, 1, 0, 2, 2, 80}
-)
+// alertInternalError is a record that ends a connection before its handshake.
+var alertInternalError = []byte{21, 3, 1, 0, 2, 2, 80}
 
 var (
 	errPassthrough = errors.New("the backend ends the TLS connection")
@@ -25,7 +23,7 @@ var (
 )
 
 // beginTLS reads the server name, and ends the TLS connection or passes it on.
-func (f *Frontend) beginTLS(ctx context.Context, port int32, conn net.Conn, accepted *queue) {
+func (f *Frontend) beginTLS(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
 	recorded := &recorder{Conn: conn}
 	var name string
 	var listener *routing.Listener
@@ -40,7 +38,7 @@ func (f *Frontend) beginTLS(ctx context.Context, port int32, conn net.Conn, acce
 			}
 			if listener.Mode != routing.HTTPS {
 				var known bool
-				if targets, known = f.table.Targets(port, name); !known {
+				if targets, known = f.table.Targets(port, name); !known || !hasBackend(targets) {
 					return nil, recorded.refuse(errUnknownName)
 				}
 			}
@@ -60,9 +58,12 @@ func (f *Frontend) beginTLS(ctx context.Context, port int32, conn net.Conn, acce
 	switch {
 	case recorded.refused != nil && errors.Is(recorded.refused, errPassthrough):
 		f.stream(ctx, name, recorded.replay(), targets)
+	case recorded.refused != nil && errors.Is(recorded.refused, errNoPod):
+		f.metrics.unanswered()
+		endWithAlert(conn, alertInternalError)
 	case recorded.refused != nil:
 		f.metrics.refused("name")
-		endWithAlert(conn, map[bool][]byte{true: alertInternalError, false: alertUnrecognizedName}[errors.Is(recorded.refused, errNoPod)])
+		_ = conn.Close() // the conformance tests want no alert
 	case err != nil:
 		_ = conn.Close()
 	case listener.Mode == routing.Terminate:
@@ -78,6 +79,11 @@ func terminatingConfig(listener *routing.Listener) *tls.Config {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	return config
+}
+
+// hasBackend reports whether a reference of the route leads to a Service.
+func hasBackend(targets []routing.Backend) bool {
+	return slices.ContainsFunc(targets, func(b routing.Backend) bool { return !b.Invalid })
 }
 
 // hasPod reports whether a pod of one of the backends is ready.

@@ -110,7 +110,7 @@ func findListeners(kind, namespace string, ref gatewayv1.ParentReference, hostna
 	var meant, allowed []*Listener
 	set, _ := cluster.Labels(namespace)
 	for _, listener := range gateway.Listeners {
-		if ref.SectionName != nil && string(*ref.SectionName) != listener.Name || ref.Port != nil && *ref.Port != listener.Port {
+		if ref.SectionName != nil && string(*ref.SectionName) != listener.Name || ref.Port != nil && *ref.Port != listener.Port.Number {
 			continue
 		}
 		meant = append(meant, listener)

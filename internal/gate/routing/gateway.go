@@ -32,11 +32,17 @@ const (
 	Passthrough             // TLS that ends at the backend
 )
 
+// Port is a port of Gateways at one of the addresses that the gate has.
+type Port struct {
+	Address int // number of the address, from 0
+	Number  int32
+}
+
 // Listener is a listener of a Gateway that is served.
 type Listener struct {
 	Gateway      types.NamespacedName
 	Name         string
-	Port         int32
+	Port         Port
 	Hostname     string
 	Mode         Mode
 	Kinds        []string // kinds of routes that may attach
@@ -66,13 +72,13 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway. AttachedRoutes of the statuses are not counted yet.
-func CompileGateway(gateway *gatewayv1.Gateway, cluster Cluster) Gateway {
+// CompileGateway translates a Gateway that is served at one of the addresses. AttachedRoutes of the statuses are not counted yet.
+func CompileGateway(gateway *gatewayv1.Gateway, address int, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0
 	conflicts := findConflicts(gateway.Spec.Listeners)
 	for i := range gateway.Spec.Listeners {
-		listener, status := compileListener(gateway, i, conflicts[i], cluster)
+		listener, status := compileListener(gateway, i, address, conflicts[i], cluster)
 		out.Listeners = append(out.Listeners, listener)
 		out.Statuses = append(out.Statuses, status)
 		if isTrue(status.Conditions, string(gatewayv1.ListenerConditionAccepted)) {
@@ -132,11 +138,11 @@ func findConflicts(listeners []gatewayv1.Listener) []gatewayv1.ListenerCondition
 	return conflicts
 }
 
-func compileListener(gateway *gatewayv1.Gateway, index int, conflict gatewayv1.ListenerConditionReason, cluster Cluster) (*Listener, gatewayv1.ListenerStatus) {
+func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict gatewayv1.ListenerConditionReason, cluster Cluster) (*Listener, gatewayv1.ListenerStatus) {
 	spec := &gateway.Spec.Listeners[index]
 	listener := &Listener{
 		Gateway: types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}, Name: string(spec.Name),
-		Port: spec.Port, Hostname: string(ptr.Deref(spec.Hostname, Any)),
+		Port: Port{address, spec.Port}, Hostname: string(ptr.Deref(spec.Hostname, Any)),
 	}
 	status := gatewayv1.ListenerStatus{Name: spec.Name, SupportedKinds: []gatewayv1.RouteGroupKind{}}
 	set := func(kind gatewayv1.ListenerConditionType, ok bool, reason gatewayv1.ListenerConditionReason, message string) {
@@ -190,29 +196,29 @@ func compileListener(gateway *gatewayv1.Gateway, index int, conflict gatewayv1.L
 
 // listenerMode returns how connections are treated, or the reason why the listener is refused, with a sentence.
 func listenerMode(spec *gatewayv1.Listener, ports []int32) (Mode, gatewayv1.ListenerConditionReason, string) {
-	if !slices.Contains(ports, spec.Port) {
-		return HTTP, gatewayv1.ListenerReasonPortUnavailable, fmt.Sprintf("port %d is not served: use one of %v, or add it to GATE_PORTS", spec.Port, ports)
-	}
-	if spec.TLS != nil && len(spec.TLS.Options) > 0 {
-		return HTTP, gatewayv1.ListenerReasonUnsupportedValue, "tls.options are not supported: remove them"
-	}
-	var terminates bool
-	if spec.TLS != nil {
-		terminates = ptr.Deref(spec.TLS.Mode, gatewayv1.TLSModeTerminate) == gatewayv1.TLSModeTerminate
-	}
+	terminates := spec.TLS != nil && ptr.Deref(spec.TLS.Mode, gatewayv1.TLSModeTerminate) == gatewayv1.TLSModeTerminate
+	var mode Mode
 	switch {
 	case spec.Protocol == gatewayv1.HTTPProtocolType:
-		return HTTP, "", ""
+		mode = HTTP
 	case spec.Protocol == gatewayv1.HTTPSProtocolType && terminates:
-		return HTTPS, "", ""
+		mode = HTTPS
 	case spec.Protocol == gatewayv1.TLSProtocolType && terminates:
-		return Terminate, "", ""
+		mode = Terminate
 	case spec.Protocol == gatewayv1.TLSProtocolType:
-		return Passthrough, "", ""
+		mode = Passthrough
 	case spec.Protocol == gatewayv1.HTTPSProtocolType:
 		return HTTPS, gatewayv1.ListenerReasonUnsupportedValue, "protocol HTTPS needs tls.mode Terminate; use protocol TLS to pass connections through"
 	default:
 		return HTTP, gatewayv1.ListenerReasonUnsupportedProtocol, fmt.Sprintf("protocol %s is not supported: use HTTP, HTTPS or TLS", spec.Protocol)
+	}
+	switch {
+	case !slices.Contains(ports, spec.Port):
+		return mode, gatewayv1.ListenerReasonPortUnavailable, fmt.Sprintf("port %d is not served: use one of %v, or add it to GATE_PORTS", spec.Port, ports)
+	case spec.TLS != nil && len(spec.TLS.Options) > 0:
+		return mode, gatewayv1.ListenerReasonUnsupportedValue, "tls.options are not supported: remove them"
+	default:
+		return mode, "", ""
 	}
 }
 

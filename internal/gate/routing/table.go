@@ -13,14 +13,14 @@ type Key struct{ Kind, Namespace, Name string }
 // Table says which backend serves a host at a port. It is safe for concurrent use; a change of one route costs the hosts of that route.
 type Table struct {
 	mu    sync.RWMutex
-	ports map[int32]*port
+	ports map[Port]*port
 	// placed has the hosts at which each route stands, so that a change removes it there.
 	placed map[Key][]place
 }
 
 // place is a host at a port.
 type place struct {
-	port int32
+	port Port
 	host string
 }
 
@@ -40,7 +40,7 @@ type host struct {
 
 // NewTable returns an empty Table.
 func NewTable() *Table {
-	return &Table{ports: map[int32]*port{}, placed: map[Key][]place{}}
+	return &Table{ports: map[Port]*port{}, placed: map[Key][]place{}}
 }
 
 // SetListeners replaces the listeners. Routes keep their hosts until they are set again.
@@ -58,7 +58,7 @@ func (t *Table) SetListeners(listeners []*Listener) {
 	}
 }
 
-func (t *Table) port(number int32) *port {
+func (t *Table) port(number Port) *port {
 	if t.ports[number] == nil {
 		t.ports[number] = &port{hosts: map[string]*host{}}
 	}
@@ -140,7 +140,7 @@ func (h *host) order() {
 }
 
 // Rule returns the rule that serves a request at a port. known reports whether a route has the host at all.
-func (t *Table) Rule(number int32, req *http.Request) (rule *Rule, known bool) {
+func (t *Table) Rule(number Port, req *http.Request) (rule *Rule, known bool) {
 	name, _ := SplitHost(req.Host)
 	t.mu.RLock()
 	var rules []Rule
@@ -162,7 +162,7 @@ func (t *Table) Rule(number int32, req *http.Request) (rule *Rule, known bool) {
 }
 
 // Targets returns the backends of the TLSRoute that serves a server name at a port.
-func (t *Table) Targets(number int32, serverName string) (targets []Backend, known bool) {
+func (t *Table) Targets(number Port, serverName string) (targets []Backend, known bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if p := t.ports[number]; p != nil {
@@ -177,7 +177,7 @@ func (t *Table) Targets(number int32, serverName string) (targets []Backend, kno
 }
 
 // Listener returns the listener with the most specific hostname for a server name. It returns nil if no listener has it.
-func (t *Table) Listener(number int32, serverName string) *Listener {
+func (t *Table) Listener(number Port, serverName string) *Listener {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var found *Listener
@@ -225,7 +225,7 @@ func (l *Listener) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 }
 
 // Plain reports whether a port serves HTTP without TLS.
-func (t *Table) Plain(number int32) bool {
+func (t *Table) Plain(number Port) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	p := t.ports[number]

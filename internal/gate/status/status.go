@@ -30,9 +30,7 @@ type Writer struct {
 	Controller gatewayv1.GatewayController
 	// Features that the class claims.
 	Features []gatewayv1.SupportedFeature
-	// Addresses of Gateways.
-	Addresses func(context.Context) ([]gatewayv1.GatewayStatusAddress, error)
-	Now       func() time.Time
+	Now      func() time.Time
 
 	queue workqueue.TypedRateLimitingInterface[routing.Key]
 }
@@ -122,12 +120,8 @@ func (w *Writer) writeGateway(ctx context.Context, name types.NamespacedName) er
 	if err := w.Client.Get(ctx, name, gateway); err != nil {
 		return fmt.Errorf("read Gateway %s: %w", name, err)
 	}
-	addresses, err := w.Addresses(ctx)
-	if err != nil {
-		return err
-	}
 	before := gateway.DeepCopy()
-	gateway.Status.Addresses = addresses
+	gateway.Status.Addresses = w.State.Addresses(gateway)
 	gateway.Status.Conditions = w.merge(gateway.Status.Conditions, compiled.Conditions)
 	listeners := make([]gatewayv1.ListenerStatus, 0, len(compiled.Statuses))
 	for _, listener := range compiled.Statuses {
