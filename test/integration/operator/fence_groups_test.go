@@ -301,6 +301,12 @@ var _ = Describe("With the token of an installation", func() {
 		refusedByFence(t.try(ctx, &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: template}}))
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: own.Name}}
 		apiserver.Create(ctx, account)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "attacked"}, Spec: template.Spec}
+		apiserver.Create(ctx, pod)
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "b", Image: "a", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+		}}}
+		refusedByFence(t.SubResource("ephemeralcontainers").Update(ctx, pod, client.DryRunAll))
 		refusedByFence(t.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{}, client.DryRunAll))
 		By("labels of its namespace, by a subresource")
 		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: project})
@@ -330,6 +336,22 @@ var _ = Describe("With the token of an installation", func() {
 		for _, label := range []string{hexactftest.LabelOperator, tunneltest.LabelOperator} {
 			refusedByFence(t.try(ctx, namespaceNamed("challenge-fence", levelLabel, "baseline", label, "allowed")))
 		}
+		const project = "project-fence-ns-kibaship-com"
+		Expect(t.try(ctx, namespaceNamed(project, levelLabel, "baseline"))).To(Succeed())
+		refusedByFence(t.try(ctx, namespaceNamed(project)))
+		refusedByFence(t.try(ctx, namespaceNamed(project, levelLabel, "privileged")))
+		By("an existing Project that has more keeps it")
+		privileged := namespaceNamed("project-"+strings.TrimPrefix(t.namespace, apiserver.NamespacePrefix)+"-ns-kibaship-com", levelLabel, "privileged")
+		made(ctx, privileged)
+		metav1.SetMetaDataLabel(&privileged.ObjectMeta, "a", "b")
+		Expect(t.Update(ctx, privileged.DeepCopy(), client.DryRunAll)).To(Succeed())
+		delete(privileged.Labels, levelLabel)
+		refusedByFence(t.Update(ctx, privileged, client.DryRunAll))
+		By("with podSecurity: privileged")
+		t.exempt(ctx, "kibaship-privileged")
+		Expect(t.try(ctx, namespaceNamed(project, levelLabel, "privileged"))).To(Succeed())
+
+		By("of instances, also when it is changed")
 		live := namespaceNamed("challenge-"+t.namespace, levelLabel, "baseline")
 		made(ctx, live)
 		without := live.DeepCopy()
