@@ -478,7 +478,7 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 		}
 		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: tenant})
 		label := func(c client.Client, name string) error {
-			return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}}}, client.DryRunAll)
+			return c.Create(ctx, namespaceNamed(name, bergv1.LabelManagedBy, bergv1.ManagedBy, levelLabel, "baseline"), client.DryRunAll)
 		}
 		Eventually(func() error { return label(k8s, "challenge-tenant") }).Should(MatchError(ContainSubstring("only the operator")))
 		ns.Labels[bergv1.LabelManagedBy] = bergv1.ManagedBy
