@@ -103,8 +103,8 @@ func refusedByFence(err error) {
 	ExpectWithOffset(1, err).To(MatchError(ContainSubstring(fence)), "refused, but not by the policy")
 }
 
-// made creates a namespace for the time of a spec.
-func made(ctx context.Context, ns *corev1.Namespace) string {
+// createNamespace creates a namespace for the time of a spec.
+func createNamespace(ctx context.Context, ns *corev1.Namespace) string {
 	GinkgoHelper()
 	apiserver.Create(ctx, ns)
 	return ns.Name
@@ -141,9 +141,9 @@ var _ = Describe("With the token of an installation", func() {
 		apiserver.LabelNamespace(ctx, allowed, hexactftest.LabelOperator, "allowed")
 		apiserver.LabelNamespace(ctx, allowed, tunneltest.LabelOperator, "allowed")
 		return []string{
-			allowed, made(ctx, namespaceNamed("project-"+id+"-ns-kibaship-com")),
-			made(ctx, namespaceNamed("environment-"+id, quixv1.LabelManagedBy, quixv1.ManagedBy)),
-			made(ctx, namespaceNamed("network-"+id, tunnelv1.LabelManagedBy, tunnelv1.ManagedBy)),
+			allowed, createNamespace(ctx, namespaceNamed("project-"+id+"-ns-kibaship-com")),
+			createNamespace(ctx, namespaceNamed("environment-"+id, quixv1.LabelManagedBy, quixv1.ManagedBy)),
+			createNamespace(ctx, namespaceNamed("network-"+id, tunnelv1.LabelManagedBy, tunnelv1.ManagedBy)),
 		}
 	}
 
@@ -163,13 +163,13 @@ var _ = Describe("With the token of an installation", func() {
 			refusedByFence(t.try(ctx, ns))
 		}
 		By("what Berg needs")
-		Expect(t.try(ctx, deploymentIn(made(ctx, namespaceNamed("challenge-"+t.namespace))))).To(Succeed())
+		Expect(t.try(ctx, deploymentIn(createNamespace(ctx, namespaceNamed("challenge-"+t.namespace))))).To(Succeed())
 		Expect(t.try(ctx, namespaceNamed("challenge-fence", levelLabel, "baseline"))).To(Succeed())
 	})
 
 	It("of HexaCTF alone challenges are created where an administrator allows them, and nothing else", func(ctx context.Context) {
 		t := stealToken(ctx, "hexactf")
-		refusedByFence(t.try(ctx, deploymentIn(made(ctx, namespaceNamed("challenge-"+t.namespace)), ofChallenge)))
+		refusedByFence(t.try(ctx, deploymentIn(createNamespace(ctx, namespaceNamed("challenge-"+t.namespace)), ofChallenge)))
 		tenant := apiserver.Namespace(ctx)
 		err := t.try(ctx, deploymentIn(tenant, ofChallenge))
 		refusedByFence(err)
@@ -231,15 +231,15 @@ var _ = Describe("With the token of an installation", func() {
 		apiserver.LabelNamespace(ctx, tenant, tunneltest.LabelOperator, "allowed")
 		Eventually(func() error { return t.try(ctx, bindingIn(tenant, network.Role, t.subject)) }).Should(Succeed())
 		refusedByFence(t.try(ctx, bindingIn(tenant, network.Role, attacker)))
-		made := made(ctx, namespaceNamed("network-"+t.namespace, tunnelv1.LabelManagedBy, tunnelv1.ManagedBy))
-		Expect(t.try(ctx, bindingIn(made, network.Role, t.subject))).To(Succeed())
-		refusedByFence(t.try(ctx, bindingIn(made, network.Role, defaultAccount(made))))
+		own := createNamespace(ctx, namespaceNamed("network-"+t.namespace, tunnelv1.LabelManagedBy, tunnelv1.ManagedBy))
+		Expect(t.try(ctx, bindingIn(own, network.Role, t.subject))).To(Succeed())
+		refusedByFence(t.try(ctx, bindingIn(own, network.Role, defaultAccount(own))))
 		refusedByFence(t.try(ctx, bindingIn(apiserver.Namespace(ctx), network.Role, t.subject)))
 	})
 
 	It("of Quix alone the platform gets its role in environments, and no other account", func(ctx context.Context) {
 		t := stealToken(ctx, "quix", "kibaship")
-		environment := made(ctx, namespaceNamed("environment-"+t.namespace, quixv1.LabelManagedBy, quixv1.ManagedBy))
+		environment := createNamespace(ctx, namespaceNamed("environment-"+t.namespace, quixv1.LabelManagedBy, quixv1.ManagedBy))
 		const role = "quix-platform-account-role"
 		platform := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "quix-environment", Name: "quix-platform-account"}
 		Expect(t.try(ctx, bindingIn(environment, role, platform))).To(Succeed())
@@ -271,7 +271,7 @@ var _ = Describe("With the token of an installation", func() {
 	It("of KibaShip alone a Project's account gets the Project's rights, and no other account", func(ctx context.Context) {
 		t := stealToken(ctx, "kibaship")
 		name := strings.TrimPrefix(t.namespace, apiserver.NamespacePrefix)
-		project := made(ctx, namespaceNamed("project-"+name+"-ns-kibaship-com"))
+		project := createNamespace(ctx, namespaceNamed("project-"+name+"-ns-kibaship-com"))
 		apiserver.Create(ctx, bindingIn(project, "cluster-admin", t.subject)) // as by PROJECT_ADMIN_CLUSTER_ROLE
 		Eventually(func() bool {
 			return apiserver.May(ctx, t.user, authorizationv1.ResourceAttributes{Namespace: project, Verb: "create", Group: "apps", Resource: "statefulsets"})
@@ -317,7 +317,7 @@ var _ = Describe("With the token of an installation", func() {
 	It("of all API groups no account gets a role in the namespace of an instance", func(ctx context.Context) {
 		t := stealToken(ctx, "berg", "quix", "hexactf", "tunnel", "kibaship")
 		for _, prefix := range []string{"challenge-", "berg-check-", "berg-prepull-", "berg-isolation-check-"} {
-			instance := made(ctx, namespaceNamed(prefix+t.namespace))
+			instance := createNamespace(ctx, namespaceNamed(prefix+t.namespace))
 			for _, role := range bindable(ctx) {
 				for _, subject := range []rbacv1.Subject{defaultAccount("default"), defaultAccount(instance), attacker, everybody} {
 					refusedByFence(t.try(ctx, bindingIn(instance, role, subject)))
@@ -342,7 +342,7 @@ var _ = Describe("With the token of an installation", func() {
 		refusedByFence(t.try(ctx, namespaceNamed(project, levelLabel, "privileged")))
 		By("an existing Project that has more keeps it")
 		privileged := namespaceNamed("project-"+strings.TrimPrefix(t.namespace, apiserver.NamespacePrefix)+"-ns-kibaship-com", levelLabel, "privileged")
-		made(ctx, privileged)
+		createNamespace(ctx, privileged)
 		metav1.SetMetaDataLabel(&privileged.ObjectMeta, "a", "b")
 		Expect(t.Update(ctx, privileged.DeepCopy(), client.DryRunAll)).To(Succeed())
 		delete(privileged.Labels, levelLabel)
@@ -353,7 +353,7 @@ var _ = Describe("With the token of an installation", func() {
 
 		By("of instances, also when it is changed")
 		live := namespaceNamed("challenge-"+t.namespace, levelLabel, "baseline")
-		made(ctx, live)
+		createNamespace(ctx, live)
 		without := live.DeepCopy()
 		delete(without.Labels, levelLabel)
 		refusedByFence(t.Update(ctx, without, client.DryRunAll))
@@ -363,7 +363,7 @@ var _ = Describe("With the token of an installation", func() {
 
 	It("of Berg alone pods of instances are held to the settings", func(ctx context.Context) {
 		t := stealToken(ctx, "berg")
-		instance := made(ctx, namespaceNamed("challenge-"+t.namespace, levelLabel, "privileged"))
+		instance := createNamespace(ctx, namespaceNamed("challenge-"+t.namespace, levelLabel, "privileged"))
 		for name, change := range podsWithMore {
 			By(name)
 			refusedByFence(t.try(ctx, deploymentIn(instance, change)))

@@ -135,7 +135,7 @@ func prepare(ctx context.Context, admin client.Client, ns *corev1.Namespace) err
 		return err
 	}
 	for resource := range attempts {
-		o, err := object(admin, resource, ns.Name)
+		o, err := newAttempt(admin, resource, ns.Name)
 		if err != nil {
 			return err
 		}
@@ -151,8 +151,8 @@ func prepare(ctx context.Context, admin client.Client, ns *corev1.Namespace) err
 	return nil
 }
 
-// object returns an attempt with the labels of every API group.
-func object(c client.Client, resource, namespace string) (*unstructured.Unstructured, error) {
+// newAttempt returns an attempt with the labels of every API group.
+func newAttempt(c client.Client, resource, namespace string) (*unstructured.Unstructured, error) {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(attempts[resource]), &o.Object); err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func listed(rules []rbacv1.PolicyRule) []string {
 	all := map[string]bool{}
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
-			if slices.Contains(rule.Verbs, "list") && len(rule.ResourceNames) == 0 && !own(rule.APIGroups[0]) {
+			if slices.Contains(rule.Verbs, "list") && len(rule.ResourceNames) == 0 && !ownGroup(rule.APIGroups[0]) {
 				all["`"+resource+"`"] = true
 			}
 		}
@@ -260,8 +260,8 @@ func listed(rules []rbacv1.PolicyRule) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// own reports whether an API group is the operator's: with its kinds a token does what the operator does.
-func own(group string) bool {
+// ownGroup reports whether an API group is the operator's: with its kinds a token does what the operator does.
+func ownGroup(group string) bool {
 	return slices.Contains([]string{"berg.norelect.ch", "apps.hexactf.io", "quix.io", "usvc-dev.developer.microsoft.com", "platform.operator.kibaship.com"}, group)
 }
 
@@ -287,7 +287,7 @@ func tryIn(ctx context.Context, thief client.Client, account rbacv1.Subject, rul
 				switch {
 				case verb == "bind":
 					failed = errors.Join(failed, tryBinding(ctx, thief, account, rule.ResourceNames, namespace, note))
-				case !slices.Contains([]string{"create", "update", "patch", "delete"}, verb), own(rule.APIGroups[0]):
+				case !slices.Contains([]string{"create", "update", "patch", "delete"}, verb), ownGroup(rule.APIGroups[0]):
 				case resource == "rolebindings", resource == "validatingwebhookconfigurations": // with the verb bind; fence_test.go
 				default:
 					if _, known := attempts[resource]; !known {
@@ -308,7 +308,7 @@ func tryIn(ctx context.Context, thief client.Client, account rbacv1.Subject, rul
 type noter func(resource, verb string, err error) error
 
 func tryVerb(ctx context.Context, thief client.Client, attempt, verb, namespace string, note noter) error {
-	o, err := object(thief, attempt, namespace)
+	o, err := newAttempt(thief, attempt, namespace)
 	if err != nil {
 		return err
 	}
