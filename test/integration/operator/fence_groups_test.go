@@ -303,6 +303,7 @@ var _ = Describe("With the token of an installation", func() {
 		apiserver.Create(ctx, account)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "attacked"}, Spec: template.Spec}
 		apiserver.Create(ctx, pod)
+		pod.ResourceVersion = "" // the scheduler writes the pod, too
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			Name: "b", Image: "a", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
 		}}}
@@ -330,7 +331,6 @@ var _ = Describe("With the token of an installation", func() {
 		t := stealToken(ctx, "berg", "quix", "hexactf", "tunnel", "kibaship")
 		for _, prefix := range []string{"challenge-", "berg-check-", "berg-prepull-", "berg-isolation-check-"} {
 			refusedByFence(t.try(ctx, namespaceNamed(prefix+"fence")))
-			refusedByFence(t.try(ctx, namespaceNamed(prefix+"fence", levelLabel, "")))
 			Expect(t.try(ctx, namespaceNamed(prefix+"fence", levelLabel, "restricted"))).To(Succeed())
 		}
 		for _, label := range []string{hexactftest.LabelOperator, tunneltest.LabelOperator} {
