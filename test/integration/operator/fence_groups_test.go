@@ -312,7 +312,7 @@ var _ = Describe("With the token of an installation", func() {
 		By("labels of its namespace, by a subresource")
 		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: project})
 		metav1.SetMetaDataLabel(&ns.ObjectMeta, "a", "b")
-		refusedByFence(t.Status().Update(ctx, ns, client.DryRunAll))
+		Expect(t.Status().Update(ctx, ns, client.DryRunAll)).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy")), "by which of two is not said")
 	})
 
 	It("of all API groups no account gets a role in the namespace of an instance", func(ctx context.Context) {
