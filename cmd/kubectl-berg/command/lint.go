@@ -1,7 +1,7 @@
 package command
 
 import (
-	"io"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -37,7 +38,9 @@ Exit code 0: no error, 3: no Challenge found, 4: an error was found (with --stri
   kubectl berg lint -f challenges/ -o sarif > lint.sarif
   kubectl berg lint -f challenge.yaml --setting CHALLENGE_ALLOWED_CAPABILITIES=ALL`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return r.lintFiles(o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return untilCancelled(cmd.Context(), func() error { return r.lintFiles(o) })
+		},
 	}
 	f := c.Flags()
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "files or folders with Challenges, - for standard input")
@@ -158,7 +161,7 @@ func (r *root) sources(files []string, recursive bool) ([]lint.Source, error) {
 	var out []lint.Source
 	for _, file := range files {
 		if file == "-" {
-			content, err := io.ReadAll(r.In)
+			content, err := localfile.ReadAll(r.In)
 			if err != nil {
 				return nil, console.Errorf(console.ExitFailed, "standard input: %w", err)
 			}
@@ -169,16 +172,24 @@ func (r *root) sources(files []string, recursive bool) ([]lint.Source, error) {
 		if err != nil {
 			return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
 		}
-		paths := []string{file}
-		if info.IsDir() {
-			if paths, err = filesIn(file, recursive); err != nil {
+		paths, folder := []string{file}, localfile.Folder{}
+		if info.IsDir() { // a link in it does not lead out of it
+			paths, err = filesIn(file, recursive)
+			if err == nil {
+				folder, err = localfile.Within(file)
+			}
+			if err != nil {
 				return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
 			}
 		}
 		for _, path := range paths {
-			content, err := os.ReadFile(path)
+			content, err := folder.Read(path)
+			if errors.Is(err, localfile.ErrRefused) && info.IsDir() {
+				r.Notef("%s %s %s", r.PaintErr(console.Yellow, "warning:"), path, console.OneLine(err.Error()))
+				continue
+			}
 			if err != nil {
-				return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
+				return nil, console.Errorf(console.ExitNotFound, "-f %s: %w", path, err)
 			}
 			out = append(out, lint.Source{Name: path, Content: content, Named: !info.IsDir()})
 		}

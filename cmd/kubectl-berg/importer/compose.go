@@ -1,12 +1,12 @@
 package importer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +20,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
@@ -56,8 +57,12 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	d := out.draft(file, name, o)
 	l := composeLoader{draft: d, folder: folder, environment: o.Environment, unset: map[string]bool{}}
 	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
-	if _, missing := os.Stat(filepath.Join(folder, ".env")); missing == nil {
-		if l.file, err = l.variables(filepath.Join(folder, ".env")); err != nil {
+	if out.files.isFile(filepath.Join(folder, ".env")) {
+		l.file, err = l.variables(filepath.Join(folder, ".env"))
+		switch {
+		case errors.Is(err, localfile.ErrRefused):
+			d.lost(nil, "env_file", filepath.Join(folder, ".env"), refusal(err))
+		case err != nil:
 			return fmt.Errorf("%s: %s", filepath.Join(folder, ".env"), oneLine(err.Error()))
 		}
 	}
@@ -68,7 +73,11 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	}
 	details := types.ConfigDetails{WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: file, Content: content}}, Environment: types.Mapping{}}
 	for _, path := range extraFiles {
-		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path})
+		extra, err := out.files.Read(path)
+		if err != nil {
+			return fmt.Errorf("%s: %s", path, refusal(err))
+		}
+		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path, Content: extra})
 	}
 	project, err := l.load(details)
 	if err != nil {
@@ -131,8 +140,14 @@ func (l *composeLoader) substitute(text string, mapping template.Mapping) (strin
 
 // load reads files as docker compose does. What docker compose refuses is imported as far as possible, and named.
 func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error) {
-	var first error
-	for attempt := range 3 {
+	first, attempt := l.checkReferences(details), 0
+	switch {
+	case errors.Is(first, localfile.ErrRefused):
+		attempt = 2 // without other files
+	case first != nil:
+		return nil, errors.New(lint.FormatYAMLError(first))
+	}
+	for ; attempt < 3; attempt++ {
 		project, err := loadProject(details, func(o *loader.Options) {
 			o.SetProjectName("challenge", true)
 			o.SkipNormalization, o.SkipConsistencyCheck, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
@@ -142,7 +157,9 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 			o.Interpolate.LookupValue, o.Interpolate.Substitute = l.lookup, l.substitute
 		})
 		if err == nil {
-			if first != nil && !unknownKey.MatchString(first.Error()) { // each of those is named by itself
+			if errors.Is(first, localfile.ErrRefused) {
+				l.lost(nil, "services", "", "extends and include are left out: "+refusal(first))
+			} else if first != nil && !unknownKey.MatchString(first.Error()) { // each of those is named by itself
 				l.lost(nil, "services", "", "docker compose refuses the file: "+oneLine(first.Error()))
 			}
 			return project, nil
@@ -173,9 +190,9 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // readEnvironment reads a file of variables.
 func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, error) {
 	if file.Format == "raw" {
-		content, err := os.ReadFile(file.Path)
+		content, err := l.result.files.Read(file.Path)
 		if err != nil {
-			return nil, fmt.Errorf("read: %w", err)
+			return nil, err
 		}
 		out := map[string]string{}
 		for line := range strings.Lines(string(content)) {
@@ -190,8 +207,12 @@ func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, 
 
 // variables reads a file of variables, and notes the variables that its values refer to and nothing sets.
 func (l *composeLoader) variables(file string) (map[string]string, error) {
+	content, err := l.result.files.Read(file)
+	if err != nil {
+		return nil, err
+	}
 	var missing []string
-	out, err := dotenv.ReadFile(file, func(name string) (string, bool) {
+	out, err := dotenv.ParseWithLookup(bytes.NewReader(content), func(name string) (string, bool) {
 		value, ok := l.lookup(name)
 		if !ok {
 			missing = append(missing, name)

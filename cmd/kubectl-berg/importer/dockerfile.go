@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 
 // image is the content of a Dockerfile, as far as its instructions say it. Commands of RUN are not interpreted.
 type image struct {
+	files *files
 	// file is the name of the Dockerfile, "" if there is none to read.
 	file    string
 	context string
@@ -75,16 +75,20 @@ type stage struct {
 }
 
 // readDockerfile reads a Dockerfile, without building it. Values of arguments are their defaults or given.
-func readDockerfile(file, context, target string, args map[string]string) image {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return image{context: context}
+func (f *files) readDockerfile(file, context, target string, args map[string]string) (image, error) {
+	content, err := f.Read(file)
+	if err == nil && len(bytes.TrimSpace(content)) == 0 {
+		err = errEmpty
 	}
-	return parseDockerfile(string(content), file, context, target, args)
+	if err != nil {
+		return image{files: f, context: context}, err
+	}
+	return f.parseDockerfile(string(content), file, context, target, args), nil
 }
 
 // dockerfile collects the stages of a Dockerfile.
 type dockerfile struct {
+	files   *files
 	context string
 	lex     *shell.Lex
 	// given are arguments of the build, arguments their values and defaults.
@@ -93,12 +97,12 @@ type dockerfile struct {
 	refused          []sourceLine
 }
 
-func parseDockerfile(content, file, context, target string, args map[string]string) image {
+func (f *files) parseDockerfile(content, file, context, target string, args map[string]string) image {
 	parsed, err := parser.Parse(strings.NewReader(content))
 	if err != nil {
-		return image{file: file, context: context, refused: []sourceLine{{1, oneLine(err.Error())}}}
+		return image{files: f, file: file, context: context, refused: []sourceLine{{1, oneLine(err.Error())}}}
 	}
-	d := dockerfile{context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
+	d := dockerfile{files: f, context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
 	for _, node := range parsed.AST.Children {
 		instruction, err := instructions.ParseInstruction(node)
 		if err == nil {
@@ -115,9 +119,12 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 			out = s.image
 		}
 	}
-	out.file, out.context, out.refused = file, context, d.refused
+	out.files, out.file, out.context, out.refused = f, file, context, d.refused
 	return out
 }
+
+// errEmpty means that a file has nothing in it.
+var errEmpty = errors.New("is empty")
 
 // errNoStage means that an instruction stands before the first FROM.
 var errNoStage = errors.New("no build stage in current context")
@@ -227,7 +234,7 @@ func (d *dockerfile) from(f *instructions.Stage) error {
 	if err != nil {
 		return err
 	}
-	s := stage{name: f.Name, image: image{context: d.context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
+	s := stage{name: f.Name, image: image{files: d.files, context: d.context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
 	if earlier := d.stage(base); earlier != nil {
 		s.image = earlier.image
 		s.env, s.texts = maps.Clone(s.env), maps.Clone(s.texts)
@@ -310,12 +317,12 @@ func (s *stage) copyContext(from, to string, add func(copied)) {
 	}
 	for _, name := range names {
 		source := filepath.Join(s.context, filepath.FromSlash(name))
-		if info, err := os.Stat(source); name != "." && (err != nil || !info.IsDir()) {
+		if name != "." && !s.files.isFolder(source) {
 			add(copied{from: name, name: path.Base(name)})
 			continue
 		}
 		s.copies = append(s.copies, copied{from: name, to: to, folder: true})
-		for _, flag := range flagsBelow(source) {
+		for _, flag := range s.files.flagsBelow(source) {
 			s.copies = append(s.copies, copied{from: path.Join(name, flag), to: path.Join(to, flag)})
 		}
 	}

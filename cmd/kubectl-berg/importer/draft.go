@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
@@ -50,8 +52,8 @@ type port struct {
 	udp  bool
 	// loopback: only the author's machine itself reaches it.
 	loopback bool
-	// http, tcp: the author says that it is.
-	http, tcp bool
+	// http, tcp, tls: the author says that it is. With tls, a proxy ends TLS, and the container gets a raw connection.
+	http, tcp, tls bool
 }
 
 // draft is a Challenge on its way.
@@ -61,6 +63,8 @@ type draft struct {
 	file      string
 	challenge *bergv1.Challenge
 	services  []*service
+	// about describes the challenge to players, nil if no file does.
+	about *about
 }
 
 func (out *Result) draft(file, name string, o Options) *draft {
@@ -68,6 +72,7 @@ func (out *Result) draft(file, name string, o Options) *draft {
 	d.challenge.APIVersion, d.challenge.Kind = bergv1.GroupVersion.String(), "Challenge"
 	d.challenge.Namespace = o.Namespace
 	d.challenge.Name = cmp.Or(dnsName(cmp.Or(o.Name, name), 63), "challenge")
+	d.describe(out.findAbout(filepath.Dir(file)))
 	return d
 }
 
@@ -529,13 +534,26 @@ func (out *Result) dockerfiles(files []string, content []byte, o Options) error 
 		}
 		if file == standardInput {
 			s.build.Dockerfile = ""
-			s.image = parseDockerfile(string(content), file, context, "", nil)
+			s.image = out.files.parseDockerfile(string(content), file, context, "", nil)
 		} else {
-			s.image = readDockerfile(file, context, "", nil)
+			d.readDockerfile(s, "Dockerfile", file, context, "")
 		}
 		d.services = append(d.services, s)
 	}
 	return d.finish()
+}
+
+// readDockerfile reads the Dockerfile of a service, and says why it cannot. key is the key that names it.
+func (d *draft) readDockerfile(s *service, key, file, context, target string) {
+	var err error
+	switch s.image, err = d.result.files.readDockerfile(file, context, target, s.build.Args); {
+	case errors.Is(err, errEmpty):
+		d.lost(s, key, file, "is empty: docker build fails")
+	case errors.Is(err, localfile.ErrRefused):
+		d.lost(s, key, file, refusal(err))
+	case err != nil:
+		d.lost(s, key, file, "does not exist, so that docker build fails: add it, or name an image instead")
+	}
 }
 
 func commonFolder(files []string) string {

@@ -57,7 +57,7 @@ func (d *draft) addFlag(s *service) {
 	c := &s.container
 	d.flagVariables(s)
 	for _, m := range s.mounts {
-		d.flag(cmp.Or(m.text, readFlag(m.from)))
+		d.flag(cmp.Or(m.text, d.readFlag(m.from)))
 		d.flagAt(s, m.to, "mounted")
 	}
 	if name := flagVariable(s.image.env); name != "" && c.DynamicFlag == nil {
@@ -69,7 +69,7 @@ func (d *draft) addFlag(s *service) {
 		d.flagThatIsRead(s)
 	}
 	for _, file := range s.image.flags() {
-		d.flag(cmp.Or(strings.TrimSpace(file.text), readFlag(filepath.Join(s.image.context, filepath.FromSlash(file.from)))))
+		d.flag(cmp.Or(strings.TrimSpace(file.text), d.readFlag(filepath.Join(s.image.context, filepath.FromSlash(file.from)))))
 		if found && c.DynamicFlag == nil {
 			continue
 		}
@@ -108,7 +108,7 @@ func (d *draft) flagThatIsRead(s *service) {
 	if s.container.DynamicFlag != nil {
 		return
 	}
-	for _, f := range s.image.files(s.image.program()) {
+	for _, f := range s.image.named(s.image.program()) {
 		for _, found := range readsFlag.FindAllStringSubmatch(f.text, -1) {
 			if flagName.MatchString(found[1]) {
 				s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: found[1]}}
@@ -123,7 +123,10 @@ func (d *draft) flagThatIsRead(s *service) {
 const maxDepth = 3
 
 // flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
-func flagsBelow(folder string) (out []string) {
+func (f *files) flagsBelow(folder string) (out []string) {
+	if !f.isFolder(folder) {
+		return nil
+	}
 	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(folder, file)
 		switch {
@@ -148,8 +151,8 @@ func flagsBelow(folder string) (out []string) {
 const maxFlag = 4096
 
 // readFlag returns the flag in a file of the author, "" if there is none.
-func readFlag(file string) string {
-	text := readSmall(file)
+func (d *draft) readFlag(file string) string {
+	text := d.result.files.small(file)
 	if len(text) >= maxFlag {
 		return ""
 	}

@@ -1,13 +1,17 @@
 package importer
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 )
 
 // composeFiles are the default file names of docker compose, in its order.
@@ -18,19 +22,49 @@ var overrides = []string{"compose.override.yml", "compose.override.yaml", "docke
 
 // Import reads a file or folder.
 func Import(path string, o Options) (Result, error) {
-	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
 	info, err := os.Stat(path)
 	if err != nil {
-		return out, fmt.Errorf("open: %w", err)
+		return Result{}, fmt.Errorf("open: %w", err)
 	}
-	if !info.IsDir() {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return out, fmt.Errorf("read: %w", err)
+	if info.IsDir() {
+		return newResult(path, o, func(out *Result) error { return out.folder(path, o) })
+	}
+	content, err := localfile.Folder{}.Read(path)
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return newResult(filepath.Dir(path), o, func(out *Result) error {
+		err := out.file(path, content, o)
+		if err != nil && isRCDS(content) && out.folder(filepath.Dir(path), o) == nil {
+			return nil // a file of an event's own tool: the others are imported, and a note names it
 		}
-		return out, out.file(path, content, o)
+		return err
+	})
+}
+
+// newResult collects a result, whose files are in a folder.
+func newResult(folder string, o Options, collect func(*Result) error) (Result, error) {
+	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}, folderName: folder}
+	var err error
+	if out.files, err = openFiles(folder, o); err != nil {
+		return out, err
 	}
-	return out, out.folder(path, o)
+	if err := collect(&out); err != nil {
+		return out, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(out.files.refused)) {
+		out.Lost = append(out.Lost, Note{File: name, Key: "file", Message: refusal(out.files.refused[name])})
+	}
+	return out, nil
+}
+
+// refusal explains why a file is not read.
+func refusal(err error) string {
+	text := oneLine(err.Error())
+	if strings.Contains(text, "outside of") {
+		text += ": allow it with --allow-outside, or name a folder above both"
+	}
+	return text
 }
 
 // standardInput stands for the name of a file.
@@ -38,12 +72,13 @@ const standardInput = "standard input"
 
 // Content imports the content of a file that has no name, in the current folder.
 func Content(content []byte, o Options) (Result, error) {
-	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
-	return out, out.file(standardInput, content, o)
+	return newResult(".", o, func(out *Result) error { return out.file(standardInput, content, o) })
 }
 
 func (out *Result) file(path string, content []byte, o Options) error {
 	switch {
+	case len(bytes.TrimSpace(content)) == 0:
+		return fmt.Errorf("%s: is empty", path)
 	case isDockerfile(filepath.Base(path)) || looksLikeDockerfile(content):
 		return out.dockerfiles([]string{path}, content, o)
 	case isKlodd(content):
@@ -52,6 +87,8 @@ func (out *Result) file(path string, content []byte, o Options) error {
 		return out.kctf(path, content, o)
 	case isRCDS(content):
 		return out.rcds(path, content, o)
+	case path != standardInput && !slices.Contains(composeFiles, filepath.Base(path)) && parseAbout(path, content) != nil:
+		return out.folder(filepath.Dir(path), o)
 	default:
 		return out.compose(path, nil, content, o)
 	}
@@ -61,8 +98,16 @@ func (out *Result) file(path string, content []byte, o Options) error {
 // compose file is a Challenge. Dockerfiles alone are the containers of one Challenge. Handouts, solutions and health
 // checks are left out where there is anything else.
 func (out *Result) folder(path string, o Options) error {
-	if file := challengeFile(path); file != "" {
-		return out.here(file, o)
+	var notUnderstood error
+	if file := out.challengeFile(path); file != "" {
+		before := *out
+		if notUnderstood = out.here(file, o); notUnderstood == nil || slices.Contains(composeFiles, filepath.Base(file)) {
+			return notUnderstood
+		}
+		*out = before
+		if out.findAbout(path) == nil { // otherwise its fields are named
+			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is not understood, and not imported: " + strings.TrimPrefix(oneLine(notUnderstood.Error()), file+": ")})
+		}
 	}
 	var challenges, dockerfiles []string
 	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
@@ -72,7 +117,7 @@ func (out *Result) folder(path string, o Options) error {
 		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
 			return fs.SkipDir
 		case entry.IsDir() && file != path:
-			if file := challengeFile(file); file != "" {
+			if file := out.challengeFile(file); file != "" {
 				challenges = append(challenges, file)
 				return fs.SkipDir
 			}
@@ -98,14 +143,22 @@ func (out *Result) folder(path string, o Options) error {
 		if n > 0 {
 			single.Name = "" // one name is for one Challenge
 		}
-		if err := out.here(file, single); err != nil {
+		if err := out.folder(filepath.Dir(file), single); err != nil {
 			return err
 		}
 	}
+	a := out.findAbout(path)
 	switch {
 	case len(challenges) > 0:
 		return nil
-	case len(dockerfiles) == 0:
+	case len(dockerfiles) > 0:
+	case a != nil && strings.Trim(fieldText(a.root, "image"), "./") != "" && !strings.HasPrefix(fieldText(a.root, "image"), "."):
+		return out.imageOnly(a, o)
+	case notUnderstood != nil:
+		return notUnderstood
+	case a != nil:
+		return fmt.Errorf("%s: describes a challenge without a container: it names no image, and no Dockerfile is in its folder: %w", a.file, ErrNothing)
+	default:
 		return fmt.Errorf("%s: %w", path, ErrNothing)
 	}
 	slices.Sort(dockerfiles)
@@ -127,15 +180,15 @@ func isAside(folder, file string) bool {
 }
 
 // challengeFile returns the compose file of a folder, or a challenge of klodd, kCTF or rCTF; "" if it has none.
-func challengeFile(folder string) string {
+func (out *Result) challengeFile(folder string) string {
 	for _, name := range composeFiles {
-		if _, err := os.ReadFile(filepath.Join(folder, name)); err == nil {
+		if out.files.isFile(filepath.Join(folder, name)) {
 			return filepath.Join(folder, name)
 		}
 	}
 	for _, name := range []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"} {
 		file := filepath.Join(folder, name)
-		if content, err := os.ReadFile(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
+		if content, err := out.files.Read(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
 			return file
 		}
 	}
@@ -144,9 +197,9 @@ func challengeFile(folder string) string {
 
 // here imports the file of a folder, and the files that docker compose adds to it.
 func (out *Result) here(file string, o Options) error {
-	content, err := os.ReadFile(file)
+	content, err := out.files.Read(file)
 	if err != nil {
-		return fmt.Errorf("read: %w", err)
+		return fmt.Errorf("%s: %s", file, refusal(err))
 	}
 	if !slices.Contains(composeFiles, filepath.Base(file)) {
 		return out.file(file, content, o)
@@ -154,7 +207,7 @@ func (out *Result) here(file string, o Options) error {
 	var extraFiles []string
 	for _, name := range overrides {
 		override := filepath.Join(filepath.Dir(file), name)
-		if _, err := os.Stat(override); err == nil {
+		if out.files.isFile(override) {
 			extraFiles = append(extraFiles, override)
 			break
 		}

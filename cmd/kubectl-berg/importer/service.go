@@ -3,12 +3,13 @@ package importer
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
@@ -43,7 +45,7 @@ var reasons = map[string]string{
 	"security_opt":      "the administrator chooses the seccomp profile of all challenges, with CHALLENGE_SECCOMP_PROFILE",
 	"cap_drop":          "a container has the default capabilities of the container runtime",
 	"ulimits":           "limits are those of the container runtime",
-	"pids_limit":        "the node limits the number of processes",
+	"pids_limit":        "a Challenge has no such field: the limit is podPidsLimit of the kubelets, where the administrator has set one",
 	"sysctls":           "kernel parameters are those of the node",
 	"restart":           "a container that ends is started again",
 	"stdin_open":        "players connect to ports, not to the terminal",
@@ -292,7 +294,7 @@ func (d *draft) networks(project *types.Project) {
 			used[name] = true
 		}
 	}
-	if len(used) > 1 {
+	if len(used) > 1 && len(d.services) > 1 {
 		d.lost(nil, "networks", strings.Join(slices.Sorted(maps.Keys(used)), ", "), "all containers of an instance reach each other")
 	}
 }
@@ -303,6 +305,9 @@ func duration(d *types.Duration) time.Duration {
 	}
 	return time.Duration(*d)
 }
+
+// remoteContext matches build contexts that docker downloads.
+var remoteContext = regexp.MustCompile(`^(?:https?://|git://|ssh://|git@|github\.com/)`)
 
 // build reads the Dockerfile of a service, from its file or inline, and notes how the author builds the image.
 func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
@@ -317,7 +322,7 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 		}
 	}
 	if c.Build.DockerfileInline != "" {
-		s.image = parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
+		s.image = l.result.files.parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
 		s.build.Dockerfile = shorten(l.folder, filepath.Join(context, "Dockerfile."+s.name))
 		d.chosen(s, "build", "dockerfile_inline", "save it as "+s.build.Dockerfile+" before the image is built")
 		return
@@ -329,7 +334,11 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(context, file)
 	}
-	s.image = readDockerfile(file, context, c.Build.Target, s.build.Args)
+	if remoteContext.MatchString(context) {
+		d.lost(s, "build", context, "is not on this machine: ports, flag and program of the image are not known")
+		return
+	}
+	d.readDockerfile(s, "build", shorten(l.folder, file), context, c.Build.Target)
 	if c.Build.Dockerfile != "" && c.Build.Dockerfile != "Dockerfile" {
 		s.build.Dockerfile = shorten(l.folder, file)
 	}
@@ -353,7 +362,10 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 	for _, file := range c.EnvFiles {
 		found, err := l.readEnvironment(file)
 		if err != nil {
-			if bool(file.Required) {
+			switch {
+			case errors.Is(err, localfile.ErrRefused):
+				d.lost(s, "env_file", shorten(l.folder, file.Path), refusal(err))
+			case bool(file.Required):
 				d.lost(s, "env_file", shorten(l.folder, file.Path), "cannot be read: add its variables to environment")
 			}
 			continue
@@ -530,12 +542,18 @@ func (d *draft) capability(s *service, c *bergv1.Container, name string) {
 	}
 }
 
+// hostFiles are files that every host has, and that compose files share with containers out of habit.
+var hostFiles = []string{
+	"/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo", "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", "/etc/passwd", "/etc/group", "/etc/ssl/certs",
+	"/etc/ca-certificates", "/sys/fs/cgroup", "/lib/modules", "/etc/machine-id",
+}
+
 // mounts keeps files of flags for later, and refuses all other volumes by name.
 func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig, l *composeLoader) {
 	refuse := func(key, text string) { d.lost(s, key, text, reasons[key]) }
 	keep := func(key, text string, m mount) {
-		if info, err := os.Stat(m.from); err == nil && info.IsDir() {
-			for _, flag := range flagsBelow(m.from) {
+		if info, err := d.result.files.Stat(m.from); err == nil && info.IsDir() {
+			for _, flag := range d.result.files.flagsBelow(m.from) {
 				s.mounts = append(s.mounts, mount{from: filepath.Join(m.from, filepath.FromSlash(flag)), to: path.Join(m.to, flag)})
 			}
 		} else if isFlagFile(m.to) || m.from != "" && isFlagFile(m.from) {
@@ -557,6 +575,8 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 		switch {
 		case v.Source == "/var/run/docker.sock":
 			d.lost(s, "volumes", text, "no container controls the node: use another way to start programs")
+		case slices.ContainsFunc(hostFiles, func(file string) bool { return v.Source == file || strings.HasPrefix(v.Source, file+"/") }):
+			d.lost(s, "volumes", text, "is a file of the host, and is not needed: a container has its own, with the time zone of its image (set TZ for another one)")
 		case v.Type == "bind":
 			keep("volumes", text, mount{from: v.Source, to: v.Target})
 		default:

@@ -102,7 +102,11 @@ var (
 
 func (out *Result) document(s Source, d document, settings rules.Settings) {
 	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(d.text, &root); err != nil {
+	err := yamlv3.Unmarshal(d.text, &root)
+	if err == nil {
+		err = yamlnode.Check(&root)
+	}
+	if err != nil {
 		if s.Named || bytes.Contains(d.text, []byte(group)) {
 			out.syntax(s, d, err)
 		}
