@@ -33,7 +33,8 @@ func (r *root) importFiles() *cobra.Command {
 		Short: "Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, kCTF or rCTF",
 		Long: `Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, kCTF or rCTF, without a cluster. A folder is
 searched for them: each compose file in it becomes a Challenge, Dockerfiles alone become the containers of one.
-Handouts, solutions and health checks are left out.
+Handouts, solutions and health checks are left out. A challenge.yml of ctfcli gives name, category, flag and the kind of
+port. Files outside of the folder are not read, not even through a link, unless --allow-outside is given.
 
 The Challenge goes to standard output. Standard error first asks where the flag is, if that is not certain: commands of
 a Dockerfile are not interpreted. Then it says what could not be carried over, in the words of the file, what was
@@ -58,6 +59,7 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
 	f.StringArrayVar(&o.variables, "env", nil, "value of a variable in the compose file, as in FLAG=flag{test}; goes before the file .env")
 	f.StringSliceVar(&o.Profiles, "profile", nil, "profiles of the compose file to include")
 	f.StringSliceVar(&o.settings, "setting", nil, "setting of the operator, as in CHALLENGE_ALLOWED_CAPABILITIES=KILL (default: the operator's default)")
+	f.BoolVar(&o.Split, "split", false, "make a Challenge of each group of services that no network of the compose file connects")
 	f.BoolVar(&o.AllowOutside, "allow-outside", false, "read files outside of the folder, too, as in env_file: ../common.env")
 	f.BoolVar(&o.strict, "strict", false, "exit with code 4 if something could not be carried over")
 	return c

@@ -31,7 +31,8 @@ func (r *root) lint() *cobra.Command {
 		Short: "Check Challenges in files, without a cluster",
 		Long: `Check Challenges in files and folders, without a cluster: what the API server refuses, what no instance can
 start with, and what YAML makes of a value. The operator uses the same rules for the condition Accepted.
-Files without a Challenge are skipped.
+Files without a Challenge are skipped, and links that lead out of a folder are not followed. It is assumed that the
+operator has its default settings and takes sandbox: nested, with a warning: --setting says what yours has.
 
 Exit code 0: no error, 3: no Challenge found, 4: an error was found (with --strict, or a warning).`,
 		Example: `  kubectl berg lint -f challenges/
@@ -119,33 +120,36 @@ func (r *root) writeFindings(findings []lint.Finding) {
 	}
 }
 
+const nestedProfile = "CHALLENGE_NESTED_SECCOMP_PROFILE"
+
 // parseRuleSettings reads the settings that limit a Challenge and ignores the others.
 func parseRuleSettings(given []string) (rules.Settings, error) {
 	values := map[string]string{
 		"CHALLENGE_ALLOWED_CAPABILITIES": doctor.Defaults["CHALLENGE_ALLOWED_CAPABILITIES"],
 		"CHALLENGE_START_DEADLINE":       doctor.Defaults["CHALLENGE_START_DEADLINE"],
 		// The default refuses sandboxes. An author who writes one has an administrator who prepares nodes.
-		"CHALLENGE_NESTED_SECCOMP_PROFILE": "Unconfined",
+		nestedProfile: "Unconfined",
 	}
 	last := ""
+	out := rules.Settings{SandboxAssumed: true}
 	for _, text := range given {
 		name, value, ok := strings.Cut(text, "=")
 		switch _, known := doctor.Defaults[name]; {
 		case ok && known:
 			values[name], last = value, name
+			out.SandboxAssumed = out.SandboxAssumed && name != nestedProfile
 		case !ok && last == "CHALLENGE_ALLOWED_CAPABILITIES": // the option splits its value at commas
 			values[last] += "," + text
 		default:
 			return rules.Settings{}, console.Errorf(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that concerns Challenges", text)
 		}
 	}
-	var out rules.Settings
 	for name := range strings.SplitSeq(values["CHALLENGE_ALLOWED_CAPABILITIES"], ",") {
 		if name = rules.Capability(strings.TrimSpace(name)); name != "" && name != "NONE" {
 			out.Capabilities = append(out.Capabilities, name)
 		}
 	}
-	out.NestedSandbox = values["CHALLENGE_NESTED_SECCOMP_PROFILE"] != ""
+	out.NestedSandbox = values[nestedProfile] != ""
 	if text := values["CHALLENGE_START_DEADLINE"]; text != "" {
 		deadline, err := time.ParseDuration(text)
 		if err != nil {

@@ -46,7 +46,7 @@ func (out *Result) findAbout(folder string) *about {
 	for {
 		for _, name := range aboutFiles {
 			file := filepath.Join(folder, name)
-			if content, err := out.files.Read(file); err == nil {
+			if content, err := out.files.read(file); err == nil {
 				if found := parseAbout(file, content); found != nil {
 					return found
 				}

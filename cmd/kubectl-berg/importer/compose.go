@@ -55,6 +55,7 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 		name = folderName(file)
 	}
 	d := out.draft(file, name, o)
+	d.root = root
 	l := composeLoader{draft: d, folder: folder, environment: o.Environment, unset: map[string]bool{}}
 	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
 	if out.files.isFile(filepath.Join(folder, ".env")) {
@@ -86,12 +87,23 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	if len(project.Services) == 0 {
 		return fmt.Errorf("%s: must be a compose file: it has no services", file)
 	}
-	d.compose(project, yamlnode.Child(root, "services"), &l)
+	groups := d.compose(project, yamlnode.Child(root, "services"), &l)
 	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
 		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env") +
 			". If the dollar belongs to the text, write $$, or in a file of variables single quotes around the value"})
 	}
-	return d.finish()
+	if len(groups) < 2 || !o.Split {
+		return d.finish()
+	}
+	for _, g := range groups {
+		o.Name = ""
+		one := out.draft(file, g.name, o)
+		one.root, one.services = root, g.services
+		if err := one.finish(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // firstFormat reports whether a file has the format of the first version of compose: services without a key above them.

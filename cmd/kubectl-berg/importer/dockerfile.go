@@ -36,6 +36,8 @@ type image struct {
 	check check
 
 	entrypoint, command []string
+	// jail: a command or a copied file is that of a jail.
+	jail bool
 	// lines are the instructions of the last stage, with their programs.
 	lines []string
 	// runs are the commands of RUN that have not been searched for flags.
@@ -141,7 +143,11 @@ func (d *dockerfile) add(instruction any, source sourceLine) error {
 		return errNoStage
 	}
 	s := &d.stages[len(d.stages)-1]
-	s.lines = append(s.lines, source.text)
+	switch instruction.(type) {
+	case *instructions.LabelCommand, *instructions.MaintainerCommand: // words for people
+	default:
+		s.lines = append(s.lines, source.text)
+	}
 	if e, ok := instruction.(instructions.SupportsSingleWordExpansion); ok {
 		if err := e.Expand(d.expand); err != nil {
 			return err
@@ -175,6 +181,7 @@ func (d *dockerfile) add(instruction any, source sourceLine) error {
 			run.text += "\n" + file.Data
 		}
 		s.runs = append(s.runs, run)
+		s.jail = s.jail || startsJail(run.text)
 	case *instructions.AddCommand:
 		s.copyFiles(i.SourcesAndDest, nil, source)
 	case *instructions.CopyCommand:
@@ -260,6 +267,7 @@ func (d *dockerfile) stage(name string) *stage {
 // copy follows a COPY instruction: files of the context, and flags of earlier stages.
 func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source sourceLine) {
 	before := len(s.copies)
+	s.jail = s.jail || isJailImage(c.From)
 	if c.From == "" {
 		s.copyFiles(c.SourcesAndDest, nil, source)
 	} else if earlier := d.stage(c.From); earlier != nil && earlier != s {

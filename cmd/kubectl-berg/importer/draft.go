@@ -63,6 +63,8 @@ type draft struct {
 	file      string
 	challenge *bergv1.Challenge
 	services  []*service
+	// root is the file of the author, nil for a Dockerfile.
+	root *yamlv3.Node
 	// about describes the challenge to players, nil if no file does.
 	about *about
 }
@@ -80,6 +82,7 @@ func (out *Result) draft(file, name string, o Options) *draft {
 func (d *draft) note(s *service, key, text, message string) Note {
 	n := Note{File: d.file, Key: key, Text: text, Message: message}
 	if s == nil {
+		n.Line = nodeLine(yamlnode.Child(d.root, key))
 		return n
 	}
 	n.Service = s.name
@@ -152,6 +155,7 @@ func (d *draft) hostname(text string) string {
 // finish chooses defaults where the files are silent, and adds the Challenge to the result.
 func (d *draft) finish() error {
 	for _, s := range d.services {
+		s.image.runAs(s.container)
 		s.container.Hostname = d.hostname(s.name)
 		if s.container.Hostname != s.name {
 			d.chosen(s, "hostname", s.container.Hostname, "is the name by which other containers reach it: change it where they use "+s.name)
@@ -178,6 +182,8 @@ func (d *draft) finish() error {
 			s.container.ReadinessProbe = p
 		}
 		d.suit(s)
+		d.nameScripts(s)
+		d.sharedFlags(s)
 		if len(s.container.Environment) == 0 {
 			s.container.Environment = nil
 		}
@@ -327,10 +333,9 @@ var (
 	// databases speak no HTTP, and players hardly reach them.
 	databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
 
-	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|nsjail|pwn\.red|redpwn/jail|kctf[-_]|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
+	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
 	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
 		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
-	isJail    = regexp.MustCompile(`nsjail|pwn\.red/jail|redpwn/jail|kctf[-_]|bubblewrap|\bbwrap\b`)
 	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|\bchrome\b|chromedriver|geckodriver|firefox|browserless|xss-?bot|admin-?bot`)
 )
 
@@ -344,7 +349,7 @@ func (s *service) web(p port) bool {
 		return false
 	case p.http || p.host == 80 || p.host == 443:
 		return true
-	case p.tcp || s.jail || speaksTCP.MatchString(text):
+	case p.tcp || p.tls || s.isJail() || speaksTCP.MatchString(text):
 		return false
 	}
 	for _, line := range s.check.or(s.image.check).test {
@@ -361,9 +366,13 @@ func (d *draft) choosePorts() {
 	public := slices.ContainsFunc(d.services, func(s *service) bool {
 		return slices.ContainsFunc(s.published, func(p port) bool { return open(s, p) })
 	})
-	nodePorts, allPorts := 0, 0
+	nodePorts, allPorts, players := 0, 0, 0
+	for _, s := range d.services {
+		players += len(s.published)
+	}
 	for _, s := range d.services {
 		published, exposed := s.published, s.exposed
+		single := players == 1 && len(published) == 1
 		if len(published) == 0 && len(exposed) == 0 {
 			exposed = s.image.ports()
 			if number := imagePort(s.named); len(exposed) == 0 && number != 0 {
@@ -373,7 +382,7 @@ func (d *draft) choosePorts() {
 		// Where nothing is for players, the first container that is not a database is.
 		if !public && len(published) == 0 && !slices.ContainsFunc(d.services, func(other *service) bool { return len(other.published) > 0 }) &&
 			slices.ContainsFunc(exposed, func(p port) bool { return !slices.Contains(databases, p.number) }) {
-			published, exposed, public = exposed, nil, true
+			published, exposed, public, single = exposed, nil, true, len(exposed) == 1
 			d.chosen(s, "ports", "", "players reach it, since no service publishes a port")
 		} else if !public && len(published) > 0 {
 			d.chosen(s, "ports", sourceText(yamlnode.Child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
@@ -381,6 +390,9 @@ func (d *draft) choosePorts() {
 		var made []bergv1.Port
 		var tooMany []int32
 		add := func(p port, players bool) {
+			if players && single {
+				p = d.reach(p)
+			}
 			if p.number < 1 || p.number > 65535 {
 				d.lost(s, "ports", fmt.Sprint(p.number), "must be a port from 1 to 65535")
 				return
@@ -428,6 +440,11 @@ func (d *draft) choosePorts() {
 func (s *service) portType(p port, players bool) (bergv1.PortType, string) {
 	protocol := ""
 	switch {
+	case p.http: // the author says so, also at 8443
+		protocol = "http"
+	case p.tls && players:
+		return bergv1.PublicTLSRoute, ""
+	case p.tcp && players && p.number != 22 && p.number != 2222:
 	case !p.udp && slices.Contains(tlsNumbers, p.number):
 		protocol = "https"
 	case !p.udp && (p.number == 22 || p.number == 2222):
@@ -468,17 +485,10 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 	}
 }
 
-// isJail reports whether the programs of a service make namespaces.
-func (s *service) isJail() bool { return s.jail || isJail.MatchString(s.text()) }
-
 // suit adds the settings that jails, browsers and programs for one connection need.
 func (d *draft) suit(s *service) {
 	text := s.text()
-	words := slices.Concat(s.container.Command, s.container.Args)
-	if len(words) == 0 {
-		words = s.image.program()
-	}
-	if program, change := rules.ServesOnce(words); program != "" {
+	if program, change := rules.ServesOnce(s.image.program()); program != "" {
 		for i := range s.container.Ports {
 			if p := &s.container.Ports[i]; p.ConnectsAtStart() {
 				p.ConnectAtStart = new(bool)

@@ -28,14 +28,23 @@ func openFiles(folder string, o Options) (*files, error) {
 // maxFile is the size of the largest script or source that is read, in bytes.
 const maxFile = 64 << 10
 
+// read returns the content of a file, and remembers why it is not read.
+func (f *files) read(name string) ([]byte, error) {
+	content, err := f.Read(name)
+	if errors.Is(err, localfile.ErrRefused) {
+		f.refused[name] = err
+	}
+	return content, err
+}
+
 // small returns the content of a file, "" for a large one and for anything else than a file.
 func (f *files) small(name string) string {
 	if info := f.info(name); info == nil || info.IsDir() || info.Size() > maxFile {
 		return ""
 	}
-	content, err := f.Read(name)
-	if errors.Is(err, localfile.ErrRefused) {
-		f.refused[name] = err
+	content, err := f.read(name)
+	if err != nil {
+		return ""
 	}
 	return string(content)
 }

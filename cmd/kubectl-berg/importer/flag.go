@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -30,10 +31,11 @@ var (
 // isFlagFile reports whether a file has the flag, by its name. Sources and programs have other endings.
 func isFlagFile(name string) bool { return flagFile.MatchString(path.Base(filepath.ToSlash(name))) }
 
+// pathShape matches a value that names a file: with folders, or with an ending.
+var pathShape = regexp.MustCompile(`^(?:file://|https?://|[A-Za-z]:\\|~|\$|\.{0,2}/)|^[\w.-]+(?:/[\w.-]+)+$|^[\w-]+\.(?:txt|dat|bin|enc|key|env|md|png|jpg|py|php|json)$`)
+
 // isPath reports whether the value of a variable names a file.
-func isPath(value string) bool {
-	return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./") || strings.HasSuffix(value, ".txt")
-}
+func isPath(value string) bool { return !strings.Contains(value, "{") && pathShape.MatchString(value) }
 
 // flagVariable picks the variable with the flag: FLAG, then a variable with such a name, then a variable whose value is
 // a flag.
@@ -49,6 +51,68 @@ func flagVariable(environment map[string]string) string {
 		}
 	}
 	return ""
+}
+
+// writesFlag matches a command that writes a variable into a file, and its parts: the variable and the file.
+var writesFlag = regexp.MustCompile(`\$\{?(\w*[A-Za-z]\w*)[^>|]*(?:>>?|\|\s*tee(?:\s+-\w+)*)\s*["']?([^\s"';&|]+)`)
+
+// variableWritten returns the variable that a start script writes into the file with the flag, "" if there is none.
+func (i image) variableWritten() (name string, source string) {
+	for _, f := range append([]startFile{{text: strings.Join(i.program(), " ")}}, i.named(i.program())...) {
+		if !strings.HasPrefix(f.text, "#!") && f.name != "" {
+			continue
+		}
+		for _, found := range writesFlag.FindAllStringSubmatch(f.text, -1) {
+			file := path.Base(found[2])
+			assigned := regexp.MustCompile(`(?m)(?:^|[\s;])` + found[1] + `=(.*)$`).FindStringSubmatch(f.text)
+			itself := assigned == nil || strings.Contains(assigned[1], "$"+found[1]) || strings.Contains(assigned[1], "{"+found[1])
+			if (isFlagFile(file) || partOfName.MatchString(file)) && itself {
+				return found[1], cmp.Or(f.name, "the command")
+			}
+		}
+	}
+	return "", ""
+}
+
+// sharedText matches a flag anywhere in a text, and withDefault a line in which it is the default of a variable.
+var (
+	sharedText  = regexp.MustCompile(`(?i)\b[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[\w!@#?&*+=,:;'~^.-]{3,}\}`)
+	withDefault = regexp.MustCompile(`(?i)env\b|environ|getenv|:-|\.\.\.|compile\(|match\(`)
+)
+
+// sharedFlags names flags that all players would have, in variables and command lines of the container.
+func (d *draft) sharedFlags(s *service) {
+	flag := d.challenge.Spec.Flag
+	shared := func(text string) bool {
+		return sharedText.MatchString(text) || len(flag) > 3 && strings.Contains(text, flag)
+	}
+	note := func(key, text string) {
+		d.lost(s, key, text, "has a flag that all players share: replace it by the flag of the instance, with dynamicFlag")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.container.Environment)) {
+		value, err := s.container.Environment[name].Text()
+		named := slices.ContainsFunc(d.result.Lost, func(n Note) bool { return n.Service == s.name && n.Key == "environment" && n.Text == name })
+		if err == nil && shared(value) && !named {
+			note("environment", name)
+		}
+	}
+	for key, words := range map[string][]string{"entrypoint": s.container.Command, "command": s.container.Args} {
+		if shared(strings.Join(words, " ")) {
+			note(key, sourceText(yamlnode.Child(s.node, key)))
+		}
+	}
+	for _, f := range s.image.named(s.image.program()) {
+		number := 0
+		for line := range strings.Lines(f.text) {
+			number++
+			if found := sharedText.FindString(line); found != "" && !withDefault.MatchString(line) {
+				n := d.note(s, "flag", found, "is a flag that all players share: let the program read that of the instance")
+				n.File, n.Line = f.name, number
+				d.result.Lost = append(d.result.Lost, n)
+				break
+			}
+		}
+	}
 }
 
 // addFlag says how the flag reaches a container: by a variable, or by a file that was mounted or copied. Where the
@@ -106,6 +170,17 @@ func (d *draft) flagVariables(s *service) {
 // flagThatIsRead gives the flag as the variable from which the program of the image reads it, if it does.
 func (d *draft) flagThatIsRead(s *service) {
 	if s.container.DynamicFlag != nil {
+		return
+	}
+	if name, source := s.image.variableWritten(); name != "" {
+		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+		d.flag(s.image.env[name])
+		if value, ok := s.container.Environment[name]; ok {
+			text, _ := value.Text()
+			d.flag(text)
+			delete(s.container.Environment, name)
+		}
+		d.chosen(s, "dynamicFlag", name, source+" writes this variable into the file with the flag: each instance gets its own")
 		return
 	}
 	for _, f := range s.image.named(s.image.program()) {
@@ -223,7 +298,9 @@ func (d *draft) addFlags() error {
 		d.result.Questions = append(d.result.Questions, *s.question)
 	}
 	if !slices.ContainsFunc(d.services, func(s *service) bool { return s.container.DynamicFlag != nil || s.question != nil }) {
-		d.result.Questions = append(d.result.Questions, d.note(nil, "flag", "", "no variable and no file with the flag was found"))
+		message := "no variable and no file with the flag was found: all players share what the image has. Add to the container that has it dynamicFlag: {env: {name: FLAG}}, or " +
+			"dynamicFlag: {content: {path: /flag.txt}} as --flag-file /flag.txt does"
+		d.result.Questions = append(d.result.Questions, d.note(nil, "flag", "", message))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -49,13 +50,14 @@ func newResult(folder string, o Options, collect func(*Result) error) (Result, e
 	if out.files, err = openFiles(folder, o); err != nil {
 		return out, err
 	}
-	if err := collect(&out); err != nil {
-		return out, err
-	}
+	err = collect(&out)
 	for _, name := range slices.Sorted(maps.Keys(out.files.refused)) {
+		if errors.Is(err, ErrNothing) {
+			err = fmt.Errorf("%s: %s", name, refusal(out.files.refused[name]))
+		}
 		out.Lost = append(out.Lost, Note{File: name, Key: "file", Message: refusal(out.files.refused[name])})
 	}
-	return out, nil
+	return out, err
 }
 
 // refusal explains why a file is not read.

@@ -13,7 +13,7 @@ import (
 
 // Fields of pods and containers that are carried over, or that mean the same everywhere.
 var (
-	podFields       = []string{"containers", "automountServiceAccountToken", "enableServiceLinks", "runtimeClassName"}
+	podFields          = []string{"containers", "automountServiceAccountToken", "enableServiceLinks", "runtimeClassName"}
 	podContainerFields = []string{
 		"name", "image", "imagePullPolicy", "command", "args", "env", "ports", "readinessProbe", "livenessProbe", "resources", "securityContext", "volumeMounts",
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
@@ -129,6 +131,16 @@ func (i image) named(words []string) (all []startFile) {
 		}
 	}
 	return all
+}
+
+// runAs replaces the command line of the image by that of a container.
+func (i *image) runAs(c bergv1.Container) {
+	if len(c.Command) > 0 {
+		i.entrypoint, i.command = c.Command, nil
+	}
+	if len(c.Args) > 0 {
+		i.command = c.Args
+	}
 }
 
 // program is the command line of the image.

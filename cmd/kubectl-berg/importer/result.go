@@ -27,6 +27,8 @@ type Options struct {
 	Profiles []string
 	// FlagFile is the path of the flag in an image, as PATH or CONTAINER=PATH.
 	FlagFile string
+	// Split makes a Challenge of each group of services that no network connects.
+	Split bool
 	// AllowOutside allows files outside of the folder that is imported.
 	AllowOutside bool
 	// Allowed are the limits of the operator.

@@ -76,8 +76,8 @@ var silent = []string{
 	"restart", "scale", "volumes", "tmpfs", "shm_size", "platform", "secrets", "configs", "attach", "extends", "dockerfile", "depends_on",
 }
 
-// compose adds the services of a project.
-func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLoader) {
+// compose adds the services of a project, and returns the groups that no network connects.
+func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLoader) []group {
 	names := slices.Sorted(maps.Keys(project.Services))
 	// Containers are in the order of the author.
 	position := map[string]int{}
@@ -108,7 +108,81 @@ func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLo
 		d.service(s, project, c, l)
 		d.services = append(d.services, s)
 	}
-	d.networks(project)
+	groups := d.groups(project)
+	if len(groups) < 2 {
+		d.networks(project)
+	} else if !d.options.Split {
+		names := make([]string, 0, len(groups))
+		for _, g := range groups {
+			names = append(names, g.name)
+		}
+		d.lost(nil, "networks", strings.Join(names, ", "), "these are several challenges, since no network connects them, and each has ports for players: make a Challenge of each with --split")
+	}
+	return groups
+}
+
+// group is a part of a project that is a challenge by itself.
+type group struct {
+	name     string
+	services []*service
+}
+
+// groups returns the groups of services that no network and no dependency connects, if each has a port for players.
+// Otherwise all services are one group.
+func (d *draft) groups(project *types.Project) []group {
+	numbers := map[string]int{} // the group of each network and service
+	count := 0
+	join := func(names ...string) {
+		count++
+		replaced := map[int]bool{}
+		for _, name := range names {
+			if known, ok := numbers[name]; ok {
+				replaced[known] = true
+			}
+			numbers[name] = count
+		}
+		for name, number := range numbers {
+			if replaced[number] {
+				numbers[name] = count
+			}
+		}
+	}
+	for _, s := range d.services {
+		c := project.Services[s.name]
+		names := []string{"service " + s.name}
+		for name := range c.Networks {
+			names = append(names, "network "+name)
+		}
+		if len(c.Networks) == 0 && c.NetworkMode == "" {
+			names = append(names, "network default")
+		}
+		for _, name := range append(c.GetDependencies(), c.Links...) {
+			name, _, _ = strings.Cut(name, ":")
+			names = append(names, "service "+name)
+		}
+		if name, found := strings.CutPrefix(c.NetworkMode, "service:"); found {
+			names = append(names, "service "+name)
+		}
+		join(names...)
+	}
+	var out []group
+	for _, s := range d.services {
+		number := numbers["service "+s.name]
+		n := slices.IndexFunc(out, func(g group) bool { return numbers["service "+g.services[0].name] == number })
+		if n < 0 {
+			n, out = len(out), append(out, group{name: s.name})
+		}
+		out[n].services = append(out[n].services, s)
+	}
+	for n, g := range out {
+		if !slices.ContainsFunc(g.services, func(s *service) bool { return len(s.published) > 0 }) {
+			return []group{{d.challenge.Name, d.services}}
+		}
+		if networks := slices.Collect(maps.Keys(project.Services[g.services[0].name].Networks)); len(networks) == 1 && len(g.services) > 1 {
+			out[n].name = networks[0]
+		}
+	}
+	return out
 }
 
 // runsOnce reports whether a service prepares others: they start when it has ended.
@@ -556,6 +630,8 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 			for _, flag := range d.result.files.flagsBelow(m.from) {
 				s.mounts = append(s.mounts, mount{from: filepath.Join(m.from, filepath.FromSlash(flag)), to: path.Join(m.to, flag)})
 			}
+		} else if errors.Is(err, localfile.ErrRefused) && strings.HasPrefix(text, "..") {
+			d.result.files.refused[shorten(".", m.from)] = err
 		} else if isFlagFile(m.to) || m.from != "" && isFlagFile(m.from) {
 			s.mounts = append(s.mounts, m)
 			return

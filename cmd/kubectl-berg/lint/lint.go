@@ -181,6 +181,12 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	for _, w := range rules.Warnings(&challenge) {
 		c.add(Warning, w.Field, w.Message)
 	}
+	for i, container := range challenge.Spec.Containers {
+		if settings.SandboxAssumed && container.Sandbox == bergv1.SandboxNested {
+			c.add(Warning, fmt.Sprintf("spec.containers[%d].sandbox", i), "the operator refuses it by default: it is assumed that the administrator has set CHALLENGE_NESTED_SECCOMP_PROFILE. "+
+				"Say what your operator has with --setting CHALLENGE_NESTED_SECCOMP_PROFILE=VALUE, which may be empty")
+		}
+	}
 }
 
 // FormatYAMLError is the error of a YAML parser in one line, with the usual mistake of authors.
