@@ -98,11 +98,7 @@ func (d *draft) describe(a *about) {
 	spec.Author = strings.Join(fieldTexts(a.root, "author", "authors"), ", ")
 	spec.Categories, spec.Tags = fieldTexts(a.root, "category", "categories"), fieldTexts(a.root, "tags")
 	lost := func(key, text, message string) {
-		n := Note{File: a.file, Key: key, Text: text, Message: message}
-		if node := yamlnode.Child(a.root, key); node != nil {
-			n.Line = node.Line
-		}
-		d.result.Lost = append(d.result.Lost, n)
+		d.result.Lost = append(d.result.Lost, Note{File: a.file, Line: yamlnode.Line(a.root, key), Key: key, Text: text, Message: message})
 	}
 	if value := fieldText(a.root, "value"); value != "" {
 		if points, err := strconv.ParseFloat(value, 64); err == nil && fieldText(a.root, "type") != "dynamic" {

@@ -64,6 +64,8 @@ type copied struct {
 	name string
 	// text is the content of a file that stands in the Dockerfile. Its from is "".
 	text string
+	// number is the line of its instruction.
+	number int
 	// unclear is an instruction whose destination may be a file or a folder.
 	unclear sourceLine
 }
@@ -290,6 +292,12 @@ func (s *stage) copyFiles(files instructions.SourcesAndDest, earlier *stage, sou
 	to := path.Clean(absolute(s.workdir, files.DestPath))
 	folder := strings.HasSuffix(files.DestPath, "/") || path.Base(files.DestPath) == "." || len(files.SourcePaths)+len(files.SourceContents) > 1 ||
 		to == "/" || slices.Contains(s.folders, to) || rules.UsuallyFolder(to)
+	before := len(s.copies)
+	defer func() {
+		for n := range s.copies[before:] {
+			s.copies[before+n].number = source.number
+		}
+	}()
 	add := func(c copied) {
 		c.to = to
 		if folder {

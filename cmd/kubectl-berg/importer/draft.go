@@ -82,7 +82,7 @@ func (out *Result) draft(file, name string, o Options) *draft {
 func (d *draft) note(s *service, key, text, message string) Note {
 	n := Note{File: d.file, Key: key, Text: text, Message: message}
 	if s == nil {
-		n.Line = nodeLine(yamlnode.Child(d.root, key))
+		n.Line = yamlnode.Line(d.root, key)
 		return n
 	}
 	n.Service = s.name
@@ -90,10 +90,7 @@ func (d *draft) note(s *service, key, text, message string) Note {
 		n.File = cmp.Or(s.image.file, n.File)
 		return n
 	}
-	n.Line = s.node.Line
-	if keyNode := yamlnode.Child(s.node, key); keyNode != nil {
-		n.Line = keyNode.Line
-	}
+	n.Line = cmp.Or(itemLine(yamlnode.Child(s.node, key), text), yamlnode.Line(s.node, key), s.node.Line)
 	return n
 }
 

@@ -122,7 +122,7 @@ func (d *draft) addFlag(s *service) {
 	d.flagVariables(s)
 	for _, m := range s.mounts {
 		d.flag(cmp.Or(m.text, d.readFlag(m.from)))
-		d.flagAt(s, m.to, "mounted")
+		d.flagAt(s, m.to, "mounted", 0)
 	}
 	if name := flagVariable(s.image.env); name != "" && c.DynamicFlag == nil {
 		d.flag(s.image.env[name])
@@ -137,8 +137,10 @@ func (d *draft) addFlag(s *service) {
 		if found && c.DynamicFlag == nil {
 			continue
 		}
-		if d.flagAt(s, file.to, "copied") && len(s.image.restricted) > 0 {
-			d.lost(s, "flag", s.image.restricted[0].text, "all users of the container can read the flag of an instance: write its readers as dynamicFlag.content.mode and group")
+		if d.flagAt(s, file.to, "copied", file.number) && len(s.image.restricted) > 0 {
+			n := d.note(s, "flag", s.image.restricted[0].text, "all users of the container can read the flag of an instance: write its readers as dynamicFlag.content.mode and group")
+			n.File, n.Line = s.image.file, s.image.restricted[0].number
+			d.result.Lost = append(d.result.Lost, n)
 		}
 	}
 	d.flagThatIsRead(s)
@@ -163,7 +165,7 @@ func (d *draft) flagVariables(s *service) {
 		name = flagVariable(values)
 	}
 	if name != "" {
-		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value in all instances")
+		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value, for all players")
 	}
 }
 
@@ -235,16 +237,23 @@ func (d *draft) readFlag(file string) string {
 }
 
 // flagAt replaces a file of the image by the flag of the instance, and reports whether it did.
-func (d *draft) flagAt(s *service, target, origin string) bool {
+func (d *draft) flagAt(s *service, target, origin string, line int) bool {
+	lost := func(message string) {
+		n := d.note(s, "flag", target, message)
+		if line > 0 {
+			n.File, n.Line = s.image.file, line
+		}
+		d.result.Lost = append(d.result.Lost, n)
+	}
 	target = path.Clean(target)
 	if s.container.DynamicFlag != nil {
 		if f := s.container.DynamicFlag.Content; f == nil || f.Path != target {
-			d.lost(s, "flag", target, "a container gets the flag in one way: this file keeps what the image has")
+			lost("a container gets the flag in one way: this file keeps what the image has, for all players")
 		}
 		return false
 	}
 	if problem := d.setFlagFile(s, target); problem != "" {
-		d.lost(s, "flag", target, "no flag can be put there: "+problem)
+		lost("no flag can be put there: " + problem)
 		return false
 	}
 	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+origin+" there: each instance gets its own, read-only and readable by all users")

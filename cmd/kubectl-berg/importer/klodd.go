@@ -113,13 +113,13 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 	d.challenge.Spec.DisplayName = k.Spec.Name
 	if k.Spec.Timeout > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: nodeLine(yamlnode.Child(spec, "timeout")), Key: "timeout", Text: sourceText(yamlnode.Child(spec, "timeout")),
+			File: file, Line: yamlnode.Line(spec, "timeout"), Key: "timeout", Text: sourceText(yamlnode.Child(spec, "timeout")),
 			Message: "a time is part of each instance: set spec.timeout of the ChallengeInstance, or CHALLENGE_INSTANCE_TIMEOUT",
 		})
 	}
 	if len(k.Spec.Middlewares) > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: nodeLine(yamlnode.Child(spec, "middlewares")), Key: "middlewares", Text: sourceText(yamlnode.Child(spec, "middlewares")),
+			File: file, Line: yamlnode.Line(spec, "middlewares"), Key: "middlewares", Text: sourceText(yamlnode.Child(spec, "middlewares")),
 			Message: "the Gateway has no middlewares for one challenge",
 		})
 	}
@@ -156,11 +156,4 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 		d.otherFields(&service{name: pod.Name, node: node}, yamlnode.Child(node, "spec"), podFields)
 	}
 	return d.finish()
-}
-
-func nodeLine(node *yamlv3.Node) int {
-	if node == nil {
-		return 0
-	}
-	return node.Line
 }

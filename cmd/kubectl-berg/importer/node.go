@@ -43,6 +43,20 @@ func sourceText(node *yamlv3.Node) string {
 	return strings.Join(strings.Fields(string(text)), " ")
 }
 
+// itemLine returns the line of an item of a list, or of a key, with a text; 0 if there is none.
+func itemLine(node *yamlv3.Node, text string) int {
+	if node = yamlnode.Target(node); node == nil || text == "" {
+		return 0
+	}
+	for i, item := range node.Content {
+		found := sourceText(item)
+		if node.Kind == yamlv3.SequenceNode && (found == text || strings.HasPrefix(found, text+"=")) || node.Kind == yamlv3.MappingNode && i%2 == 0 && found == text {
+			return item.Line
+		}
+	}
+	return 0
+}
+
 // typeError says in the words of the file that a value has the wrong type.
 func typeError(err error) string {
 	var wrong *json.UnmarshalTypeError

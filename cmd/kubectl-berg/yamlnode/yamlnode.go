@@ -81,6 +81,20 @@ func Child(node *yamlv3.Node, key string) *yamlv3.Node {
 	return merged
 }
 
+// Line returns the line of a key, also of a merged one; 0 if there is none.
+func Line(node *yamlv3.Node, key string) int {
+	value := Child(node, key)
+	if value == nil {
+		return 0
+	}
+	for node, i := Target(node), 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i+1] == value {
+			return node.Content[i].Line
+		}
+	}
+	return value.Line
+}
+
 // Item returns the i-th item of a list, nil if there is none.
 func Item(node *yamlv3.Node, i int) *yamlv3.Node {
 	node = Target(node)
