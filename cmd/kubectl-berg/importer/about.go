@@ -8,7 +8,6 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
@@ -73,13 +72,13 @@ func scalarText(node *yamlv3.Node) string {
 // fieldTexts returns the scalars of a key with one value or a list.
 func fieldTexts(node *yamlv3.Node, keys ...string) (all []string) {
 	for _, key := range keys {
-		if one := fieldText(node, key); one != "" {
-			all = append(all, one)
+		if value := fieldText(node, key); value != "" {
+			all = append(all, value)
 		}
 		if list := yamlnode.Target(yamlnode.Child(node, key)); list != nil && list.Kind == yamlv3.SequenceNode {
 			for _, item := range list.Content {
-				if one := scalarText(item); one != "" {
-					all = append(all, one)
+				if value := scalarText(item); value != "" {
+					all = append(all, value)
 				}
 			}
 		}
@@ -155,14 +154,4 @@ func (d *draft) reach(p port) port {
 		}
 	}
 	return p
-}
-
-// imageOnly imports a challenge whose image is in a registry.
-func (out *Result) imageOnly(a *about, o Options) error {
-	named := strings.TrimPrefix(fieldText(a.root, "image"), "docker://")
-	d := out.draft(a.file, folderName(a.file), o)
-	d.describe(&about{root: a.root})
-	s := &service{name: d.challenge.Name, node: a.root, named: named, container: bergv1.Container{}}
-	d.services = append(d.services, s)
-	return d.finish()
 }

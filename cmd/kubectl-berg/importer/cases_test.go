@@ -66,7 +66,7 @@ func TestFilesOfAuthors(t *testing.T) {
 		"kCTF behind HTTPS": {files: map[string]string{"challenge.yaml": kctf + "  network: {public: true, ports: [{protocol: HTTPS, targetPort: 8443}]}\n"}, want: "a, [a none 8443:publicHttpRoute]"},
 		"kCTF, an instance template": {files: map[string]string{"challenge.yaml": strings.Replace(kctf, "kind: Challenge", "kind: ChallengeInstanceTemplate", 1) + "  defaultDuration: 900\n  network: {ports: [{protocol: TCP, targetPort: 1338}]}\n"},
 			want: "a, [a none 1338:publicPort]", said: []string{"challenge.yaml:6: a: defaultDuration: 900: a time is part of each instance"}},
-		"kCTF beside ctfcli": {files: map[string]string{"challenge.yaml": kctf, "challenge.yml": "name: A b\nauthor: c\ncategory: pwn\nvalue: 50\nflags: ['f{x}']\n", "challenge/Dockerfile": jail, "challenge/flag": "f{x}"},
+		"kCTF next to ctfcli": {files: map[string]string{"challenge.yaml": kctf, "challenge.yml": "name: A b\nauthor: c\ncategory: pwn\nvalue: 50\nflags: ['f{x}']\n", "challenge/Dockerfile": jail, "challenge/flag": "f{x}"},
 			want: "a, A b, c, f{x}, pwn, 50, [a /flag 1337:publicPort nested]"},
 		"ctfcli with a Dockerfile": {files: map[string]string{"challenge.yml": "name: Web one\nauthor: [a, b]\ncategory: web\ntype: dynamic\nvalue: 500\nextra: {initial: 500}\nimage: .\nprotocol: http\nflags:\n- {type: static, content: 'flag{y}', data: case_insensitive}\n- 'flag{z}'\nhints: [h]\n", "Dockerfile": "FROM debian\nEXPOSE 1234\n"},
 			want: "001, Web one, a, b, flag{z}, web, [c-001 none 1234:publicHttpRoute]",

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/dotenv"
 	"github.com/compose-spec/compose-go/v2/loader"
-	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/sirupsen/logrus"
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -24,11 +21,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
-var (
-	plainVariable    = regexp.MustCompile(`(^|[^$])\$(?:\{(\w+)\}|(\w+))`)
-	unknownKey       = regexp.MustCompile(`^(?:validating \S+: )?services\.\S+ (?:false schema|additional properties)`)
-	requiredVariable = regexp.MustCompile(`\$\{(\w+):?\?[^}]*\}`)
-)
+// unknownKey matches an error about a key that compose files do not have.
+var unknownKey = regexp.MustCompile(`^(?:validating \S+: )?services\.\S+ (?:false schema|additional properties)`)
 
 // compose imports a compose file, with its override files.
 func (out *Result) compose(file string, extraFiles []string, content []byte, o Options) error {
@@ -97,9 +91,9 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	}
 	for _, g := range groups {
 		o.Name = ""
-		one := out.draft(file, g.name, o)
-		one.root, one.services = root, g.services
-		if err := one.finish(); err != nil {
+		part := out.draft(file, g.name, o)
+		part.root, part.services = root, g.services
+		if err := part.finish(); err != nil {
 			return err
 		}
 	}
@@ -114,40 +108,6 @@ func firstFormat(root *yamlv3.Node) bool {
 		}
 	}
 	return len(root.Content) > 0
-}
-
-type composeLoader struct {
-	*draft
-	folder            string
-	environment, file map[string]string
-	unset             map[string]bool
-}
-
-func (l *composeLoader) lookup(name string) (string, bool) {
-	if value, ok := l.environment[name]; ok {
-		return value, true
-	}
-	value, ok := l.file[name]
-	return value, ok
-}
-
-// substitute replaces variables as docker compose does. One that is required and not set is replaced by nothing, too.
-func (l *composeLoader) substitute(text string, mapping template.Mapping) (string, error) {
-	note := func(name string) {
-		if _, ok := mapping(name); !ok {
-			l.unset[name] = true
-		}
-	}
-	for _, found := range plainVariable.FindAllStringSubmatch(text, -1) {
-		note(found[2] + found[3])
-	}
-	text = requiredVariable.ReplaceAllStringFunc(text, func(found string) string {
-		name := requiredVariable.FindStringSubmatch(found)[1]
-		note(name)
-		value, _ := mapping(name)
-		return strings.ReplaceAll(value, "$", "$$")
-	})
-	return template.SubstituteWithOptions(text, mapping, template.WithoutLogging)
 }
 
 // load reads files as docker compose does. What docker compose refuses is imported as far as possible, and named.
@@ -195,51 +155,6 @@ func loadProject(details types.ConfigDetails, options func(*loader.Options)) (pr
 		}
 	}()
 	return loader.LoadWithContext(context.Background(), details, options)
-}
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// readEnvironment reads a file of variables.
-func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, error) {
-	if file.Format == "raw" {
-		content, err := l.result.files.Read(file.Path)
-		if err != nil {
-			return nil, err
-		}
-		out := map[string]string{}
-		for line := range strings.Lines(string(content)) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
-				out[name] = value
-			}
-		}
-		return out, nil
-	}
-	return l.variables(file.Path)
-}
-
-// variables reads a file of variables, and notes the variables that its values refer to and nothing sets.
-func (l *composeLoader) variables(file string) (map[string]string, error) {
-	content, err := l.result.files.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	var missing []string
-	out, err := dotenv.ParseWithLookup(bytes.NewReader(content), func(name string) (string, bool) {
-		value, ok := l.lookup(name)
-		if !ok {
-			missing = append(missing, name)
-		}
-		return value, ok
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	for _, name := range missing {
-		if _, ok := out[name]; !ok {
-			l.unset[name] = true
-		}
-	}
-	return out, nil
 }
 
 // dropEmptyPorts removes ports whose number is a variable that is not set, and reports whether there are any: docker

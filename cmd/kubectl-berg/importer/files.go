@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 )
@@ -74,4 +75,22 @@ func (f *files) isFile(name string) bool {
 func (f *files) isFolder(name string) bool {
 	info := f.info(name)
 	return info != nil && info.IsDir()
+}
+
+// refusal explains why a file is not read.
+func refusal(err error) string {
+	text := oneLine(err.Error())
+	if strings.Contains(text, "outside of") {
+		text += ": allow it with --allow-outside, or name a folder above both"
+	}
+	return text
+}
+
+// standardInput stands for the name of a file.
+const standardInput = "standard input"
+
+// asideFolders hold files for players, and solutions.
+var asideFolders = []string{
+	"attachment", "attachments", "dist", "distribute", "download", "downloads", "handout", "handouts", "publish", "public", "release",
+	"debug", "example", "examples", "exploit", "healthcheck", "poc", "sol", "solution", "solutions", "solve", "solver", "test", "tests", "writeup", "writeups",
 }

@@ -60,18 +60,6 @@ func newResult(folder string, o Options, collect func(*Result) error) (Result, e
 	return out, err
 }
 
-// refusal explains why a file is not read.
-func refusal(err error) string {
-	text := oneLine(err.Error())
-	if strings.Contains(text, "outside of") {
-		text += ": allow it with --allow-outside, or name a folder above both"
-	}
-	return text
-}
-
-// standardInput stands for the name of a file.
-const standardInput = "standard input"
-
 // Content imports the content of a file that has no name, in the current folder.
 func Content(content []byte, o Options) (Result, error) {
 	return newResult(".", o, func(out *Result) error { return out.file(standardInput, content, o) })
@@ -167,12 +155,6 @@ func (out *Result) folder(path string, o Options) error {
 	return out.dockerfiles(dockerfiles, nil, o)
 }
 
-// asideFolders hold files for players, and solutions.
-var asideFolders = []string{
-	"attachment", "attachments", "dist", "distribute", "download", "downloads", "handout", "handouts", "publish", "public", "release",
-	"debug", "example", "examples", "exploit", "healthcheck", "poc", "sol", "solution", "solutions", "solve", "solver", "test", "tests", "writeup", "writeups",
-}
-
 // isAside reports whether a file is in a folder below another one that holds no challenge itself.
 func isAside(folder, file string) bool {
 	rel, err := filepath.Rel(folder, filepath.Dir(file))
@@ -223,4 +205,14 @@ var dockerfileName = regexp.MustCompile(`(?i)^(?:(?:docker|container)file(?:[._-
 
 func isDockerfile(name string) bool {
 	return dockerfileName.MatchString(name) && !slices.Contains([]string{".dockerignore", ".md", ".txt", ".sh"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// imageOnly imports a challenge whose image is in a registry.
+func (out *Result) imageOnly(a *about, o Options) error {
+	named := strings.TrimPrefix(fieldText(a.root, "image"), "docker://")
+	d := out.draft(a.file, folderName(a.file), o)
+	d.describe(&about{root: a.root})
+	s := &service{name: d.challenge.Name, node: a.root, named: named}
+	d.services = append(d.services, s)
+	return d.finish()
 }

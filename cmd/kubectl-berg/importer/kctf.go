@@ -142,22 +142,3 @@ func (d *draft) kctfPod(pod corev1.PodSpec, node *yamlv3.Node) {
 		s.container.RuntimeClassName = ptr.Deref(pod.RuntimeClassName, "")
 	}
 }
-
-// otherFields lists the fields of an object that a Challenge does not have.
-func (d *draft) otherFields(s *service, node *yamlv3.Node, known []string) {
-	d.otherFieldsAs(s, d.file, node, known, "a Challenge has no such field")
-}
-
-// otherFieldsAs lists them for a file, in other words.
-func (d *draft) otherFieldsAs(s *service, file string, node *yamlv3.Node, known []string, message string) {
-	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.MappingNode {
-		return
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if key := node.Content[i].Value; !slices.Contains(known, key) {
-			n := d.note(s, key, sourceText(node.Content[i+1]), message)
-			n.File, n.Line = file, node.Content[i].Line
-			d.result.Lost = append(d.result.Lost, n)
-		}
-	}
-}

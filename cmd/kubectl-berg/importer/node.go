@@ -65,3 +65,5 @@ func typeError(err error) string {
 	}
 	return oneLine(err.Error())
 }
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -25,50 +25,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
-// reasons explain keys that a Challenge does not have, and name the alternative.
-var reasons = map[string]string{
-	"volumes":           "a container has no volumes: COPY the files into the image. What it writes stays until its pod ends",
-	"tmpfs":             "a container has no volumes: it may write to its own file system",
-	"volumes_from":      "a container has no volumes: COPY the files into the image",
-	"configs":           "a container has no volumes: COPY the file into the image",
-	"secrets":           "a container has no volumes: COPY the file into the image, or use environment",
-	"depends_on":        "all containers start together: let the program try again until it can connect",
-	"privileged":        "no container is privileged",
-	"read_only":         "the file system can be written: let the image run as a user who may not",
-	"user":              "the user is that of the image: write USER in the Dockerfile",
-	"working_dir":       "the folder is that of the image: write WORKDIR in the Dockerfile",
-	"network_mode":      "each container has a network of its own: they reach each other by hostname",
-	"pid":               "each container has processes of its own",
-	"ipc":               "each container has shared memory of its own",
-	"devices":           "no container gets a device of the node",
-	"gpus":              "no container gets a device of the node",
-	"security_opt":      "the administrator chooses the seccomp profile of all challenges, with CHALLENGE_SECCOMP_PROFILE",
-	"cap_drop":          "a container has the default capabilities of the container runtime",
-	"ulimits":           "limits are those of the container runtime",
-	"pids_limit":        "a Challenge has no such field: the limit is podPidsLimit of the kubelets, where the administrator has set one",
-	"sysctls":           "kernel parameters are those of the node",
-	"restart":           "a container that ends is started again",
-	"stdin_open":        "players connect to ports, not to the terminal",
-	"tty":               "players connect to ports, not to the terminal",
-	"labels":            "labels of containers have no effect: routes follow from ports",
-	"init":              "the image's program is process 1: start it with tini, or let it reap its children",
-	"extra_hosts":       "names are those of the cluster's DNS, and hostnames of containers",
-	"dns":               "names are those of the cluster's DNS, and hostnames of containers",
-	"stop_grace_period": "containers end immediately",
-	"stop_signal":       "containers end immediately",
-	"platform":          "images must be built for the architecture of the nodes, usually linux/amd64",
-	"external_links":    "a container reaches the containers of its instance only",
-	"logging":           "logs are those of the cluster",
-	"develop":           "a Challenge is not watched for changes: build a new image",
-	"cpu_shares":        "use resourceRequests.cpu",
-	"mem_swappiness":    "the node decides how it uses swap",
-	"memswap_limit":     "the node decides how it uses swap",
-	"oom_kill_disable":  "a container above its memory limit is killed",
-	"runtime":           "set runtimeClassName to a RuntimeClass of the cluster",
-	"post_start":        "put it into the program of the image",
-	"pre_stop":          "containers end immediately",
-}
-
 // silent are keys whose content is carried over, or that mean the same everywhere.
 var silent = []string{
 	"image", "build", "ports", "expose", "environment", "env_file", "command", "entrypoint", "healthcheck", "deploy", "mem_limit", "mem_reservation",
@@ -258,11 +214,6 @@ func (d *draft) validWords(s *service, key string, words *[]string, trial bergv1
 		d.lost(s, key, sourceText(yamlnode.Child(s.node, key)), errs[0].Detail)
 		*words = nil
 	}
-}
-
-// isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.
-func isSysAdmin(name string) bool {
-	return slices.Contains([]string{"SYS_ADMIN", "ALL"}, rules.Capability(strings.ToUpper(name)))
 }
 
 // meansNested reports whether a security option says no more than that a jail may make namespaces and mount /proc, as
@@ -600,19 +551,6 @@ func byteAmount(n int64) bergv1.Amount {
 		return bergv1.Amount(fmt.Sprintf("%dKi", n>>10))
 	default:
 		return bergv1.Amount(strconv.FormatInt(n, 10))
-	}
-}
-
-// capability adds a capability that the operator allows.
-func (d *draft) capability(s *service, c *bergv1.Container, name string) {
-	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
-	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}
-	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
-		d.lost(s, "cap_add", name, errs[0].Detail)
-		return
-	}
-	if !slices.Contains(c.AdditionalCapabilities, name) {
-		c.AdditionalCapabilities = append(c.AdditionalCapabilities, name)
 	}
 }
 

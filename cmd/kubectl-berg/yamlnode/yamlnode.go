@@ -34,9 +34,9 @@ func expandedSize(node *yamlv3.Node, sizes map[*yamlv3.Node]int) (int, error) {
 		if err != nil {
 			break
 		}
-		var more int
-		more, err = expandedSize(child, sizes)
-		size += more
+		var below int
+		below, err = expandedSize(child, sizes)
+		size += below
 	}
 	size++
 	if err == nil && size > maxNodes {
