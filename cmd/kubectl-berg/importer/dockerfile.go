@@ -48,6 +48,8 @@ type image struct {
 	restricted []sourceLine
 	// refused are lines that docker build refuses, with its words.
 	refused []sourceLine
+	// syntax is the frontend that the file names, which may know more instructions than this parser.
+	syntax string
 }
 
 // sourceLine is an instruction of a Dockerfile.
@@ -106,6 +108,7 @@ func (f *files) parseDockerfile(content, file, context, target string, args map[
 	if err != nil {
 		return image{files: f, file: file, context: context, refused: []sourceLine{{1, oneLine(err.Error())}}}
 	}
+	syntax, _, _, _ := parser.DetectSyntax([]byte(content))
 	d := dockerfile{files: f, context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
 	for _, node := range parsed.AST.Children {
 		instruction, err := instructions.ParseInstruction(node)
@@ -123,7 +126,7 @@ func (f *files) parseDockerfile(content, file, context, target string, args map[
 			out = s.image
 		}
 	}
-	out.files, out.file, out.context, out.refused = f, file, context, d.refused
+	out.files, out.file, out.context, out.refused, out.syntax = f, file, context, d.refused, syntax
 	return out
 }
 
@@ -361,7 +364,7 @@ func (s *stage) copyStage(source *stage, from, to string, add func(copied)) {
 }
 
 // settle decides about destinations that may be folders, when all instructions of a stage are known: one is a folder if
-// an instruction puts something below it.
+// an instruction names something below it.
 func (s *stage) settle() {
 	for n := range s.copies {
 		c := &s.copies[n]
@@ -369,7 +372,8 @@ func (s *stage) settle() {
 			continue
 		}
 		above := func(other string) bool { return strings.HasPrefix(other+"/", c.to+"/") }
-		if slices.ContainsFunc(s.folders, above) || slices.ContainsFunc(s.copies, func(o copied) bool { return above(o.to) && (o.folder || o.to != c.to) }) {
+		named := func(line string) bool { return strings.Contains(line, c.to+"/") }
+		if slices.ContainsFunc(s.folders, above) || slices.ContainsFunc(s.lines, named) || slices.ContainsFunc(s.copies, func(o copied) bool { return above(o.to) && (o.folder || o.to != c.to) }) {
 			c.to = path.Join(c.to, c.name)
 		} else {
 			s.unclear = append(s.unclear, c.unclear)

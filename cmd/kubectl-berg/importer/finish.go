@@ -36,7 +36,11 @@ func (d *draft) finish() error {
 	for _, s := range d.services {
 		d.chooseImage(s)
 		for _, l := range s.image.refused {
-			n := d.note(s, "build", "", "docker build refuses this line: "+l.text)
+			message := "docker build refuses this line: "
+			if s.image.syntax != "" {
+				message = "is left out, since only " + s.image.syntax + " may know it: "
+			}
+			n := d.note(s, "build", "", message+l.text)
 			n.File, n.Line = s.image.file, l.number
 			d.result.Lost = append(d.result.Lost, n)
 		}
