@@ -43,13 +43,8 @@ func parseAbout(file string, content []byte) *about {
 // findAbout returns the file that describes the challenge of a folder: in it, or in the nearest folder above that is imported.
 func (out *Result) findAbout(folder string) *about {
 	for {
-		for _, name := range aboutFiles {
-			file := filepath.Join(folder, name)
-			if content, err := out.files.read(file); err == nil {
-				if found := parseAbout(file, content); found != nil {
-					return found
-				}
-			}
+		if found := out.aboutIn(folder); found != nil {
+			return found
 		}
 		rel, err := filepath.Rel(out.folderName, folder)
 		if err != nil || rel == "." || strings.HasPrefix(rel, "..") {
@@ -57,6 +52,19 @@ func (out *Result) findAbout(folder string) *about {
 		}
 		folder = filepath.Dir(folder)
 	}
+}
+
+// aboutIn returns the file in a folder that describes its challenge, nil if there is none.
+func (out *Result) aboutIn(folder string) *about {
+	for _, name := range aboutFiles {
+		file := filepath.Join(folder, name)
+		if content, err := out.files.read(file); err == nil {
+			if found := parseAbout(file, content); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
 }
 
 // fieldText returns the value of a key, "" if it is no scalar.

@@ -272,7 +272,7 @@ func (d *dockerfile) stage(name string) *stage {
 // copy follows a COPY instruction: files of the context, and flags of earlier stages.
 func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source sourceLine) {
 	before := len(s.copies)
-	s.jail = s.jail || isJailImage(c.From)
+	s.jail = s.jail || isJailImage(c.From) || c.From != "" && slices.ContainsFunc(c.SourcePaths, func(from string) bool { return jailProgram.MatchString(path.Base(from)) })
 	if c.From == "" {
 		s.copyFiles(c.SourcesAndDest, nil, source)
 	} else if earlier := d.stage(c.From); earlier != nil && earlier != s {

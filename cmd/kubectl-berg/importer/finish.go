@@ -131,13 +131,7 @@ func (d *draft) choosePorts() {
 		for _, p := range exposed {
 			add(p, false)
 		}
-		if n := len(tooMany); n > 0 {
-			text := fmt.Sprint(tooMany[0])
-			if n > 1 {
-				text = fmt.Sprintf("%d ports, %d to %d", n, slices.Min(tooMany), slices.Max(tooMany))
-			}
-			d.lost(s, "ports", text, fmt.Sprintf("too many ports: a container has at most %d, a Challenge %d, and %d for players that are not HTTP", rules.MaxPorts, rules.MaxAllPorts, rules.MaxNodePorts))
-		}
+		d.nameTooMany(s, tooMany)
 		d.namePorts(s, made)
 		allPorts += len(made)
 		s.container.Ports = made
@@ -145,6 +139,18 @@ func (d *draft) choosePorts() {
 	if !public && !slices.ContainsFunc(d.services, func(s *service) bool { return len(s.published) > 0 }) {
 		d.lost(nil, "ports", "", "no port for players is known: add one with type publicHttpRoute or publicPort")
 	}
+}
+
+// nameTooMany names ports beyond the limits of a Challenge.
+func (d *draft) nameTooMany(s *service, ports []int32) {
+	if len(ports) == 0 {
+		return
+	}
+	text := fmt.Sprint(ports[0])
+	if n := len(ports); n > 1 {
+		text = fmt.Sprintf("%d ports, %d to %d", n, slices.Min(ports), slices.Max(ports))
+	}
+	d.lost(s, "ports", text, fmt.Sprintf("too many ports: a container has at most %d, a Challenge %d, and %d for players that are not HTTP", rules.MaxPorts, rules.MaxAllPorts, rules.MaxNodePorts))
 }
 
 // suit adds the settings that jails, browsers and programs for one connection need.

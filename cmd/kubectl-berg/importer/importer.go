@@ -99,49 +99,19 @@ func (out *Result) folder(path string, o Options) error {
 			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is not understood, and not imported: " + strings.TrimPrefix(oneLine(notUnderstood.Error()), file+": ")})
 		}
 	}
-	var challenges, dockerfiles []string
-	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
-			return fs.SkipDir
-		case entry.IsDir() && file != path:
-			if file := out.challengeFile(file); file != "" {
-				challenges = append(challenges, file)
-				return fs.SkipDir
-			}
-		case !entry.IsDir() && isDockerfile(entry.Name()):
-			dockerfiles = append(dockerfiles, file)
-		}
-		return nil
-	})
+	challenges, dockerfiles, err := out.search(path)
 	if err != nil {
 		return err
 	}
-	aside := func(file string) bool { return isAside(path, file) }
-	if slices.ContainsFunc(slices.Concat(challenges, dockerfiles), func(file string) bool { return !aside(file) }) {
-		for _, file := range slices.Concat(challenges, dockerfiles) {
-			if aside(file) {
-				out.Chosen = append(out.Chosen, Note{File: file, Key: "folder", Message: "is left out, as a handout, a solution or a health check: import it by its name if it is the challenge"})
-			}
-		}
-		challenges, dockerfiles = slices.DeleteFunc(challenges, aside), slices.DeleteFunc(dockerfiles, aside)
+	challenges, dockerfiles = out.withoutAside(path, challenges, dockerfiles)
+	if len(challenges) > 0 {
+		return out.each(path, challenges, dockerfiles, o)
 	}
-	for n, file := range challenges {
-		single := o
-		if n > 0 {
-			single.Name = "" // one name is for one Challenge
-		}
-		if err := out.folder(filepath.Dir(file), single); err != nil {
-			return err
-		}
+	if len(dockerfiles) > 0 {
+		slices.Sort(dockerfiles)
+		return out.dockerfiles(dockerfiles, nil, o)
 	}
-	a := out.findAbout(path)
-	switch {
-	case len(challenges) > 0:
-		return nil
-	case len(dockerfiles) > 0:
+	switch a := out.findAbout(path); {
 	case a != nil && strings.Trim(fieldText(a.root, "image"), "./") != "" && !strings.HasPrefix(fieldText(a.root, "image"), "."):
 		return out.imageOnly(a, o)
 	case notUnderstood != nil:
@@ -151,8 +121,72 @@ func (out *Result) folder(path string, o Options) error {
 	default:
 		return fmt.Errorf("%s: %w", path, ErrNothing)
 	}
-	slices.Sort(dockerfiles)
-	return out.dockerfiles(dockerfiles, nil, o)
+}
+
+// search returns the files of challenges in subfolders, one for each, and the Dockerfiles elsewhere.
+func (out *Result) search(path string) (challenges, dockerfiles []string, err error) {
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && file == path:
+			return err
+		case err != nil: // such as the data of a database, which belongs to another user
+			out.files.refused[file] = fmt.Errorf("%w: %w", localfile.ErrRefused, err)
+			return fs.SkipDir
+		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
+			return fs.SkipDir
+		case entry.IsDir() && file != path:
+			found := out.challengeFile(file)
+			if a := out.aboutIn(file); found == "" && a != nil {
+				found = a.file
+			}
+			if found != "" {
+				challenges = append(challenges, found)
+				return fs.SkipDir
+			}
+		case !entry.IsDir() && isDockerfile(entry.Name()):
+			dockerfiles = append(dockerfiles, file)
+		}
+		return nil
+	})
+	return challenges, dockerfiles, err
+}
+
+// withoutAside leaves out handouts, solutions and health checks, where there is anything else.
+func (out *Result) withoutAside(path string, challenges, dockerfiles []string) (_, _ []string) {
+	aside := func(file string) bool { return isAside(path, file) }
+	all := slices.Concat(challenges, dockerfiles)
+	if !slices.ContainsFunc(all, func(file string) bool { return !aside(file) }) {
+		return challenges, dockerfiles
+	}
+	for _, file := range all {
+		if aside(file) {
+			out.Chosen = append(out.Chosen, Note{File: file, Key: "folder", Message: "is left out, as a handout, a solution or a health check: import it by its name if it is the challenge"})
+		}
+	}
+	return slices.DeleteFunc(challenges, aside), slices.DeleteFunc(dockerfiles, aside)
+}
+
+// each imports the folders of challenges, and names what is left out.
+func (out *Result) each(path string, challenges, dockerfiles []string, o Options) error {
+	before := len(out.Challenges)
+	for n, file := range challenges {
+		if n > 0 {
+			o.Name = "" // one name is for one Challenge
+		}
+		switch err := out.folder(filepath.Dir(file), o); {
+		case errors.Is(err, ErrNothing):
+			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "describes a challenge without a container: nothing is to run"})
+		case err != nil:
+			return err
+		}
+	}
+	if len(out.Challenges) == before {
+		return fmt.Errorf("%s: no challenge in it has a container: %w", path, ErrNothing)
+	}
+	for _, file := range dockerfiles {
+		out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is left out, since other folders have challenges: import its folder"})
+	}
+	return nil
 }
 
 // isAside reports whether a file is in a folder below another one that holds no challenge itself.

@@ -1,6 +1,7 @@
 package importer_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,17 +101,14 @@ func TestNothingOutsideOfTheFolderIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := layFiles(t, files)
 			result, err := importSoon(t, folder, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
-			text := ""
+			said := fmt.Sprint(err)
 			if err == nil {
-				content, writeErr := importer.Write(result.Challenges)
-				if writeErr != nil {
-					t.Fatal(writeErr)
+				content, err := importer.Write(result.Challenges)
+				if err != nil {
+					t.Fatal(err)
 				}
-				text = string(content)
-			} else {
-				text = err.Error()
+				said = string(content)
 			}
-			said := text
 			for _, n := range result.Lost {
 				said += n.String() + "\n"
 			}

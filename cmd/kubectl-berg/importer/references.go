@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,11 +87,8 @@ func (r *references) collect(content []byte, substitute func(string) (string, er
 	decoder := yamlv3.NewDecoder(bytes.NewReader(content))
 	for {
 		var document yamlv3.Node
-		switch err := decoder.Decode(&document); {
-		case errors.Is(err, io.EOF):
+		if decoder.Decode(&document) != nil { // the end, or compose-go refuses it in its words
 			return nil
-		case err != nil:
-			return nil //nolint:nilerr // compose-go refuses it in its words
 		}
 		if err := yamlnode.Check(&document); err != nil {
 			return err
