@@ -40,6 +40,15 @@ func parseAbout(file string, content []byte) *about {
 	return nil
 }
 
+// image returns the image of the challenge in a registry, "" for none, a folder or a compose file.
+func (a *about) image() string {
+	name := strings.TrimPrefix(fieldText(a.root, "image"), "docker://")
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "__") {
+		return ""
+	}
+	return name
+}
+
 // findAbout returns the file that describes the challenge of a folder: in it, or in the nearest folder above that is imported.
 func (out *Result) findAbout(folder string) *about {
 	for {

@@ -84,7 +84,7 @@ var (
 func (d *draft) sharedFlags(s *service) {
 	flag := d.challenge.Spec.Flag
 	shared := func(text string) bool {
-		return sharedText.MatchString(text) || len(flag) > 3 && strings.Contains(text, flag)
+		return sharedText.MatchString(text) || len(flag) >= 8 && strings.Contains(text, flag)
 	}
 	note := func(key, text string) {
 		d.lost(s, key, text, "has a flag that all players share: replace it by the flag of the instance, with dynamicFlag")
@@ -96,12 +96,20 @@ func (d *draft) sharedFlags(s *service) {
 			note("environment", name)
 		}
 	}
-	for key, words := range map[string][]string{"entrypoint": s.container.Command, "command": s.container.Args} {
-		if shared(strings.Join(words, " ")) {
-			note(key, sourceText(yamlnode.Child(s.node, key)))
+	if shared(strings.Join(s.container.Command, " ")) {
+		note("entrypoint", sourceText(yamlnode.Child(s.node, "entrypoint")))
+	}
+	if shared(strings.Join(s.container.Args, " ")) {
+		note("command", sourceText(yamlnode.Child(s.node, "command")))
+	}
+	texts := s.image.named(s.image.program())
+	if s.container.DynamicFlag == nil && s.image.context != "" { // it is somewhere else
+		texts = nil
+		for _, name := range s.image.files.below(s.image.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
+			texts = append(texts, startFile{name, s.image.files.small(filepath.Join(s.image.context, filepath.FromSlash(name)))})
 		}
 	}
-	for _, f := range s.image.named(s.image.program()) {
+	for _, f := range texts {
 		number := 0
 		for line := range strings.Lines(f.text) {
 			number++
@@ -199,8 +207,18 @@ func (d *draft) flagThatIsRead(s *service) {
 // maxDepth is the depth to which a copied folder is searched for flags.
 const maxDepth = 3
 
-// flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
-func (f *files) flagsBelow(folder string) (out []string) {
+// flagsBelow are the files with flags in a folder, the highest first.
+func (f *files) flagsBelow(folder string) []string {
+	return f.below(folder, func(name string) bool {
+		return isFlagFile(name) && slices.Contains([]string{"", ".txt"}, path.Ext(name))
+	})
+}
+
+// sources are endings of files in which authors write flags.
+var sources = []string{".c", ".cpp", ".cs", ".go", ".html", ".java", ".js", ".php", ".pl", ".py", ".rb", ".rs", ".sage", ".sh", ".sql", ".ts"}
+
+// below are files in a folder that a function accepts, the highest first, without those for players and solvers.
+func (f *files) below(folder string, accept func(name string) bool) (out []string) {
 	if !f.isFolder(folder) {
 		return nil
 	}
@@ -212,7 +230,7 @@ func (f *files) flagsBelow(folder string) (out []string) {
 		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
 			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
 			return fs.SkipDir
-		case entry.Type().IsRegular() && isFlagFile(rel) && slices.Contains([]string{"", ".txt"}, path.Ext(filepath.ToSlash(rel))):
+		case entry.Type().IsRegular() && accept(filepath.ToSlash(rel)):
 			out = append(out, filepath.ToSlash(rel))
 		}
 		return nil

@@ -112,7 +112,7 @@ func (out *Result) folder(path string, o Options) error {
 		return out.dockerfiles(dockerfiles, nil, o)
 	}
 	switch a := out.findAbout(path); {
-	case a != nil && strings.Trim(fieldText(a.root, "image"), "./") != "" && !strings.HasPrefix(fieldText(a.root, "image"), "."):
+	case a != nil && a.image() != "":
 		return out.imageOnly(a, o)
 	case notUnderstood != nil:
 		return notUnderstood
@@ -243,10 +243,9 @@ func isDockerfile(name string) bool {
 
 // imageOnly imports a challenge whose image is in a registry.
 func (out *Result) imageOnly(a *about, o Options) error {
-	named := strings.TrimPrefix(fieldText(a.root, "image"), "docker://")
 	d := out.draft(a.file, folderName(a.file), o)
 	d.describe(&about{root: a.root})
-	s := &service{name: d.challenge.Name, node: a.root, named: named}
+	s := &service{name: d.challenge.Name, node: a.root, named: a.image()}
 	d.services = append(d.services, s)
 	return d.finish()
 }
