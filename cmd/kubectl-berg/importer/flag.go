@@ -222,7 +222,11 @@ func (f *files) below(folder string, accept func(name string) bool) (out []strin
 	if !f.isFolder(folder) {
 		return nil
 	}
-	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+	folder, err := filepath.EvalSymlinks(folder) // WalkDir does not follow a link
+	if err != nil {
+		return nil
+	}
+	err = filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(folder, file)
 		switch {
 		case err != nil || relErr != nil || rel == ".":

@@ -28,6 +28,12 @@ func Import(path string, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("open: %w", err)
 	}
 	if info.IsDir() {
+		if link, err := os.Readlink(path); err == nil { // WalkDir does not follow it
+			if !filepath.IsAbs(link) {
+				link = filepath.Join(filepath.Dir(path), link)
+			}
+			return Import(link, o)
+		}
 		return newResult(path, o, func(out *Result) error { return out.folder(path, o) })
 	}
 	content, err := localfile.Folder{}.Read(path)

@@ -144,6 +144,19 @@ func TestFilesOutsideAreAllowed(t *testing.T) {
 	}
 }
 
+// A link that the user names is followed, and a link within the folder.
+func TestLinksAreFollowed(t *testing.T) {
+	folder := layFiles(t, map[string]string{"Dockerfile": "FROM debian\nCOPY data /data\nEXPOSE 5000\n", "real/flag.txt": "flag{in}", "data": "->real"})
+	link := filepath.Join(filepath.Dir(folder), "link")
+	if err := os.Symlink(filepath.Base(folder), link); err != nil {
+		t.Fatal(err)
+	}
+	result, err := importSoon(t, link, importer.Options{Registry: importer.DefaultRegistry, Tag: "1", Allowed: allowed})
+	if err != nil || len(result.Challenges) != 1 || result.Challenges[0].Spec.Flag != "flag{in}" || flagPath(result.Challenges[0].Spec.Containers[0].DynamicFlag) != "/data/flag.txt" {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
 // endless are documents that have no end, or explode, when their aliases are replaced.
 var endless = map[string]string{
 	"a merge key of itself": "a: &a\n  <<: *a\n  b: 1\n",
