@@ -120,8 +120,10 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nVALUE=flag{all}\necho $VALUE > /flag\n"},
 			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"start.sh:2: 001: flag: flag{all}: is a flag that all players share"},
 		},
-		"a flag in a source": {files: map[string]string{"Dockerfile": "FROM debian\nCOPY . /app\nEXPOSE 80\n", "lib/flag.py": "# ctf\nflag = 'CTF{all}'\n", "solve/solve.py": "CTF{all}", "app.js": "process.env.FLAG || 'flag{dev}'"},
-			want: "001, [c-001 none 80:publicHttpRoute]", said: []string{"lib/flag.py:2: 001: flag: CTF{all}: is a flag that all players share"}},
+		"a flag in a source": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY . /app\nEXPOSE 80\n", "lib/flag.py": "# ctf\nflag = 'CTF{all}'\n", "solve/solve.py": "CTF{all}", "app.js": "process.env.FLAG || 'flag{dev}'"},
+			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"lib/flag.py:2: 001: flag: CTF{all}: is a flag that all players share"},
+		},
 		"sed in a start script": {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nsed -i \"s/PLACEHOLDER/$FLAG/\" /app/index.php\n"},
 			want:  "001, [c-001 $FLAG 80:publicHttpRoute]", said: []string{"sed -i \"s/PLACEHOLDER/$FLAG: a flag with &, / or \\ arrives changed"},

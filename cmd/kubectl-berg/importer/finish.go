@@ -77,13 +77,13 @@ func (d *draft) choosePorts() {
 	public := slices.ContainsFunc(d.services, func(s *service) bool {
 		return slices.ContainsFunc(s.published, func(p port) bool { return open(s, p) })
 	})
-	nodePorts, allPorts, players := 0, 0, 0
+	nodePorts, allPorts, count := 0, 0, 0
 	for _, s := range d.services {
-		players += len(s.published)
+		count += len(s.published)
 	}
 	for _, s := range d.services {
 		published, exposed := s.published, s.exposed
-		single := players == 1 && len(published) == 1
+		single := count == 1 && len(published) == 1
 		if len(published) == 0 && len(exposed) == 0 {
 			exposed = s.image.ports()
 			if number := imagePort(s.named); len(exposed) == 0 && number != 0 {
@@ -91,7 +91,7 @@ func (d *draft) choosePorts() {
 			}
 		}
 		// Where nothing is for players, the first container that is not a database is.
-		if !public && len(published) == 0 && !slices.ContainsFunc(d.services, func(other *service) bool { return len(other.published) > 0 }) &&
+		if !public && count == 0 &&
 			slices.ContainsFunc(exposed, func(p port) bool { return !slices.Contains(databases, p.number) }) {
 			published, exposed, public, single = exposed, nil, true, len(exposed) == 1
 			d.chosen(s, "ports", "", "players reach it, since no service publishes a port")
@@ -136,7 +136,7 @@ func (d *draft) choosePorts() {
 		allPorts += len(made)
 		s.container.Ports = made
 	}
-	if !public && !slices.ContainsFunc(d.services, func(s *service) bool { return len(s.published) > 0 }) {
+	if !public && count == 0 {
 		d.lost(nil, "ports", "", "no port for players is known: add one with type publicHttpRoute or publicPort")
 	}
 }

@@ -222,11 +222,10 @@ func (f *files) below(folder string, accept func(name string) bool) (out []strin
 	if !f.isFolder(folder) {
 		return nil
 	}
-	folder, err := filepath.EvalSymlinks(folder) // WalkDir does not follow a link
-	if err != nil {
-		return nil
+	if target, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = target // WalkDir does not follow a link
 	}
-	err = filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(folder, file)
 		switch {
 		case err != nil || relErr != nil || rel == ".":

@@ -74,6 +74,8 @@ func TestNothingOutsideOfTheFolderIsRead(t *testing.T) {
 		".env by a link":           {"compose.yaml": web + "    environment: {A: '${SECRET}'}\n", ".env": "->../common.env"},
 		"extends":                  {"compose.yaml": "services: {web: {extends: {file: ../base.yaml, service: base}}, x: {image: example.com/x:1, ports: ['80:80']}}\n"},
 		"extends by a merged key":  {"compose.yaml": "x-a: &a {extends: {file: ../base.yaml, service: base}}\nservices: {web: {<<: *a}, x: {image: example.com/x:1, ports: ['80:80']}}\n"},
+		"extends by an alias":      {"compose.yaml": "x-a: &k extends\nservices: {web: {*k : {file: ../base.yaml, service: base}}, x: {image: example.com/x:1, ports: ['80:80']}}\n"},
+		"extends in base64":        {"compose.yaml": "services: {web: {!!binary ZXh0ZW5kcw==: {file: ../base.yaml, service: base}}, x: {image: example.com/x:1, ports: ['80:80']}}\n"},
 		"include":                  {"compose.yaml": "include: [../base.yaml]\n" + web},
 		"include of a folder":      {"compose.yaml": "include: [{path: inner.yaml, project_directory: ../data}]\n" + web, "inner.yaml": "services: {}\n", "../data/.env": "A=" + secret, "x": "->../data"},
 		"env_file of an include":   {"compose.yaml": "include: [{path: inner.yaml, env_file: ../common.env}]\n" + web, "inner.yaml": "services: {b: {image: example.com/b:1, environment: {A: '${SECRET}'}}}\n"},

@@ -59,8 +59,8 @@ func (r *references) open(name string) error {
 	switch {
 	case errors.Is(err, localfile.ErrRefused):
 		return err
-	case err != nil: // compose-go does not find it either
-		return nil
+	case err != nil:
+		return nil //nolint:nilerr // compose-go does not find it either
 	case info.IsDir():
 		r.folders = append(r.folders, name)
 		return nil
@@ -87,8 +87,8 @@ func (r *references) collect(content []byte, substitute func(string) (string, er
 	decoder := yamlv3.NewDecoder(bytes.NewReader(content))
 	for {
 		var document yamlv3.Node
-		if decoder.Decode(&document) != nil { // the end, or compose-go refuses it in its words
-			return nil
+		if err := decoder.Decode(&document); err != nil {
+			return nil //nolint:nilerr // the end, or compose-go refuses it in its words
 		}
 		if err := yamlnode.Check(&document); err != nil {
 			return err
@@ -104,6 +104,9 @@ func (r *references) walk(node *yamlv3.Node, within bool, substitute func(string
 	if node.Kind == yamlv3.AliasNode && within {
 		node = yamlnode.Target(node)
 	}
+	if node.Tag == "!!binary" {
+		return fmt.Errorf("%w: line %d has a binary value, which may be a name", localfile.ErrRefused, node.Line)
+	}
 	if node.Kind == yamlv3.ScalarNode && within {
 		name, err := substitute(node.Value)
 		if err == nil && name != "" && !slices.Contains(r.names, name) {
@@ -114,7 +117,7 @@ func (r *references) walk(node *yamlv3.Node, within bool, substitute func(string
 	for i, child := range node.Content {
 		below := within
 		if node.Kind == yamlv3.MappingNode && i%2 == 1 {
-			below = within || slices.Contains([]string{"extends", "include"}, node.Content[i-1].Value)
+			below = within || slices.Contains([]string{"extends", "include"}, yamlnode.Target(node.Content[i-1]).Value)
 		}
 		if err := r.walk(child, below, substitute); err != nil {
 			return err
