@@ -28,7 +28,9 @@ type Inputs struct {
 	// Project, Application and Deployment are the slugs that names are made of.
 	Project, Application, Deployment string
 	ApplicationName                  string
-	Git                              kibashipv1.GitRepository
+	// ProjectUUID and WorkspaceUUID identify the Project to its platform; "" if it is not known.
+	ProjectUUID, WorkspaceUUID string
+	Git                        kibashipv1.GitRepository
 	// Commit is the requested commit, "" for the commit of Tag or the newest commit of Branch; Branch is ""
 	// for the default branch of the repository.
 	Commit, Tag, Branch string
@@ -110,17 +112,33 @@ func (in Inputs) context() string {
 	return strings.TrimPrefix(path.Clean(path.Join("/", in.Git.Path, in.Git.RootDirectory)), "/")
 }
 
+// billingLabels are the labels by which a platform counts what a Project costs: all that costs has them.
+func (in Inputs) billingLabels() object {
+	all := object{}
+	if in.ProjectUUID != "" {
+		all[kibashipv1.LabelUUID] = in.ProjectUUID
+	}
+	if in.WorkspaceUUID != "" {
+		all[kibashipv1.LabelWorkspaceUUID] = in.WorkspaceUUID
+	}
+	return all
+}
+
 // meta is the metadata of an object of the Deployment, which goes with it.
 func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 	u.SetName(name)
 	u.SetNamespace(in.Name.Namespace)
-	u.SetLabels(map[string]string{
+	labels := map[string]string{
 		kibashipv1.LabelDeployment:  deploymentLabel(in.Name.Name),
 		kibashipv1.LabelApplication: kitnaming.LabelValue(in.ApplicationName),
 		kibashipv1.LabelProjectName: in.Project,
 		labelName:                   kitnaming.LabelValue(in.Name.Name),
 		labelSlug:                   in.Project,
-	})
+	}
+	for name, value := range in.billingLabels() {
+		labels[name] = value.(string)
+	}
+	u.SetLabels(labels)
 	u.SetAnnotations(map[string]string{
 		kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
 		kibashipv1.AnnotationProject:   in.Project,
@@ -144,6 +162,9 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 		Again:   effectiveRunAgain(d),
 		Project: project, Application: appSlug, Deployment: slug, ApplicationName: app.Name,
 		Builds: builds, PushImage: pushImage,
+	}
+	if o.Project != nil {
+		in.ProjectUUID, in.WorkspaceUUID = o.Project.Labels[kibashipv1.LabelUUID], o.Project.Labels[kibashipv1.LabelWorkspaceUUID]
 	}
 	if app.Spec.GitRepository != nil {
 		in.Git = *app.Spec.GitRepository

@@ -13,6 +13,8 @@ type Observed struct {
 	Deployment *kibashipv1.Deployment
 	// Application is nil where it does not exist.
 	Application *kibashipv1.Application
+	// Project is nil where it does not exist, or where the Application is not known.
+	Project *kibashipv1.Project
 	// Tekton: its kinds are served, and the settings do not say to leave them alone.
 	Tekton bool
 	// Runs are the runs of this Deployment, the newest first.

@@ -24,6 +24,7 @@ func inputs(modify ...func(*Inputs)) Inputs {
 	in := Inputs{
 		UID: "d0", Name: types.NamespacedName{Namespace: "project-shop-ns-kibaship-com", Name: "project-shop-app-web-deployment-live-kibaship-com"},
 		Generation: 3, Project: "shop", Application: "web", Deployment: "live", ApplicationName: "project-shop-app-web-kibaship-com",
+		ProjectUUID: "0f0e0d0c-0b0a-4908-8706-050403020100", WorkspaceUUID: "1f0e0d0c-0b0a-4908-8706-050403020100",
 		Git:    kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "team/web", PublicAccess: true},
 		Branch: "main",
 		Builds: config.Builds{

@@ -1,0 +1,140 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/linter"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+)
+
+// check returns why the builder would not do what a Dockerfile says, nil if it does. BuildKit's parser reads it, as in Docker.
+// kaniko reads the same syntax, and skips in silence what it does not know how to do.
+func check(content []byte, architecture string) error {
+	if syntax, _, _, found := parser.DetectSyntax(content); found && !dockerSyntax.MatchString(syntax) {
+		return fmt.Errorf("# syntax=%s: only the syntax of docker/dockerfile is supported", syntax)
+	}
+	parsed, err := parser.Parse(bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	stages, _, err := instructions.Parse(parsed.AST, &linter.Linter{})
+	if err != nil {
+		return err
+	}
+	for _, stage := range stages {
+		if problem := checkPlatform(stage.Platform, architecture); problem != "" {
+			return refusal(stage.Location, stage.SourceCode, problem)
+		}
+		for _, command := range stage.Commands {
+			if problem := checkCommand(command); problem != "" {
+				text := command.Name()
+				if printed, ok := command.(fmt.Stringer); ok {
+					text = printed.String()
+				}
+				return refusal(command.Location(), text, problem)
+			}
+		}
+	}
+	return nil
+}
+
+// dockerSyntax matches the parser of BuildKit itself, of any version.
+var dockerSyntax = regexp.MustCompile(`^(docker\.io/)?docker/dockerfile(-upstream)?([:@]|$)`)
+
+// refusal is an error with the line and the first words of an instruction.
+func refusal(location []parser.Range, text, problem string) error {
+	first, _, _ := strings.Cut(text, "\n")
+	if words := []rune(first); len(words) > 60 {
+		first = string(words[:60]) + "…"
+	}
+	if len(location) == 0 {
+		return errors.New(first + ": " + problem)
+	}
+	return fmt.Errorf("line %d: %s: %s", location[0].Start.Line, first, problem)
+}
+
+const (
+	noHeredoc  = "the builder has no here-documents. Put the text into a file of the repository and COPY it, or write the commands in one RUN with && between them"
+	noExclude  = "the builder ignores --exclude. List the files in .dockerignore"
+	noChecksum = "the builder ignores --checksum. Download the file in a RUN that checks it"
+)
+
+// checkCommand returns why the builder does not do what an instruction says, "" if it does.
+func checkCommand(command instructions.Command) string {
+	switch c := command.(type) {
+	case *instructions.RunCommand:
+		return checkRun(c)
+	case *instructions.CopyCommand:
+		switch {
+		case len(c.SourceContents) > 0:
+			return noHeredoc
+		case len(c.ExcludePatterns) > 0:
+			return noExclude
+		case c.Parents:
+			return "the builder ignores --parents. Name the directories in the destination"
+		}
+	case *instructions.AddCommand:
+		switch {
+		case len(c.SourceContents) > 0:
+			return noHeredoc
+		case len(c.ExcludePatterns) > 0:
+			return noExclude
+		case c.Checksum != "":
+			return noChecksum
+		case c.Unpack != nil:
+			return "the builder ignores --unpack. Unpack the archive in a RUN"
+		}
+		for _, from := range c.SourcePaths {
+			if gitSource.MatchString(from) {
+				return "the builder does not clone repositories. Use a submodule, or git in a RUN"
+			}
+		}
+	}
+	return ""
+}
+
+// gitSource matches a source of ADD that BuildKit clones: https://docs.docker.com/reference/dockerfile/#add
+var gitSource = regexp.MustCompile(`^(git|ssh)://|^git@|^https?://.*\.git([#?]|$)`)
+
+func checkRun(c *instructions.RunCommand) string {
+	if len(c.Files) > 0 {
+		return noHeredoc
+	}
+	// Only then the types of mounts are known. A variable stays as it is.
+	if err := c.Expand(func(word string) (string, error) { return word, nil }); err != nil {
+		return err.Error()
+	}
+	for _, mount := range instructions.GetMounts(c) {
+		if mount.Type == instructions.MountTypeCache && mount.From == "" {
+			continue // without it the command does the same, more slowly
+		}
+		return fmt.Sprintf("the builder ignores --mount=type=%s. COPY what the command reads, and let it need no secret", mount.Type)
+	}
+	switch {
+	case instructions.GetNetwork(c) != instructions.NetworkDefault:
+		return "the builder ignores --network=" + instructions.GetNetwork(c)
+	case instructions.GetSecurity(c) == instructions.SecurityInsecure:
+		return "the builder ignores --security=insecure: a build has no privileges"
+	case len(instructions.GetDevices(c)) > 0:
+		return "the builder ignores --device: a build has no devices"
+	}
+	return ""
+}
+
+// checkPlatform returns why the builder does not build on the platform that FROM names, "" if it does. It builds for the platform
+// of its node, which is what the variables of BuildKit mean here.
+func checkPlatform(platform, architecture string) string {
+	switch {
+	case platform == "", strings.Contains(platform, "$"):
+		return ""
+	case platform == "linux", platform == architecture, platform == "linux/"+architecture, strings.HasPrefix(platform, "linux/"+architecture+"/"):
+		return ""
+	default:
+		return "the builder ignores --platform, and runs on linux/" + architecture
+	}
+}
