@@ -133,6 +133,9 @@ func (in Inputs) repositoryPath() string { return in.workspace(workspaceSource) 
 
 func (in Inputs) contextPath() string { return path.Join(in.repositoryPath(), literal(in.context())) }
 
+// preparedPath is where the step that prepares leaves the Dockerfile for the builder.
+func (in Inputs) preparedPath() string { return in.workspace(workspaceSource) + "/Dockerfile" }
+
 // dockerfilePath is the path of the Dockerfile in the repository.
 func (in Inputs) dockerfilePath() string {
 	return path.Join(in.context(), cmp.Or(rooted(in.Git.DockerfilePath), "Dockerfile"))
@@ -241,7 +244,7 @@ func stepResult(step, result string) string { return "$(steps." + step + ".resul
 // of a context belong to root, and has no other capability than to give files to a user.
 func (in Inputs) prepareStep() object {
 	prepare := source.Prepare{
-		Root: in.repositoryPath(), Dockerfile: literal(in.dockerfilePath()), Time: newCloneResults(in).time,
+		Root: in.repositoryPath(), Dockerfile: literal(in.dockerfilePath()), Output: in.preparedPath(), Time: newCloneResults(in).time,
 		Cache:        in.cache(),
 		Login:        in.file(workspacePull, pullFile),
 		Authorities:  in.file(workspaceAuthority, authorityKey),
@@ -347,7 +350,7 @@ func (in Inputs) buildStep() object {
 	clone, architecture := newCloneResults(in), stepResult(stepPrepare, resultArchitecture)
 	args := []any{
 		"--context=dir://" + in.contextPath(),
-		"--dockerfile=" + path.Join(in.repositoryPath(), literal(in.dockerfilePath())),
+		"--dockerfile=" + in.preparedPath(),
 		"--no-push",
 		// A layer is not kept in memory. The step that pushes makes the image reproducible, which the builder does in memory.
 		"--compressed-caching=false",

@@ -3,5 +3,5 @@
 //
 //	prepare.go     the program and its results
 //	files.go       owner, modes and times of files, as Docker has them
-//	dockerfile.go  what the builder does not do, and would skip in silence
+//	dockerfile.go  the Dockerfile in the syntax of the builder, and what the builder would skip in silence
 package source

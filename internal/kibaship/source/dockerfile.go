@@ -12,35 +12,90 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// check returns why the builder would not do what a Dockerfile says, nil if it does. BuildKit's parser reads it, as in Docker.
-// kaniko reads the same syntax, and skips in silence what it does not know how to do.
-func check(content []byte, architecture string) error {
+// translate returns a Dockerfile in the syntax of the builder, or why the builder cannot do what a Dockerfile says. BuildKit's parser
+// reads it, as in Docker. kaniko reads the same syntax, and skips in silence what it does not know how to do.
+func translate(content []byte, architecture string) ([]byte, error) {
 	if syntax, _, _, found := parser.DetectSyntax(content); found && !dockerSyntax.MatchString(syntax) {
-		return fmt.Errorf("# syntax=%s: only the syntax of docker/dockerfile is supported", syntax)
+		return nil, fmt.Errorf("# syntax=%s: only the syntax of docker/dockerfile is supported", syntax)
 	}
 	parsed, err := parser.Parse(bytes.NewReader(content))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	stages, _, err := instructions.Parse(parsed.AST, &linter.Linter{})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	scripts := map[int]string{} // by their line
 	for _, stage := range stages {
 		if problem := checkPlatform(stage.Platform, architecture); problem != "" {
-			return refusal(stage.Location, stage.SourceCode, problem)
+			return nil, refusal(stage.Location, stage.SourceCode, problem)
 		}
 		for _, command := range stage.Commands {
-			if problem := checkCommand(command); problem != "" {
+			problem := checkCommand(command)
+			if run, ok := command.(*instructions.RunCommand); ok && problem == "" && len(run.Files) > 0 {
+				scripts[run.Location()[0].Start.Line], problem = readScript(run)
+			}
+			if problem != "" {
 				text := command.Name()
 				if printed, ok := command.(fmt.Stringer); ok {
 					text = printed.String()
 				}
-				return refusal(command.Location(), text, problem)
+				return nil, refusal(command.Location(), text, problem)
 			}
 		}
 	}
-	return nil
+	return replace(content, parsed.AST.Children, scripts), nil
+}
+
+// maxScript is the size of a script that still fits into an argument of a program on Linux, in any encoding.
+const maxScript = 24 << 10
+
+// readScript returns what the shell has to run for a RUN with here-documents, as BuildKit has it run, or why that is not possible.
+func readScript(c *instructions.RunCommand) (script, problem string) {
+	script = strings.Join(c.CmdLine, " ")
+	if parser.MustParseHeredoc(script) != nil {
+		if script = c.Files[0].Data; c.Files[0].Chomp {
+			script = parser.ChompHeredocContent(script)
+		}
+		if strings.HasPrefix(script, "#!") {
+			return "", "the builder runs here-documents by the shell. Put the program into a file of the repository, COPY it, and RUN it"
+		}
+	} else {
+		for _, file := range c.Files {
+			script += "\n" + file.Data + file.Name
+		}
+	}
+	if len(script) > maxScript {
+		return "", fmt.Sprintf("the here-document is larger than %d bytes. Put it into a file of the repository, COPY it, and RUN it", maxScript)
+	}
+	return script, ""
+}
+
+// replace writes each RUN with a script as one line, which the shell makes the script of again.
+func replace(content []byte, nodes []*parser.Node, scripts map[int]string) []byte {
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	for _, node := range nodes {
+		script, found := scripts[node.StartLine]
+		if !found {
+			continue
+		}
+		var text strings.Builder
+		for _, b := range []byte(script) {
+			if plain := b == ' ' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'; plain {
+				text.WriteByte(b)
+			} else {
+				fmt.Fprintf(&text, `\0%03o`, b)
+			}
+		}
+		words := append([]string{"RUN"}, node.Flags...)
+		line := strings.Join(append(words, fmt.Sprintf(`eval "$(printf '%%b' '%s')"`, text.String())), " ")
+		for i := node.StartLine - 1; i < node.EndLine; i++ {
+			lines[i] = nil
+		}
+		lines[node.StartLine-1] = []byte(line + "\n")
+	}
+	return bytes.Join(lines, nil)
 }
 
 // dockerSyntax matches the parser of BuildKit itself, of any version.
@@ -59,7 +114,7 @@ func refusal(location []parser.Range, text, problem string) error {
 }
 
 const (
-	noHeredoc  = "the builder has no here-documents. Put the text into a file of the repository and COPY it, or write the commands in one RUN with && between them"
+	noHeredoc  = "the builder has no here-documents in COPY and ADD. Put the text into a file of the repository, or write it in a RUN"
 	noExclude  = "the builder ignores --exclude. List the files in .dockerignore"
 	noChecksum = "the builder ignores --checksum. Download the file in a RUN that checks it"
 )
@@ -102,9 +157,6 @@ func checkCommand(command instructions.Command) string {
 var gitSource = regexp.MustCompile(`^(git|ssh)://|^git@|^https?://.*\.git([#?]|$)`)
 
 func checkRun(c *instructions.RunCommand) string {
-	if len(c.Files) > 0 {
-		return noHeredoc
-	}
 	// Only then the types of mounts are known. A variable stays as it is.
 	if err := c.Expand(func(word string) (string, error) { return word, nil }); err != nil {
 		return err.Error()

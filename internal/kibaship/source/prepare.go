@@ -2,9 +2,11 @@ package source
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,8 +19,8 @@ const Command = "prepare-source"
 
 // Prepare is how that program is called.
 type Prepare struct {
-	// Root is the directory of the repository, Dockerfile a path in it.
-	Root, Dockerfile string
+	// Root is the directory of the repository, Dockerfile a path in it. Output is the file that the builder reads in its place.
+	Root, Dockerfile, Output string
 	// Time is the time of the commit in seconds since 1970.
 	Time string
 	// Cache is the repository of the cache, "" for none. Login and Authorities are files for it; empty for none.
@@ -33,7 +35,7 @@ const owner = 0
 // flags has a pointer to each field by the name of its argument.
 func (p *Prepare) flags() map[string]*string {
 	return map[string]*string{
-		"root": &p.Root, "dockerfile": &p.Dockerfile, "time": &p.Time, "cache": &p.Cache, "login": &p.Login, "authorities": &p.Authorities,
+		"root": &p.Root, "dockerfile": &p.Dockerfile, "output": &p.Output, "time": &p.Time, "cache": &p.Cache, "login": &p.Login, "authorities": &p.Authorities,
 		"architecture": &p.Architecture, "cached": &p.Cached, "warning": &p.Warning, "problem": &p.Problem,
 	}
 }
@@ -42,7 +44,7 @@ func (p *Prepare) flags() map[string]*string {
 func (p Prepare) Args() []string {
 	var args []string
 	for _, name := range []string{
-		"root", "dockerfile", "time", "cache", "login", "authorities", "architecture", "cached", "warning", "problem",
+		"root", "dockerfile", "output", "time", "cache", "login", "authorities", "architecture", "cached", "warning", "problem",
 	} {
 		args = append(args, "--"+name+"="+*p.flags()[name])
 	}
@@ -70,7 +72,7 @@ func Main(args []string, errs io.Writer) int {
 }
 
 func (p Prepare) prepare(owner int) error {
-	if err := p.checkDockerfile(); err != nil {
+	if err := p.writeDockerfile(); err != nil {
 		return err
 	}
 	at, err := registry.ParseTime(p.Time)
@@ -97,27 +99,50 @@ func (p Prepare) prepare(owner int) error {
 // maxDockerfile is the size of a Dockerfile from which it is refused, in bytes.
 const maxDockerfile = 1 << 20
 
-// checkDockerfile opens the Dockerfile below the root: a repository may have a link in its place.
-func (p Prepare) checkDockerfile() error {
+// ignored is the end of the name of the file that says which files are no part of the context of one Dockerfile.
+const ignored = ".dockerignore"
+
+// writeDockerfile translates the Dockerfile. Its output is not in the context, which has the file as the repository has it.
+func (p Prepare) writeDockerfile() error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }() // it was only read
-	file, err := root.Open(filepath.Clean(p.Dockerfile))
+	content, err := read(root, p.Dockerfile)
 	if err != nil {
-		return fmt.Errorf("%s cannot be read: %w", p.Dockerfile, err)
+		return err
 	}
-	defer func() { _ = file.Close() }() // as above
+	if content, err = translate(content, runtime.GOARCH); err != nil {
+		return fmt.Errorf("%s: %w", p.Dockerfile, err)
+	}
+	if err := os.WriteFile(p.Output, content, 0o644); err != nil {
+		return err
+	}
+	content, err = read(root, p.Dockerfile+ignored)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	default:
+		return os.WriteFile(p.Output+ignored, content, 0o644)
+	}
+}
+
+// read reads a file below a root: a repository may have a link at any path.
+func read(root *os.Root, name string) ([]byte, error) {
+	file, err := root.Open(filepath.Clean(name))
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
 	content, err := io.ReadAll(io.LimitReader(file, maxDockerfile+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s cannot be read: %w", p.Dockerfile, err)
+		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
 	case len(content) > maxDockerfile:
-		return fmt.Errorf("%s is larger than %d bytes", p.Dockerfile, maxDockerfile)
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxDockerfile)
 	}
-	if err := check(content, runtime.GOARCH); err != nil {
-		return fmt.Errorf("%s: %w", p.Dockerfile, err)
-	}
-	return nil
+	return content, nil
 }

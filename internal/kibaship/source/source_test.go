@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -19,9 +20,9 @@ const from = "FROM example.org/base:1\n"
 // Of each instruction that kaniko would skip, the line and what to write instead are reported.
 func TestDockerfileThatTheBuilderDoesNotDo(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"RUN of a here-document":          {from + "RUN <<EOF\necho a\nEOF\n", "line 2: RUN <<EOF: the builder has no here-documents"},
-		"a program with one":              {from + "RUN python3 <<EOF\nprint(1)\nEOF\n", "line 2"},
-		"one whose lines are stripped":    {from + "RUN <<-'EOF'\n\techo a\n\tEOF\n", "here-documents"},
+		"a program in a here-document":    {from + "RUN <<EOF\n#!/usr/bin/python3\nprint(1)\nEOF\n", "line 2: RUN <<EOF: the builder runs here-documents by the shell"},
+		"a large here-document":           {from + "RUN <<EOF\n" + strings.Repeat("# x\n", maxScript/4+1) + "EOF\n", "is larger than"},
+		"one that has no end":             {from + "RUN <<EOF\ntrue\n", "unterminated heredoc"},
 		"COPY of a here-document":         {from + "COPY <<EOF /text\na\nEOF\n", "here-documents"},
 		"ADD of a here-document":          {from + "ADD <<EOF /text\na\nEOF\n", "here-documents"},
 		"a bound file":                    {from + "RUN --mount=type=bind,target=/x cat /x\n", "ignores --mount=type=bind"},
@@ -40,14 +41,14 @@ func TestDockerfileThatTheBuilderDoesNotDo(t *testing.T) {
 		"a repository by ssh":             {from + "ADD git@example.org:team/web.git /x\n", "does not clone repositories"},
 		"another platform":                {"FROM --platform=linux/s390x example.org/base:1\n", "line 1: FROM --platform=linux/s390x example.org/base:1: the builder ignores --platform"},
 		"another syntax":                  {"# syntax=example.org/frontend:1\n" + from, "only the syntax of docker/dockerfile"},
-		"an instruction in a later stage": {from + "FROM scratch AS next\nRUN <<EOF\ntrue\nEOF\n", "line 3"},
+		"an instruction in a later stage": {from + "FROM scratch AS next\nRUN <<EOF\ntrue\nEOF\nCOPY <<EOF /x\nx\nEOF\n", "line 6: COPY"},
 		"an unknown flag":                 {from + "COPY --wrong=1 a /a\n", "unknown flag: --wrong"},
 		"an unknown instruction":          {from + "INSTALL a\n", "unknown instruction: INSTALL"},
 		"nothing":                         {"", "no instructions"},
 		"a comment alone":                 {"# to do\n", "no instructions"},
 		"no FROM":                         {"RUN true\n", "no build stage"},
 	} {
-		if err := check([]byte(tc.text), "amd64"); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := translate([]byte(tc.text), "amd64"); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}
@@ -65,9 +66,43 @@ func TestDockerfileThatTheBuilderDoes(t *testing.T) {
 		"the usual network":    from + "RUN --network=default true\n",
 		"a shift of the shell": from + "RUN echo $((1<<2))\n",
 	} {
-		if err := check([]byte(text), "amd64"); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if got, err := translate([]byte(text), "amd64"); err != nil || string(got) != text {
+			t.Errorf("%s: %s, %v", name, got, err)
 		}
+	}
+}
+
+// A shell runs each translated RUN as the here-document says. What is around it stays.
+func TestHereDocuments(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"commands":             {"RUN <<EOF\necho \"it's\" $HOME\nfor i in 1 2; do\n  echo $i\ndone\nEOF\n", "it's /home\n1\n2\n"},
+		"one that fails":       {"RUN <<EOF\nset -e\necho a\nfalse\necho b\nEOF\n", "a\n"},
+		"lines without tabs":   {"RUN <<-EOF\n\techo a\n\tEOF\n", "a\n"},
+		"a program that reads": {"RUN cat <<EOF\na $HOME \\\nb\nEOF\n", "a /home b\n"},
+		"a literal text":       {"RUN cat <<'EOF' && echo after\n$HOME \\\nEOF\n", "$HOME \\\nafter\n"},
+		"two documents":        {"RUN cat <<A && cat <<-B\na\nA\n\tb\n\tB\n", "a\nb\n"},
+		"any characters":       {"RUN <<EOF\nprintf '%s' 'é\\n%b `x` \"$\" <<EOF #'\nEOF\n", "é\\n%b `x` \"$\" <<EOF #"},
+	} {
+		got, err := translate([]byte(from+tc.text+"USER 7\n"), "amd64")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		lines := strings.Split(string(got), "\n")
+		if len(lines) != 4 || lines[0]+"\n" != from || lines[2] != "USER 7" || strings.Contains(lines[1], "<<") {
+			t.Errorf("%s: %q", name, got)
+			continue
+		}
+		cmd := exec.Command("/bin/sh", "-c", strings.TrimPrefix(lines[1], "RUN "))
+		cmd.Env = []string{"HOME=/home", "PATH=" + os.Getenv("PATH")}
+		out, err := cmd.Output()
+		if string(out) != tc.want || (err != nil) != (name == "one that fails") {
+			t.Errorf("%s: %q, %v, want %q", name, out, err, tc.want)
+		}
+	}
+	got, err := translate([]byte(from+"RUN --mount=type=cache,target=/c --network=default <<EOF\ntrue\nEOF\n"), "amd64")
+	if want := from + "RUN --mount=type=cache,target=/c --network=default eval \"$(printf '%b' 'true\\0012')\"\n"; err != nil || string(got) != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
 
@@ -125,7 +160,7 @@ func TestFilesHaveTheTimeOfTheCommit(t *testing.T) {
 func newPrepare(t *testing.T, root string) Prepare {
 	out := t.TempDir()
 	return Prepare{
-		Root: root, Dockerfile: "Dockerfile", Time: "1000000000", Architecture: filepath.Join(out, "architecture"),
+		Root: root, Dockerfile: "Dockerfile", Output: filepath.Join(out, "Dockerfile"), Time: "1000000000", Architecture: filepath.Join(out, "architecture"),
 		Cached: filepath.Join(out, "cached"), Warning: filepath.Join(out, "warning"), Problem: filepath.Join(out, "problem"),
 	}
 }
@@ -164,6 +199,9 @@ func TestCacheThatIsAway(t *testing.T) {
 		}
 		if got := result(t, p.Warning); !strings.HasPrefix(got, tc.warning) || (got == "") != (tc.warning == "") {
 			t.Errorf("%q: warning %q, want %q", tc.cache, got, tc.warning)
+		}
+		if got := result(t, p.Output); got != from {
+			t.Errorf("the Dockerfile is %q", got)
 		}
 		if got := result(t, p.Architecture); got != runtime.GOARCH {
 			t.Errorf("architecture %q", got)
@@ -210,5 +248,17 @@ func TestTimesOfCommits(t *testing.T) {
 	p := newPrepare(t, repository(t, map[string]string{"Dockerfile": from}))
 	if p.Time = ""; p.prepare(os.Getuid()) == nil {
 		t.Error("no time is accepted")
+	}
+}
+
+// The builder looks next to the Dockerfile for the files that are no part of its context.
+func TestIgnoredFilesOfADockerfile(t *testing.T) {
+	p := newPrepare(t, repository(t, map[string]string{"docker/web": from, "docker/web.dockerignore": "secret\n", ".dockerignore": "other\n"}))
+	p.Dockerfile = "docker/web"
+	if err := p.prepare(os.Getuid()); err != nil {
+		t.Fatal(err)
+	}
+	if got := result(t, p.Output+ignored); got != "secret\n" {
+		t.Errorf("got %q", got)
 	}
 }

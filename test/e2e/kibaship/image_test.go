@@ -35,7 +35,11 @@ ARG TARGETARCH
 WORKDIR /app
 COPY . .
 RUN --mount=type=cache,target=/cache echo "$SOURCE_COMMIT" >/commit && date >/when-it-ran; touch -d @1 /old; rm /when-it-ran; echo "$TARGETARCH" >/architecture
-CMD ["cat","/commit"]
+RUN <<EOF
+set -e
+printf '%s' "it's $SOURCE_COMMIT" >/here
+EOF
+CMD ["cat","/commit","/here"]
 `
 
 var _ = Describe("The image of a commit", func() {
@@ -51,7 +55,7 @@ var _ = Describe("The image of a commit", func() {
 		d := p.deploy(ctx, p.application(ctx, "private/"+p.project, private("git")), commit)
 		succeeds(ctx, d)
 		first := d.Status.BuiltImage.Digest
-		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal(commit + "\n"))
+		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal(commit + "\nit's " + commit))
 
 		image := p.pull(ctx, d.Status.BuiltImage.Reference)
 		config, err := image.ConfigFile()
@@ -121,7 +125,7 @@ var _ = Describe("What an author is shown of a build that failed", func() {
 	},
 		Entry("the last lines of a command", "FROM registry.berg.test/base:1\nRUN printf '\\033[31mERROR: cannot find module left-pad\\033[0m\\n' >&2; exit 3\n",
 			`exit code 3. The last lines, which the author of the repository may have written: "ERROR: cannot find module left-pad"`),
-		Entry("a here-document", "FROM registry.berg.test/base:1\nRUN <<EOF\ntrue\nEOF\n", "Step prepare failed: Dockerfile: line 2: RUN <<EOF: the builder has no here-documents"),
+		Entry("a here-document that is copied", "FROM registry.berg.test/base:1\nCOPY <<EOF /x\nx\nEOF\n", "Step prepare failed: Dockerfile: line 2: COPY <<EOF /x: the builder has no here-documents"),
 		Entry("a mount", "FROM registry.berg.test/base:1\nRUN --mount=type=secret,id=x true\n", "the builder ignores --mount=type=secret"),
 		Entry("an unknown flag", "FROM registry.berg.test/base:1\nCOPY --wrong=1 a b\n", "unknown flag: --wrong"),
 		Entry("a base that is not there", "FROM registry.berg.test/no-such-base:1\n", "no-such-base"),

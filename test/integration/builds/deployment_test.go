@@ -84,8 +84,11 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			Expect(login).To(Equal(s["name"] == "push"), "step %s and the login of the registry", s["name"])
 			args, err := json.Marshal(s["args"])
 			Expect(err).NotTo(HaveOccurred())
+			if s["name"] == "prepare" {
+				Expect(string(args)).To(ContainSubstring("--dockerfile=services/web/Dockerfile"))
+			}
 			if s["name"] == "build" {
-				Expect(string(args)).To(ContainSubstring("/repository/services/web/Dockerfile"))
+				Expect(string(args)).To(ContainSubstring("/repository/services/web\""))
 				Expect(string(args)).To(ContainSubstring("--no-push"))
 			}
 		}
