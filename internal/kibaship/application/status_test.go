@@ -1,6 +1,7 @@
 package application
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,16 @@ func TestComputeStatus(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestADatabaseIsAcceptedAndNotStarted(t *testing.T) {
+	a := private()
+	a.Spec = kibashipv1.ApplicationSpec{ProjectRef: a.Spec.ProjectRef, Type: kibashipv1.TypePostgres, Postgres: &kibashipv1.Database{}}
+	o := Observed{Project: readyProject(), SecretsKnown: true}
+	computeStatus(a, o, check(a, o), noon)
+	if a.Status.Phase != kibashipv1.ApplicationReady || !strings.Contains(a.Status.Message, "starts no database") {
+		t.Errorf("%s: %s", a.Status.Phase, a.Status.Message)
 	}
 }
 

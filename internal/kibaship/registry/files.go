@@ -75,12 +75,12 @@ func CheckPush(repository, login, authorities string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*ResolveTimeout)
 	defer cancel()
-	answered := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
-		answered <- remote.CheckPushPermission(to.Tag("cache"), keychain{logins.For(to)}, through)
+		done <- remote.CheckPushPermission(to.Tag("cache"), keychain{logins.For(to)}, through)
 	}()
 	select {
-	case err = <-answered:
+	case err = <-done:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
