@@ -15,9 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The rights to write Pipelines and PipelineRuns, and to read Secrets and ConfigMaps, are those
-// of the ClusterRole that is bound in the namespace of each Project: none of them is held
-// elsewhere.
+// The rights to write Pipelines and PipelineRuns, and to read Secrets, ConfigMaps, and the pods and logs of builds, are those of the
+// ClusterRole that is bound in the namespace of each Project: none of them is held elsewhere.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments/status,verbs=patch

@@ -36,6 +36,8 @@ type Inputs struct {
 	Commit, Tag, Branch string
 	// Changed: the run of this generation was started to build something else. The Application has changed since.
 	Changed bool
+	// Earlier is the run of the history that has built the same commit of the same source, "" for none. It is not built again.
+	Earlier string
 	Builds  config.Builds
 	// PushImage pushes: an image of this operator.
 	PushImage string
@@ -71,6 +73,9 @@ func (in Inputs) pipelineName() string {
 // runName is that of the run which the spec asks for: each generation has one, each value of AnnotationRunAgain another, and each
 // change of what the Application says of the source another.
 func (in Inputs) runName() string {
+	if in.Earlier != "" {
+		return in.Earlier
+	}
 	name := fmt.Sprintf("%s-run-%d", in.stem(), in.Generation)
 	if in.Again != "" {
 		name += "-" + in.Again
@@ -178,7 +183,23 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 	}
 	started := o.runSource(in.runName())
 	in.Changed = started != "" && started != in.source()
+	in.Earlier = findEarlier(o, in)
 	return in
+}
+
+// findEarlier returns the run that has built what a spec asks for by a commit, "" if there is none, or if another run is asked for. A
+// branch or a tag may have moved since.
+func findEarlier(o Observed, in Inputs) string {
+	s := o.Deployment.Status
+	if in.Commit == "" || in.Again != "" && in.Again != s.RunAgain || o.find(in.runName()) != nil || knownRun(&s, in.runName()).Name != "" {
+		return ""
+	}
+	for _, run := range s.RunHistory {
+		if run.Phase == kibashipv1.DeploymentSucceeded && run.Source == in.source() && strings.HasPrefix(run.Image, in.repository()+"@") {
+			return run.Name
+		}
+	}
+	return ""
 }
 
 // effectiveRunAgain stands for the value of AnnotationRunAgain that counts. One that is taken off asks for

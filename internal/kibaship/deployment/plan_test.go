@@ -128,3 +128,40 @@ func TestWhereTheSourceIs(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestWhatIsBuiltIsNotBuiltAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		modify func(*Inputs, *kibashipv1.PipelineRunStatus, *kibashipv1.DeploymentStatus)
+		want   bool
+	}{
+		"the same commit": {func(*Inputs, *kibashipv1.PipelineRunStatus, *kibashipv1.DeploymentStatus) {}, true},
+		"another commit": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			in.Commit = digest[7:47]
+		}, false},
+		"a branch":          {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Commit = "" }, false},
+		"another directory": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Git.Path = "x" }, false},
+		"another registry": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			in.Builds.Registry = "x.example"
+		}, false},
+		"a run that failed": {func(_ *Inputs, r *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			r.Phase = kibashipv1.DeploymentFailed
+		}, false},
+		"a run that is asked for": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Again = "1" }, false},
+		"a run that was asked for": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, s *kibashipv1.DeploymentStatus) {
+			in.Again, s.RunAgain = "1", "1"
+		}, true},
+		"one that was asked for once": {func(_ *Inputs, _ *kibashipv1.PipelineRunStatus, s *kibashipv1.DeploymentStatus) { s.RunAgain = "1" }, true},
+		"its own run, which is over": {func(in *Inputs, r *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			r.Name = in.runName()
+		}, false},
+	} {
+		in := inputs(func(in *Inputs) { in.Commit = commit })
+		d := aDeployment()
+		run := kibashipv1.PipelineRunStatus{Name: "earlier", Phase: kibashipv1.DeploymentSucceeded, Source: in.source(), Image: in.repository() + "@" + digest}
+		tc.modify(&in, &run, &d.Status)
+		d.Status.RunHistory = []kibashipv1.PipelineRunStatus{run}
+		if got := findEarlier(Observed{Deployment: d}, in); (got == "earlier") != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

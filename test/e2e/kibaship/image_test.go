@@ -93,7 +93,15 @@ var _ = Describe("The image of a commit", func() {
 		Expect(again).To(Equal(commit), "the same content, authors and times")
 		build(ctx, d, commit)
 		succeeds(ctx, d)
-		Expect(d.Status.BuiltImage.Digest).To(Equal(first))
+		Expect(d.Status.BuiltImage.Digest).To(Equal(first), "the earlier image")
+		earlier := d.Status.CurrentPipelineRun.Name
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "1"} })
+		Eventually(func(g Gomega) {
+			g.Expect(world.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.CurrentPipelineRun.Name).NotTo(Equal(earlier))
+			g.Expect(d.Status.CurrentPipelineRun.Phase).To(Equal(kibashipv1.DeploymentSucceeded), d.Status.Message)
+		}).WithContext(ctx).WithTimeout(buildLimit).Should(Succeed())
+		Expect(d.Status.BuiltImage.Digest).To(Equal(first), "another build of the commit")
 
 		By("looking at what the platform counts")
 		var pods corev1.PodList

@@ -272,6 +272,36 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		}
 	})
 
+	It("goes back to a commit that it has built without another run, unless one is asked for", func(ctx SpecContext) {
+		w, d, first := newBuild(ctx, sha(1))
+		w.succeeds(ctx, first, 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
+		w.succeeds(ctx, w.running(ctx, d), 2)
+		expect.Becomes(ctx, d, func(g Gomega) { g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(2))) })
+
+		By("going back")
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(1) })
+		expect.Becomes(ctx, d, func(g Gomega) {
+			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+			g.Expect(d.Status.BuiltImage.Digest).To(Equal(digest(1)))
+			g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(first.GetName()))
+		})
+		expect.Shows(ctx, d, kibashipv1.ConditionReady, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
+		Consistently(func() []string { return w.runs(ctx) }, time.Second).Should(HaveLen(2))
+
+		By("asking for another run")
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
+		again := w.running(ctx, d)
+		Expect(again.GetName()).NotTo(Equal(first.GetName()))
+		w.succeeds(ctx, again, 1)
+		expect.Becomes(ctx, d, func(g Gomega) { g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(again.GetName())) })
+
+		By("changing what is built of the commit")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.BuildCommand = "make" })
+		expect.Becomes(ctx, d, func(g Gomega) { g.Expect(d.Status.CurrentPipelineRun.Name).NotTo(Equal(again.GetName())) })
+	})
+
 	It("refuses a source that names nothing, or two commits", func(ctx SpecContext) {
 		w := newWorld(ctx, git())
 		d := w.deploy(ctx, "")
