@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -23,6 +25,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/test/cluster/process"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/limits"
@@ -136,7 +139,7 @@ var _ = Describe("What an author is shown of a build that failed", func() {
 		Entry("a here-document that is copied", "FROM registry.berg.test/base:1\nCOPY <<EOF /x\nx\nEOF\n", "Step prepare failed: Dockerfile: line 2: COPY <<EOF /x: the builder has no here-documents"),
 		Entry("a mount", "FROM registry.berg.test/base:1\nRUN --mount=type=secret,id=x true\n", "the builder ignores --mount=type=secret"),
 		Entry("an unknown flag", "FROM registry.berg.test/base:1\nCOPY --wrong=1 a b\n", "unknown flag: --wrong"),
-		Entry("a base that is not there", "FROM registry.berg.test/no-such-base:1\n", "no-such-base"),
+		Entry("a base that is not there", "FROM registry.berg.test/no-such-base:1\n", `"error building image: `),
 	)
 
 	It("is that the pod was deleted", func(ctx SpecContext) {
@@ -165,19 +168,13 @@ var _ = Describe("A build whose surroundings fail", Serial, func() {
 	}, SpecTimeout(2*buildLimit))
 
 	It("says that its git server does not answer, and leaves the time of a run to the build", func(ctx SpecContext) {
-		host, _, err := net.SplitHostPort(site.Registry)
-		Expect(err).NotTo(HaveOccurred())
-		silent, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(silent.Close)
-		setOperator(ctx, map[string]string{
-			"BUILD_TIMEOUT": "60s", "GIT_PROVIDER_URLS": "github.com=" + site.Git + ",bitbucket.com=" + site.Git + ",gitlab.com=https://" + silent.Addr().String(),
-		})
-		DeferCleanup(func(ctx SpecContext) {
-			setOperator(ctx, map[string]string{"BUILD_TIMEOUT": "30m", "GIT_PROVIDER_URLS": "github.com=" + site.Git + ",bitbucket.com=" + site.Git})
-		}, NodeTimeout(deployed.StartLimit))
+		deployed.SetVariable(ctx, "BUILD_TIMEOUT", "60s")
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "BUILD_TIMEOUT", "30m") }, NodeTimeout(deployed.StartLimit))
 		p := newPlatform(ctx)
-		a := p.application(ctx, "public/web", func(g *kibashipv1.GitRepository) { g.Provider = kibashipv1.GitLab })
+		newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "x"})
+		a := p.application(ctx, "public/"+p.project)
+		signalGit(syscall.SIGSTOP) // it accepts connections, and answers none
+		DeferCleanup(signalGit, syscall.SIGCONT)
 		d := p.deploy(ctx, a, "")
 		ends(ctx, d, metav1.ConditionFalse, kibashipv1.ReasonRunTimedOut)
 		Expect(d.Status.Message).To(ContainSubstring("Step clone was ended: The git server does not answer"))
@@ -206,6 +203,21 @@ var _ = Describe("A build whose surroundings fail", Serial, func() {
 		succeeds(ctx, d)
 	}, SpecTimeout(3*buildLimit))
 })
+
+// signalGit sends a signal to the git server of the cluster.
+func signalGit(signal syscall.Signal) {
+	GinkgoHelper()
+	all, err := process.Of(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
+	Expect(err).NotTo(HaveOccurred())
+	sent := false
+	for _, found := range all {
+		if found.Component == "git" {
+			Expect(syscall.Kill(found.PID, signal)).To(Succeed())
+			sent = true
+		}
+	}
+	Expect(sent).To(BeTrue(), "the git server is not found")
+}
 
 // pod waits for the pod of the build of a Project, until its commands run.
 func (p platform) pod(ctx context.Context) *corev1.Pod {
