@@ -71,7 +71,7 @@ func (p Push) finish(ctx context.Context, image v1.Image) (v1.Image, error) {
 	changed := config.DeepCopy()
 	changed.RootFS = skeleton.RootFS
 	changed.Created = v1.Time{Time: at}
-	changed.Container, changed.DockerVersion, changed.Config.Hostname = "", "", ""
+	changed.Container, changed.Config.Hostname = "", ""
 	for i := range changed.History {
 		if changed.History[i].Author == builderAuthor {
 			changed.History[i].Created = v1.Time{Time: at}
@@ -174,7 +174,7 @@ func copyWithTime(ctx context.Context, to io.Writer, from io.Reader, at time.Tim
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}
-		if _, err := io.Copy(out, in); err != nil {
+		if _, err := io.Copy(out, in); err != nil { //nolint:gosec // nothing of it is kept but the compressed file, which the volume bounds
 			return err
 		}
 	}

@@ -22,15 +22,15 @@ func normalize(root string, owner int, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := os.Lchown(path, owner, owner); err != nil {
+		if err := os.Lchown(path, owner, owner); err != nil { //nolint:gosec // no other process has the directory
 			return err
 		}
 		switch {
 		case entry.Type()&fs.ModeSymlink != 0: // it has no mode
 		case entry.IsDir(), info.Mode()&0o111 != 0:
-			err = os.Chmod(path, 0o755)
+			err = os.Chmod(path, 0o755) //nolint:gosec // as in a context of Docker
 		default:
-			err = os.Chmod(path, 0o644)
+			err = os.Chmod(path, 0o644) //nolint:gosec // as above
 		}
 		if err != nil {
 			return err

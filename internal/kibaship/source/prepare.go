@@ -116,7 +116,7 @@ func (p Prepare) writeDockerfile() error {
 	if content, err = translate(content, runtime.GOARCH); err != nil {
 		return fmt.Errorf("%s: %w", p.Dockerfile, err)
 	}
-	if err := os.WriteFile(p.Output, content, 0o644); err != nil {
+	if err := os.WriteFile(p.Output, content, 0o600); err != nil {
 		return err
 	}
 	content, err = read(root, p.Dockerfile+ignored)
@@ -126,7 +126,7 @@ func (p Prepare) writeDockerfile() error {
 	case err != nil:
 		return err
 	default:
-		return os.WriteFile(p.Output+ignored, content, 0o644)
+		return os.WriteFile(p.Output+ignored, content, 0o600)
 	}
 }
 

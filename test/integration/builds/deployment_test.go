@@ -112,7 +112,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Entry("its pod refused", "Failed", "PodAdmissionFailed", `violates PodSecurity "restricted:latest"`, nil, kibashipv1.ReasonPodRefused, `violates PodSecurity`),
 		Entry("an image missing", "Failed", "TaskRunImagePullFailed", `the step "build" failed to pull the image`, nil, kibashipv1.ReasonImagePullFailed, "failed to pull"),
 		Entry("a clone that fails", "Failed", "StepFailed", "x", []any{step("clone", 128, map[string]string{"problem": "Authentication failed"})}, kibashipv1.ReasonRunFailed, "Authentication failed"),
-		Entry("a pod that is deleted", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("build", 255, nil)}, kibashipv1.ReasonRunFailed, "exit code 255: pod pod was deleted, and its log with it"),
+		Entry("a pod that is deleted", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("build", 255, nil)}, kibashipv1.ReasonRunFailed, "was deleted, and its log with it"),
 		Entry("a clone that takes too long", "Failed", "StepFailed", "x", []any{timedOut("clone")}, kibashipv1.ReasonRunTimedOut, "The git server does not answer"),
 		Entry("a Dockerfile that the builder does not do", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("prepare", 1, map[string]string{"problem": "Dockerfile: line 2: no"})}, kibashipv1.ReasonRunFailed, "Step prepare failed: Dockerfile: line 2: no"),
 	)
@@ -166,7 +166,6 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			g.Expect(w.app.Labels).To(HaveKeyWithValue(kibashipv1.LabelWorkspaceUUID, workspace))
 		})
 		inprocess.Restart(map[string]string{"BUILD_WORKSPACE": "volume"}, nil)
-		DeferCleanup(func() { inprocess.Restart(map[string]string{"BUILD_WORKSPACE": "emptyDir"}, nil) })
 		class := &storagev1.StorageClass{
 			ObjectMeta:  metav1.ObjectMeta{Name: w.project, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
 			Provisioner: "none",
