@@ -72,7 +72,7 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 	return nil
 }
 
-// ProjectLabels returns the labels of an object with those that identify its Project added. While the Project does not exist,
+// ProjectLabels returns the labels of an object with the UUIDs of its Project added. While the Project does not exist,
 // existing labels stay unchanged.
 func ProjectLabels(existing map[string]string, project *kibashipv1.Project) map[string]string {
 	wanted := maps.Clone(existing)

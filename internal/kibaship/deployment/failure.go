@@ -20,13 +20,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// failedStep is a step that ended a run and reported nothing itself.
-type failedStep struct{ Pod, Container, Step string }
-
-func (f failedStep) logs(namespace string) string {
-	return fmt.Sprintf("kubectl logs -n %s %s -c %s shows more", namespace, f.Pod, f.Container)
-}
-
 // explain completes the message of a run whose step reported nothing: with the last lines of its log, or the end of its pod. A message
 // that is complete stays, as log and pod are deleted later.
 func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run *Run) error {

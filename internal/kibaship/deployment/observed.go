@@ -60,3 +60,13 @@ func (o Observed) runSource(run string) string {
 	}
 	return knownRun(&o.Deployment.Status, run).Source
 }
+
+// knownRun returns the record of a run in the status, an empty one if there is none.
+func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRunStatus {
+	for _, known := range s.RunHistory {
+		if known.Name == name {
+			return known
+		}
+	}
+	return kibashipv1.PipelineRunStatus{}
+}

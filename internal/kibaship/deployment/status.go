@@ -90,16 +90,6 @@ func sortTime(r kibashipv1.PipelineRunStatus) time.Time {
 	}
 }
 
-// knownRun returns the record of a run in the status, an empty one if there is none.
-func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRunStatus {
-	for _, known := range s.RunHistory {
-		if known.Name == name {
-			return known
-		}
-	}
-	return kibashipv1.PipelineRunStatus{}
-}
-
 // lost reports whether an unfinished run was deleted and will not be started again, because the
 // spec asks for another one. While the wanted run is not known, it reports false.
 func (out Outcome) lost(known kibashipv1.PipelineRunStatus) bool {

@@ -107,6 +107,13 @@ var (
 
 const pending = "Pending"
 
+// failedStep is a step that ended a run and reported nothing itself.
+type failedStep struct{ Pod, Container, Step string }
+
+func (f failedStep) logs(namespace string) string {
+	return fmt.Sprintf("kubectl logs -n %s %s -c %s shows more", namespace, f.Pod, f.Container)
+}
+
 // Run is the observed state of a PipelineRun.
 type Run struct {
 	Name      string

@@ -31,14 +31,16 @@ const (
 	labelSource   = "org.opencontainers.image.source"
 )
 
+// commit is what an image was built from, and where it is.
+type commit struct {
+	time             time.Time
+	revision, source string
+}
+
 // finish returns the image with the time of the commit in everything that was built, so that the digest depends on the commit
 // alone, and a file of another commit has another time. Layers of the base image stay as the registry has them.
 // The builder could do so only in memory.
-func (p Push) finish(ctx context.Context, image v1.Image) (v1.Image, error) {
-	at, err := ParseTime(p.Time)
-	if err != nil {
-		return nil, fmt.Errorf("--time: %w", err)
-	}
+func finish(ctx context.Context, image v1.Image, dir string, built commit) (v1.Image, error) {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
@@ -47,16 +49,16 @@ func (p Push) finish(ctx context.Context, image v1.Image) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(p.Root)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // its files are open
-	for i, built := range builtLayers(config.History, len(layers)) {
-		if !built {
+	for i, changes := range builtLayers(config.History, len(layers)) {
+		if !changes {
 			continue
 		}
-		if layers[i], err = withTime(ctx, root, layers[i], at); err != nil {
+		if layers[i], err = withTime(ctx, root, layers[i], built.time); err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i+1, err)
 		}
 	}
@@ -70,19 +72,19 @@ func (p Push) finish(ctx context.Context, image v1.Image) (v1.Image, error) {
 	}
 	changed := config.DeepCopy()
 	changed.RootFS = skeleton.RootFS
-	changed.Created = v1.Time{Time: at}
+	changed.Created = v1.Time{Time: built.time}
 	changed.Container, changed.Config.Hostname = "", ""
 	for i := range changed.History {
 		if changed.History[i].Author == builderAuthor {
-			changed.History[i].Created = v1.Time{Time: at}
+			changed.History[i].Created = v1.Time{Time: built.time}
 		}
 	}
 	if changed.Config.Labels == nil {
 		changed.Config.Labels = map[string]string{}
 	}
-	changed.Config.Labels[labelCreated] = at.Format(time.RFC3339)
-	changed.Config.Labels[labelRevision] = p.Revision
-	changed.Config.Labels[labelSource] = p.Source
+	changed.Config.Labels[labelCreated] = built.time.Format(time.RFC3339)
+	changed.Config.Labels[labelRevision] = built.revision
+	changed.Config.Labels[labelSource] = built.source
 	return mutate.ConfigFile(finished, changed)
 }
 
@@ -104,23 +106,23 @@ func builtLayers(history []v1.History, layers int) []bool {
 	return built
 }
 
-// file is a layer in a file that has no name any more.
-type file struct {
+// layerFile is a layer in a file that has no name any more.
+type layerFile struct {
 	content        *os.File
 	digest, diffID v1.Hash
 	size           int64
 }
 
-func (f *file) Digest() (v1.Hash, error)             { return f.digest, nil }
-func (f *file) DiffID() (v1.Hash, error)             { return f.diffID, nil }
-func (f *file) Size() (int64, error)                 { return f.size, nil }
-func (f *file) MediaType() (types.MediaType, error)  { return types.DockerLayer, nil }
-func (f *file) Compressed() (io.ReadCloser, error)   { return io.NopCloser(f.reader()), nil }
-func (f *file) Uncompressed() (io.ReadCloser, error) { return gzip.NewReader(f.reader()) }
-func (f *file) reader() io.Reader                    { return io.NewSectionReader(f.content, 0, f.size) }
+func (f *layerFile) Digest() (v1.Hash, error)             { return f.digest, nil }
+func (f *layerFile) DiffID() (v1.Hash, error)             { return f.diffID, nil }
+func (f *layerFile) Size() (int64, error)                 { return f.size, nil }
+func (f *layerFile) MediaType() (types.MediaType, error)  { return types.DockerLayer, nil }
+func (f *layerFile) Compressed() (io.ReadCloser, error)   { return io.NopCloser(f.reader()), nil }
+func (f *layerFile) Uncompressed() (io.ReadCloser, error) { return gzip.NewReader(f.reader()) }
+func (f *layerFile) reader() io.Reader                    { return io.NewSectionReader(f.content, 0, f.size) }
 
 // withTime writes a layer with another time to a file next to the archive, and takes little memory however large the layer is.
-func withTime(ctx context.Context, root *os.Root, layer v1.Layer, at time.Time) (v1.Layer, error) {
+func withTime(ctx context.Context, root *os.Root, layer v1.Layer, moment time.Time) (v1.Layer, error) {
 	name := "layer-" + rand.Text()
 	content, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -139,7 +141,7 @@ func withTime(ctx context.Context, root *os.Root, layer v1.Layer, at time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	if err := copyWithTime(ctx, io.MultiWriter(compressed, diffID), from, at); err != nil {
+	if err := copyWithTime(ctx, io.MultiWriter(compressed, diffID), from, moment); err != nil {
 		return nil, err
 	}
 	if err := compressed.Close(); err != nil {
@@ -149,7 +151,7 @@ func withTime(ctx context.Context, root *os.Root, layer v1.Layer, at time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	return &file{content, sumHash(digest), sumHash(diffID), size}, nil
+	return &layerFile{content, sumHash(digest), sumHash(diffID), size}, nil
 }
 
 func sumHash(h hash.Hash) v1.Hash {
@@ -157,7 +159,7 @@ func sumHash(h hash.Hash) v1.Hash {
 }
 
 // copyWithTime copies an archive, and sets the time of every file in it.
-func copyWithTime(ctx context.Context, to io.Writer, from io.Reader, at time.Time) error {
+func copyWithTime(ctx context.Context, to io.Writer, from io.Reader, moment time.Time) error {
 	in, out := tar.NewReader(from), tar.NewWriter(to)
 	for ctx.Err() == nil {
 		header, err := in.Next()
@@ -169,7 +171,7 @@ func copyWithTime(ctx context.Context, to io.Writer, from io.Reader, at time.Tim
 		case header.Typeflag == tar.TypeXGlobalHeader: // a comment
 			continue
 		}
-		header.ModTime, header.AccessTime, header.ChangeTime = at, time.Time{}, time.Time{}
+		header.ModTime, header.AccessTime, header.ChangeTime = moment, time.Time{}, time.Time{}
 		header.Format = tar.FormatUnknown // the first one that fits
 		if err := out.WriteHeader(header); err != nil {
 			return err

@@ -81,7 +81,7 @@ func TestImageHasTheTimeOfItsCommit(t *testing.T) {
 	base := layerWith(t, "of the base", time.Unix(1, 0))
 	now, at := time.Now(), time.Unix(1000000000, 0)
 	p := build(t, base, now, "built")
-	image, err := p.finished()
+	image, err := p.pushed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestImageHasTheTimeOfItsCommit(t *testing.T) {
 func TestDigestDependsOnTheCommitAlone(t *testing.T) {
 	base := layerWith(t, "of the base", time.Unix(1, 0))
 	sum := func(p Push) v1.Hash {
-		image, err := p.finished()
+		image, err := p.pushed()
 		if err != nil {
 			t.Fatal(err)
 		}

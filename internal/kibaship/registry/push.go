@@ -98,7 +98,7 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 	if err != nil {
 		return "", fmt.Errorf("the builder left no image: %w", err)
 	}
-	image, err := p.finish(ctx, built)
+	image, err := p.finished(ctx, built)
 	if err != nil {
 		return "", fmt.Errorf("the image that was built: %w", err)
 	}
@@ -116,6 +116,15 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 		}
 	}
 	return sum.String(), nil
+}
+
+// finished returns the image with what the arguments say of its commit.
+func (p Push) finished(ctx context.Context, image v1.Image) (v1.Image, error) {
+	moment, err := ParseTime(p.Time)
+	if err != nil {
+		return nil, fmt.Errorf("--time: %w", err)
+	}
+	return finish(ctx, image, p.Root, commit{moment, p.Revision, p.Source})
 }
 
 // image opens the archive once for each part of it: each time below the root, as a build may have

@@ -168,13 +168,13 @@ func TestForbiddenAddressesAreNeverReached(t *testing.T) {
 
 const commitTime = "1000000000"
 
-// finished returns the image that is pushed.
-func (p Push) finished() (v1.Image, error) {
+// pushed returns the image that is pushed.
+func (p Push) pushed() (v1.Image, error) {
 	image, err := p.image()
 	if err != nil {
 		return nil, err
 	}
-	return p.finish(context.Background(), image)
+	return p.finished(context.Background(), image)
 }
 
 func archive(t *testing.T, file string) (digest string) {
@@ -191,7 +191,7 @@ func archive(t *testing.T, file string) (digest string) {
 		t.Fatal(err)
 	}
 	// The archive is not compressed: its digest is another one than that of the image.
-	finished, err := Push{Root: filepath.Dir(file), Archive: filepath.Base(file), Time: commitTime}.finished()
+	finished, err := Push{Root: filepath.Dir(file), Archive: filepath.Base(file), Time: commitTime}.pushed()
 	if err != nil {
 		t.Fatal(err)
 	}

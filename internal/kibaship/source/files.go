@@ -12,7 +12,7 @@ import (
 
 // normalize gives the files below a directory to a user, with the time of the commit and the modes that git records: builders copy
 // all three into images. A directory is changed before what it contains, so that CAP_CHOWN is the only capability that root needs.
-func normalize(root string, owner int, at time.Time) error {
+func normalize(root string, owner int, moment time.Time) error {
 	var directories []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -39,13 +39,13 @@ func normalize(root string, owner int, at time.Time) error {
 			directories = append(directories, path)
 			return nil
 		}
-		return setTime(path, at)
+		return setTime(path, moment)
 	})
 	if err != nil {
 		return err
 	}
 	for _, path := range slices.Backward(directories) {
-		if err := setTime(path, at); err != nil {
+		if err := setTime(path, moment); err != nil {
 			return err
 		}
 	}
@@ -53,9 +53,9 @@ func normalize(root string, owner int, at time.Time) error {
 }
 
 // setTime sets the time of a file, also of a link.
-func setTime(path string, at time.Time) error {
-	moment := unix.NsecToTimespec(at.UnixNano())
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{moment, moment}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+func setTime(path string, moment time.Time) error {
+	spec := unix.NsecToTimespec(moment.UnixNano())
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{spec, spec}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &fs.PathError{Op: "set the time of", Path: path, Err: err}
 	}
 	return nil

@@ -75,11 +75,11 @@ func (p Prepare) prepare(owner int) error {
 	if err := p.writeDockerfile(); err != nil {
 		return err
 	}
-	at, err := registry.ParseTime(p.Time)
+	moment, err := registry.ParseTime(p.Time)
 	if err != nil {
 		return fmt.Errorf("--time: %w", err)
 	}
-	if err := normalize(p.Root, owner, at); err != nil {
+	if err := normalize(p.Root, owner, moment); err != nil {
 		return fmt.Errorf("files of the repository: %w", err)
 	}
 	cached, warning := "false", ""
