@@ -124,6 +124,8 @@ func checkCommand(command instructions.Command) string {
 	switch c := command.(type) {
 	case *instructions.RunCommand:
 		return checkRun(c)
+	case *instructions.OnbuildCommand:
+		return checkTrigger(c)
 	case *instructions.CopyCommand:
 		switch {
 		case len(c.SourceContents) > 0:
@@ -149,6 +151,25 @@ func checkCommand(command instructions.Command) string {
 				return "the builder does not clone repositories. Use a submodule, or git in a RUN"
 			}
 		}
+	}
+	return ""
+}
+
+// checkTrigger checks an instruction that builds upon the image run. Nothing translates it there.
+func checkTrigger(c *instructions.OnbuildCommand) string {
+	parsed, err := parser.Parse(strings.NewReader(c.Expression))
+	if err != nil {
+		return err.Error()
+	}
+	instruction, err := instructions.ParseInstruction(parsed.AST.Children[0])
+	if err != nil {
+		return err.Error()
+	}
+	if run, ok := instruction.(*instructions.RunCommand); ok && len(run.Files) > 0 {
+		return "the builder has no here-documents in ONBUILD. Put the text into a file of the repository"
+	}
+	if command, ok := instruction.(instructions.Command); ok {
+		return checkCommand(command)
 	}
 	return ""
 }

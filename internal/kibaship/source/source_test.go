@@ -32,6 +32,8 @@ func TestDockerfileThatTheBuilderDoesNotDo(t *testing.T) {
 		"memory":                          {from + "RUN --mount=type=tmpfs,target=/x true\n", "ignores --mount=type=tmpfs"},
 		"a cache that begins with files":  {from + "RUN --mount=type=cache,from=base,target=/x true\n", "ignores --mount=type=cache"},
 		"the second of two mounts":        {from + "RUN --mount=type=cache,target=/c --mount=type=bind,target=/x true\n", "ignores --mount=type=bind"},
+		"a trigger with a mount":          {from + "ONBUILD RUN --mount=type=bind,target=/x cat /x\n", "ignores --mount=type=bind"},
+		"a trigger with a here-document":  {from + "ONBUILD RUN <<EOF\ntrue\nEOF\n", "no here-documents in ONBUILD"},
 		"no network":                      {from + "RUN --network=none true\n", "ignores --network=none"},
 		"privileges":                      {from + "RUN --security=insecure true\n", "ignores --security=insecure"},
 		"exceptions of COPY":              {from + "COPY --exclude=*.md . /x\n", "ignores --exclude"},
@@ -57,7 +59,7 @@ func TestDockerfileThatTheBuilderDoesNotDo(t *testing.T) {
 // What the builder does, or what changes nothing if it is skipped.
 func TestDockerfileThatTheBuilderDoes(t *testing.T) {
 	for name, text := range map[string]string{
-		"the usual":            "# syntax=docker/dockerfile:1.7\nARG V=1\n" + from + "ARG V\nENV A=b\nWORKDIR /app\nCOPY --chown=1:1 --chmod=0755 --link . .\nRUN make && echo '<<EOF'\nUSER 1\nHEALTHCHECK CMD true\nSHELL [\"/bin/bash\",\"-c\"]\nONBUILD RUN true\nSTOPSIGNAL INT\nVOLUME /data\nEXPOSE 80\nCMD [\"x\"]\n",
+		"the usual":            "# syntax=docker/dockerfile:1.7\nARG V=1\n" + from + "ARG V\nENV A=b\nWORKDIR /app\nCOPY --chown=1:1 --chmod=0755 --link . .\nRUN make && echo '<<EOF'\nUSER 1\nHEALTHCHECK CMD true\nSHELL [\"/bin/bash\",\"-c\"]\nONBUILD RUN true\nONBUILD COPY a /a\nONBUILD RUN echo $((1<<2))\nSTOPSIGNAL INT\nVOLUME /data\nEXPOSE 80\nCMD [\"x\"]\n",
 		"stages":               from + "FROM example.org/other:1 AS two\nCOPY --from=0 /a /a\n",
 		"a cache of a manager": from + "RUN --mount=type=cache,target=/root/.npm npm ci\n",
 		"variables":            "FROM --platform=$BUILDPLATFORM example.org/base:1\nARG TARGETARCH\nRUN echo ${TARGETARCH:-x}\n",
