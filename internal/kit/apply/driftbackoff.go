@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,20 @@ const (
 var confining = map[schema.GroupKind]bool{
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
 	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}:   true,
+}
+
+// confines reports whether an object is of a confining kind, without a scheme.
+func confines(o client.Object) bool {
+	name := o.GetObjectKind().GroupVersionKind().Kind
+	if name == "" {
+		name = reflect.TypeOf(o).Elem().Name()
+	}
+	for kind := range confining {
+		if kind.Kind == name {
+			return true
+		}
+	}
+	return false
 }
 
 // delays are the delays between the writes after the prompt ones.

@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
@@ -50,7 +51,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&tunnelv1.ContainerNetwork{}, handler.EnqueueRequestsFromMapFunc(r.ofNetwork)).
 		Watches(&corev1.Pod{}, owner).
 		Watches(&corev1.Service{}, owner).
-		Watches(&networkingv1.NetworkPolicy{}, owner).
+		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(r.jobs.Source()).
 		WithOptions(r.ControllerOptions()).
@@ -77,6 +78,15 @@ func ofObject(_ context.Context, o client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// ofPolicy maps a network policy, which has no owner, to the pair whose UID it carries.
+func (r *Reconciler) ofPolicy(ctx context.Context, o client.Object) []ctrl.Request {
+	uid := o.GetAnnotations()[pairobjects.Labels.Annotation()]
+	if uid == "" {
+		return nil
+	}
+	return reconcile.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkTunnelProxyList{}, func(p client.Object) bool { return string(p.GetUID()) == uid })
 }
 
 // ofNetwork maps a network to the pairs in it.
