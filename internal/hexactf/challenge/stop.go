@@ -89,9 +89,9 @@ func (r *Reconciler) podsGone(ctx context.Context, c *hexactfv1.Challenge) (bool
 }
 
 // podsRun reports whether a container of a pod with the label of a challenge runs, or will.
-func (r *Reconciler) podsRun(ctx context.Context, namespace, partOf string) (bool, error) {
+func (r *Reconciler) podsRun(ctx context.Context, namespace, label string) (bool, error) {
 	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{indexPartOf: partOf}, client.DisableReadYourWritesConsistency)
+	err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{indexPartOf: label}, client.DisableReadYourWritesConsistency)
 	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !isOver(&p) }), err
 }
 

@@ -114,9 +114,18 @@ func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project
 	return err
 }
 
+// effectiveSpec is the spec of a Project with the operator's defaults.
+func (r *Reconciler) effectiveSpec(p *kibashipv1.Project) kibashipv1.ProjectSpec {
+	spec := p.Spec
+	if spec.PodSecurity == "" && r.Config.PodSecurity != config.PodSecurityPrivileged {
+		spec.PodSecurity = kibashipv1.PodSecurity(r.Config.PodSecurity)
+	}
+	return spec
+}
+
 func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
 	return Inputs{
-		UID: p.UID, Name: p.Name, Spec: p.Spec,
+		UID: p.UID, Name: p.Name, Spec: r.effectiveSpec(p),
 		UUID: p.Labels[kibashipv1.LabelUUID], WorkspaceUUID: p.Labels[kibashipv1.LabelWorkspaceUUID],
 		Admin: r.Config.ProjectAdmin, Operator: o.Operator, Extra: o.Extra,
 		Tekton: o.Tekton && r.Config.Tekton != config.TektonOff,

@@ -59,12 +59,12 @@ func TestNetworkPoliciesLoseTheirOwners(t *testing.T) {
 			t.Errorf("%T: it is not up to date", desired)
 		}
 		live.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Challenge", Name: "a", UID: "u"}})
-		_, confines := desired.(*networkingv1.NetworkPolicy)
-		if upToDate(w, owner, desired, live) == confines || confines && untouched(w, owner, desired, live) {
+		_, policy := desired.(*networkingv1.NetworkPolicy)
+		if upToDate(w, owner, desired, live) == policy || policy && untouched(w, owner, desired, live) {
 			t.Errorf("%T with an owner: the difference is not found, or found where there is none", desired)
 		}
 		after, err := successor(w, owner, desired, live)
-		if err != nil || (len(after.GetOwnerReferences()) == 0) != confines {
+		if err != nil || (len(after.GetOwnerReferences()) == 0) != policy {
 			t.Errorf("%T: it has the owners %v afterwards, %v", desired, after.GetOwnerReferences(), err)
 		}
 	}
