@@ -88,13 +88,6 @@ func (r *Reconciler) podsGone(ctx context.Context, c *hexactfv1.Challenge) (bool
 	return err == nil && !running, err
 }
 
-// podsRun reports whether a container of a pod with the label of a challenge runs, or will.
-func (r *Reconciler) podsRun(ctx context.Context, namespace, label string) (bool, error) {
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{indexPartOf: label}, client.DisableReadYourWritesConsistency)
-	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !isOver(&p) }), err
-}
-
 // confine puts the network policies of a challenge back while it has pods. Where the API server takes none, as in a namespace that
 // is being deleted, its pods end without them.
 func (r *Reconciler) confine(ctx context.Context, c *hexactfv1.Challenge, in Inputs) error {
@@ -119,11 +112,6 @@ func (r *Reconciler) release(ctx context.Context, c *hexactfv1.Challenge, in Inp
 		}
 	}
 	return nil
-}
-
-// isOver reports whether no container of a pod runs or ever will.
-func isOver(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // stopping enqueues the challenges that are being deleted and may wait for this Deployment or pod, or lack this network policy.

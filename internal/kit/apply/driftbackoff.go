@@ -2,7 +2,6 @@ package apply
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -31,27 +30,6 @@ const (
 	// result costs a read of the object, and no write.
 	maxAccepted = 1 << 15
 )
-
-// confining are the kinds that restrict pods. While such an object is missing, its pods reach everything, so its
-// repair is never delayed.
-var confining = map[schema.GroupKind]bool{
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
-	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}:   true,
-}
-
-// confines reports whether an object is of a confining kind, without a scheme.
-func confines(o client.Object) bool {
-	name := o.GetObjectKind().GroupVersionKind().Kind
-	if name == "" {
-		name = reflect.TypeOf(o).Elem().Name()
-	}
-	for kind := range confining {
-		if kind.Kind == name {
-			return true
-		}
-	}
-	return false
-}
 
 // delays are the delays between the writes after the prompt ones.
 var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}

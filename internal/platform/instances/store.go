@@ -157,10 +157,10 @@ func trimMetadata(o client.Object) {
 
 // only returns the entries with some keys. A long value is cut.
 func only(all map[string]string, keys ...string) map[string]string {
-	var kept map[string]string
+	kept := map[string]string{}
 	for _, key := range keys {
 		if value, ok := all[key]; ok {
-			metaSet(&kept, key, strings.Clone(value[:min(len(value), maxValue)]))
+			kept[key] = strings.Clone(value[:min(len(value), maxValue)])
 		}
 	}
 	return kept

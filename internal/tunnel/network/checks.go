@@ -41,11 +41,6 @@ func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems
 	return problems
 }
 
-// made reports whether the operator made the namespace of a network, or makes it.
-func made(spec tunnelv1.ContainerNetworkSpec, o *Observed) bool {
-	return makes(spec) && (o.Namespace == nil || o.Ours)
-}
-
 // removed reports whether the namespace of a network is gone. Another namespace of that name is another network.
 func removed(n *tunnelv1.ContainerNetwork, o *Observed) bool {
 	id := n.Status.ID
