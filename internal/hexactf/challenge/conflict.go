@@ -134,6 +134,13 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, c *hexactfv1.Challenge,
 	return released > 0
 }
 
+// podsRun reports whether a container of a pod with the label of a challenge runs, or will.
+func (r *Reconciler) podsRun(ctx context.Context, namespace, label string) (bool, error) {
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{indexPartOf: label}, client.DisableReadYourWritesConsistency)
+	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !isOver(&p) }), err
+}
+
 // describe names a challenge and its identity.
 func describe(c *hexactfv1.Challenge) string {
 	id := challengeIdentity(c)

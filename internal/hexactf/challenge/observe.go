@@ -2,7 +2,6 @@ package challenge
 
 import (
 	"context"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,16 +57,4 @@ func (r *Reconciler) observeDeployments(ctx context.Context, o *Observed) error 
 		client.MatchingFields{indexPartOf: partOfLabel(o.Challenge.Name)}, client.DisableReadYourWritesConsistency)
 	o.Pods = pods.Items
 	return err
-}
-
-// podsRun reports whether a container of a pod with the label of a challenge runs, or will.
-func (r *Reconciler) podsRun(ctx context.Context, namespace, label string) (bool, error) {
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{indexPartOf: label}, client.DisableReadYourWritesConsistency)
-	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !isOver(&p) }), err
-}
-
-// isOver reports whether no container of a pod runs or ever will.
-func isOver(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// makes reports whether the mode of a network makes a namespace.
-func makes(spec tunnelv1.ContainerNetworkSpec) bool {
-	mode := spec.EffectiveMode()
-	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
-}
-
 // check returns the problem that keeps a network from running before anything is written.
 func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems) {
 	name := NamespaceName(n.Spec, n.Name, n.UID)

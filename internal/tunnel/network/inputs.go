@@ -94,3 +94,9 @@ func ownerReferences(in Inputs) []metav1.OwnerReference {
 func made(spec tunnelv1.ContainerNetworkSpec, o *Observed) bool {
 	return makes(spec) && (o.Namespace == nil || o.Ours)
 }
+
+// makes reports whether the mode of a network makes a namespace.
+func makes(spec tunnelv1.ContainerNetworkSpec) bool {
+	mode := spec.EffectiveMode()
+	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
+}
