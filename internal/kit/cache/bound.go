@@ -90,7 +90,7 @@ func boundFinalizers(o client.Object) []string {
 }
 
 // boundMetadata keeps the metadata of a custom resource that a family reads: labels and annotations of its domains, cut to a length,
-// and some owner references. The schema bounds the spec. The family writes patches with the difference of two such objects, which
+// and some owner references. The spec stays, which the family reads. The family writes patches with the difference of two such objects, which
 // leave the rest alone. The finalizers stay: the patch of one sends all.
 func boundMetadata(o client.Object, domains []string) {
 	shortened := func(all map[string]string) map[string]string {
