@@ -62,6 +62,8 @@ var _ = Describe("The end of a pair of proxies", func() {
 
 	It("is possible in a network that is deleted in the foreground", func(ctx context.Context) {
 		ns := apiserver.Namespace(ctx)
+		namespace := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: ns})
+		apiserver.Change(ctx, namespace, func() { namespace.Labels["usvc-dev.developer.microsoft.com/operator"] = "allowed" })
 		n := tunneltest.Network(ctx, func(n *tunnelv1.ContainerNetwork) { n.Spec.Mode, n.Spec.NetworkName = tunnelv1.ModeExisting, ns })
 		p := tunneltest.Proxy(ctx, n.Name, tunneltest.To("web", tunneltest.NewEcho(0).Port))
 		tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)
