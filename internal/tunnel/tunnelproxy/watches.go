@@ -43,7 +43,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := reconcile.Open(ctx, mgr.GetCache(), &tunnelv1.ContainerNetwork{}, &corev1.Pod{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &corev1.Node{}); err != nil {
 		return err
 	}
-	owner := handler.EnqueueRequestsFromMapFunc(ofObject)
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofObject)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("tunnel-proxy").
 		For(&tunnelv1.ContainerNetworkTunnelProxy{}, builder.WithPredicates(predicate.Or(
@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&tunnelv1.ContainerNetwork{}, handler.EnqueueRequestsFromMapFunc(r.ofNetwork)).
 		Watches(&corev1.Pod{}, owner).
 		Watches(&corev1.Service{}, owner).
-		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
+		Watches(&networkingv1.NetworkPolicy{}, owner).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(r.jobs.Source()).
 		WithOptions(r.ControllerOptions()).
@@ -71,17 +71,12 @@ func (r *Reconciler) init() (err error) {
 	return err
 }
 
-// ofObject maps an object to the pair that owns it.
-func ofObject(_ context.Context, o client.Object) []ctrl.Request {
-	name, ok := manifests.OwnerName(o)
-	if !ok {
-		return nil
+// ofObject maps an object to the pair that owns it, or whose UID it carries: a network policy has no owner, and what is left of a
+// pair that is deleted with --cascade=orphan has none any more.
+func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []ctrl.Request {
+	if name, ok := manifests.OwnerName(o); ok {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: name}}}
-}
-
-// ofPolicy maps a network policy, which has no owner, to the pair whose UID it carries.
-func (r *Reconciler) ofPolicy(ctx context.Context, o client.Object) []ctrl.Request {
 	uid := o.GetAnnotations()[pairobjects.Labels.Annotation()]
 	if uid == "" {
 		return nil
