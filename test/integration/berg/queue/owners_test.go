@@ -278,7 +278,7 @@ var _ = Describe("An owner ID belongs to the platform:", func() {
 
 		player := bergtest.Instance(ctx, platform, "wanted", bergtest.OwnedLike(stranger))
 		expect.Reaches(ctx, player, bergv1.PhaseRunning)
-		bergtest.Gone(ctx, stranger)
+		expect.Gone(ctx, stranger)
 		bergtest.ExpectWaitingForOwner(ctx, again)
 		expect.Event(ctx, stranger, corev1.EventTypeWarning, bergv1.ReasonOwnerBusy)
 
