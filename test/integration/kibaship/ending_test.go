@@ -45,7 +45,9 @@ var _ = Describe("The end of a project", func() {
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
 		expect.Confined(ctx, pod)
 		release()
-		expect.Gone(ctx, ns)
+		expect.Gone(ctx, pod)
+		expect.Settles(ctx, p, kibashipv1.ProjectReady) // in a new namespace
+		expect.Deleted(ctx, p)
 	})
 })
 
