@@ -42,7 +42,7 @@ var upwardArrows = map[string]int{
 	"internal/hexactf/challenge":                4,
 	"internal/hexactf/kafka":                    2,
 	"internal/kibaship/deployment":              4,
-	"internal/kibaship/project":                 2,
+	"internal/kibaship/project":                 1,
 	"internal/kit/apply":                        3,
 	"internal/kit/ownership":                    1,
 	"internal/kit/reconcile":                    1,

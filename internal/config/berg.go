@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -211,6 +212,14 @@ func (c Challenge) MayUse(from, target string) bool {
 	}
 }
 
+// Trusts reports whether owner IDs belong to a namespace: its instances go before other namespaces' instances of the same owner.
+func (c Challenge) Trusts(namespace string) bool {
+	if len(c.InstanceNamespaces) > 0 {
+		return slices.Contains(c.InstanceNamespaces, namespace)
+	}
+	return namespace == c.Namespace
+}
+
 // defaultCapabilities are the capabilities that authors may add by default: the default set of a
 // container runtime, and capabilities for network and debugging challenges.
 const defaultCapabilities = "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE"
@@ -254,7 +263,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("SOURCE_BUDGET", "0", settings.Int(&b.Challenge.SourceBudget, 0, 1000000), "What the instances of one source may cost together, by spec.cost of their Challenges. Others wait in Pending. 0: no limit."),
 			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.Enum(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
-			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner has one instance in the whole cluster, so an instance in one namespace keeps the owner's next one waiting in any other: name only namespaces of platforms that you trust. Empty: all namespaces."),
+			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner has one instance in the whole cluster, so name only namespaces of platforms that you trust: an instance in one keeps the owner's next one waiting in any other. Empty: all namespaces; an instance of another namespace ends when one of CHALLENGE_NAMESPACE needs its owner ID."),
 			settings.New("CHALLENGE_REF_POLICY", "TrustedNamespace", settings.Enum(&b.Challenge.RefPolicy, RefTrustedNamespace, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use. TrustedNamespace: instances of CHALLENGE_NAMESPACE may use all, others those of their own namespace. Otherwise those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
 			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", defaultCapabilities, capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none. More than the default needs the exemption capabilities."),
 			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&b.Challenge.CPULimit), "CPU limit of a container whose Challenge does not set one."),

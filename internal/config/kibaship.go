@@ -21,6 +21,7 @@ import (
 type KibaShip struct {
 	Tekton       TektonMode
 	ProjectAdmin string // ClusterRole that is bound in the namespace of each Project
+	PodSecurity  PodSecurityLevel
 	// ImageRegistries are host[:port] of the registries of a DockerImage; nil: all with a public address.
 	ImageRegistries []string
 	Builds          Builds
@@ -85,6 +86,7 @@ func (k *KibaShip) Section() settings.Section {
 		Settings: append([]settings.Setting{
 			settings.New("TEKTON_MODE", string(TektonOptional), settings.Enum(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What happens while Tekton is not installed. optional: Projects are Ready, and get access to Tekton when it is installed. required: Projects are Failed until then. off: Tekton is not used, and nothing is built."),
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
+			settings.New("PROJECT_POD_SECURITY", string(PodSecurityBaseline), settings.Enum(&k.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted), "Pod Security level that the namespace of a Project enforces whose podSecurity is empty: privileged, baseline or restricted. Builds need baseline or privileged. With privileged the namespace has no level, and the account of a Project without other bounds has all rights in it: it is root on the nodes."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
 		}, k.Builds.settings()...),
 	}

@@ -59,6 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
 		Watches(&appsv1.Deployment{}, r.stopping()).
 		Watches(&corev1.Pod{}, r.stopping()).
+		Watches(&networkingv1.NetworkPolicy{}, r.stopping(), builder.WithPredicates(changes)).
 		WatchesRawSource(r.queue.source()).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withTimeout))).
 		WithOptions(r.ControllerOptions()).

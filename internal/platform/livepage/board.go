@@ -145,7 +145,7 @@ func trim(object any) (any, error) {
 		}
 		return kept, nil
 	default:
-		return object, nil
+		return instances.Trim(object)
 	}
 }
 

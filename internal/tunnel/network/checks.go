@@ -8,12 +8,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// makes reports whether the mode of a network makes a namespace.
-func makes(spec tunnelv1.ContainerNetworkSpec) bool {
-	mode := spec.EffectiveMode()
-	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
-}
-
 // check returns the problem that keeps a network from running before anything is written.
 func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems) {
 	name := NamespaceName(n.Spec, n.Name, n.UID)
@@ -38,11 +32,6 @@ func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems
 		})
 	}
 	return problems
-}
-
-// made reports whether the operator made the namespace of a network, or makes it.
-func made(spec tunnelv1.ContainerNetworkSpec, o *Observed) bool {
-	return makes(spec) && (o.Namespace == nil || o.Ours)
 }
 
 // removed reports whether the namespace of a network is gone. Another namespace of that name is another network.

@@ -179,6 +179,8 @@ spec: {components: [{name: web, deployment: {spec: {template: {spec: {containers
 		Entry("a capability", "containers[0].securityContext.capabilities.add[0]", `{name: web, image: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}`),
 		Entry("a variable from a Secret", "containers[0].env[0].valueFrom.secretKeyRef", `{name: web, image: a, env: [{name: A, valueFrom: {secretKeyRef: {name: other, key: password}}}]}`),
 		Entry("variables from a Secret", "containers[0].envFrom[0].secretRef", `{name: web, image: a, envFrom: [{secretRef: {name: other}}]}`),
+		Entry("a variable from a ConfigMap", "containers[0].env[0].valueFrom.configMapKeyRef", `{name: web, image: a, env: [{name: A, valueFrom: {configMapKeyRef: {name: other, key: k}}}]}`),
+		Entry("variables from a ConfigMap", "containers[0].envFrom[0].configMapRef", `{name: web, image: a, envFrom: [{configMapRef: {name: other}}]}`),
 		Entry("a probe of another host", "containers[0].readinessProbe.httpGet.host", `{name: web, image: a, readinessProbe: {httpGet: {host: 169.254.169.254, port: 80}}}`),
 		Entry("a hook that calls another host", "containers[0].lifecycle.postStart.tcpSocket.host", `{name: web, image: a, lifecycle: {postStart: {tcpSocket: {host: 127.0.0.1, port: 10250}}}}`),
 	)
