@@ -92,6 +92,7 @@ func Warnings(c *bergv1.Challenge) []Warning {
 	if c.Spec.FlagFormat != "" && !strings.Contains(c.Spec.FlagFormat, "...") {
 		out.add(spec.Child("flagFormat"), "has no ... where the flag differs, as in flag{...}")
 	}
+	out.connectionInfo(c)
 	return out
 }
 

@@ -11,12 +11,21 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// ExpiresAt returns the expiry of an instance; nil before its start and while it is frozen.
+// ExpiresAt returns the expiry of an instance; nil while it is frozen, and before its start without spec.until, which also
+// ends an instance that waits.
 func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
-	if instance.Status.StartedAt == nil || Frozen(instance) {
+	if Frozen(instance) {
 		return nil
 	}
-	return &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
+	until := instance.Spec.Until.DeepCopy()
+	if instance.Status.StartedAt == nil {
+		return until
+	}
+	expiry := &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
+	if until != nil && until.Before(expiry) {
+		return until
+	}
+	return expiry
 }
 
 // lifetime is spec.timeout, else the default at the start of the instance, and never more than
