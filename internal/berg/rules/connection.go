@@ -14,8 +14,8 @@ import (
 // Other braces belong to the text.
 var connectionPlaceholder = regexp.MustCompile(`\{(?:([-A-Za-z0-9_.:]+)\.)?(host|port|url)\}`)
 
-// unknownPlaceholder finds words in braces that look like a placeholder, and are none.
-var unknownPlaceholder = regexp.MustCompile(`\{[A-Za-z][-A-Za-z0-9_.]*\}`)
+// unknownPlaceholder finds words in braces that look like a placeholder, and are none. After a letter they are a flag.
+var unknownPlaceholder = regexp.MustCompile(`(?:^|[^A-Za-z0-9_$])(\{[A-Za-z][-A-Za-z0-9_.]*\})`)
 
 // FillConnectionInfo replaces the placeholders of spec.connectionInfo by the addresses of an instance. It returns "" while an
 // address is not known, so that no player sees a placeholder.
@@ -70,8 +70,8 @@ func (w *warnings) connectionInfo(c *bergv1.Challenge) {
 		}
 	}
 	rest := connectionPlaceholder.ReplaceAllString(text, "")
-	for _, word := range unknownPlaceholder.FindAllString(rest, -1) {
-		w.add(fieldPath, "shows %s as it is: the placeholders are {host}, {port} and {url}, or {NAME.host} with the name of a port", word)
+	for _, word := range unknownPlaceholder.FindAllStringSubmatch(rest, -1) {
+		w.add(fieldPath, "shows %s as it is: the placeholders are {host}, {port} and {url}, or {NAME.host} with the name of a port", word[1])
 	}
 	if c.Spec.Flag != "" && strings.Contains(text, c.Spec.Flag) {
 		w.add(fieldPath, "contains the flag, which every player would read: remove it")

@@ -51,7 +51,7 @@ func TestPageListsTheMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMetrics()
+	m := newMetrics(func() float64 { return 0 })
 	m.served("rctf", "status", 200, time.Second)
 	families, err := m.registry.Gather()
 	if err != nil || len(families) == 0 {

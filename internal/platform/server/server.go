@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/bergctf/berg-operator/internal/platform/challmanager"
-	"github.com/bergctf/berg-operator/internal/platform/livepage"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
+	"github.com/bergctf/berg-operator/internal/platform/livepage"
 	"github.com/bergctf/berg-operator/internal/platform/neutral"
 	"github.com/bergctf/berg-operator/internal/platform/rctf"
 	"github.com/bergctf/berg-operator/internal/platform/scope"
@@ -63,14 +63,15 @@ type Server struct {
 func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		config: config, log: log, clock: now,
-		limits: newLimits(config.Rate, config.SourceRate), metrics: newMetrics(), synced: make(chan struct{}),
+		limits: newLimits(config.Rate, config.SourceRate), synced: make(chan struct{}),
 	}
+	s.metrics = newMetrics(func() float64 { return float64(s.store.Unreachable()) })
 	s.livePageWanted = make(chan struct{})
 	s.wantLivePage = sync.OnceFunc(func() { close(s.livePageWanted) })
 	var err error
 	s.store, err = instances.New(rc, instances.Options{
 		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait, ConnectWait: config.ConnectWait,
-		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now,
+		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -370,7 +371,8 @@ type metrics struct {
 // refused is the route of a request that reached no call.
 const refused = "refused"
 
-func newMetrics() *metrics {
+// newMetrics returns the metrics. unreachable counts Challenges.
+func newMetrics(unreachable func() float64) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -382,7 +384,9 @@ func newMetrics() *metrics {
 		}, []string{"endpoint", "call"}),
 		tokens: prometheus.NewGauge(prometheus.GaugeOpts{Name: "berg_api_tokens", Help: "Tokens that are valid."}),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.tokens)
+	m.registry.MustRegister(m.requests, m.duration, m.tokens, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berg_api_unreachable_challenges", Help: "Challenges whose instances accepted no connection from berg-api within CONNECT_WAIT, lately.",
+	}, unreachable))
 	return m
 }
 

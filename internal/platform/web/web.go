@@ -140,8 +140,11 @@ func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter,
 // Failure is an error for a client. Each endpoint writes it in the format of its platform.
 type Failure struct {
 	// Status is the HTTP status.
-	Status  int
+	Status int
+	// Message is for organisers.
 	Message string
+	// Players is a sentence for players, "" for the one of the status.
+	Players string
 }
 
 // Endpoint is one way in.
