@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,8 @@ type Server struct {
 	handler http.Handler
 	synced  chan struct{}
 	board   *livepage.Board
+	// draining: the replica is about to stop.
+	draining atomic.Bool
 	// livePageWanted is closed when the Secret first has a token for the live page. The watches of the page start then.
 	livePageWanted chan struct{}
 	wantLivePage   func()
@@ -193,11 +196,11 @@ func allowed(mux *http.ServeMux, r *http.Request) bool {
 // Handler serves the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Ready reports whether the caches are complete, so that answers are right.
+// Ready reports whether the caches are complete, so that answers are right, and the replica does not stop.
 func (s *Server) Ready() bool {
 	select {
 	case <-s.synced:
-		return true
+		return !s.draining.Load()
 	default:
 		return false
 	}
@@ -271,8 +274,7 @@ func (s *Server) readTokens(object any) {
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }
 
-// Run serves until ctx is done. Then it accepts no new connection, and waits for started answers, at most for BOOT_WAIT
-// and drainExtra. Streams do not end by themselves and are then closed.
+// Run serves until ctx is done, and then drains.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -286,7 +288,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("METRICS_BIND_ADDRESS: %w", err), listener.Close())
 	}
 	api := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: s.closing(s.handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	var running sync.WaitGroup
@@ -314,11 +316,7 @@ func (s *Server) Run(ctx context.Context) error {
 	start(func() error { return health.Serve(telemetry) })
 	s.log.Info("the API is served", "address", listener.Addr().String(), "tls", s.config.CertDir != "")
 	<-ctx.Done()
-	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), s.config.BootWait+drainExtra)
-	defer stop()
-	if err := api.Shutdown(drain); err != nil {
-		_ = api.Close() // streams have no end of their own
-	}
+	s.drain(api) //nolint:contextcheck // it outlasts the context
 	stopFollowing()
 	_ = health.Close()
 	running.Wait()
@@ -328,16 +326,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drainExtra is added to BOOT_WAIT when a shutdown waits for answers, because an answer may take the whole BOOT_WAIT.
-const drainExtra = 5 * time.Second
-
 func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !isReady() {
-			http.Error(w, "the caches are not complete yet", http.StatusServiceUnavailable)
+			http.Error(w, "the caches are not complete yet, or the replica stops", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
