@@ -91,7 +91,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		return nil, err
 	}
 	wall := config.LivePage
-	wall.Namespaces, wall.Plan.Policies = config.Namespaces, 1
+	wall.Namespaces, wall.Operator.Namespace = config.Namespaces, config.TokenNamespace
 	if s.board, err = livepage.NewBoard(rc, s.store, wall, now); err != nil {
 		return nil, err
 	}

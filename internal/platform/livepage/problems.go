@@ -1,0 +1,139 @@
+package livepage
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/berg/view"
+)
+
+// maxFolded is the number of instances that a problem lists. The search finds the others.
+const maxFolded = 50
+
+// Alert is what endangers the whole event. It is the first line of the page.
+type Alert struct {
+	Text     string
+	Since    time.Time
+	Remedies []view.Remedy
+}
+
+// Problem is what is wrong with the instances of one Challenge, by their cause.
+type Problem struct {
+	// ID of its element.
+	ID, Challenge string
+	Sentence      string
+	// Since is the oldest time of one of its instances; zero for a Challenge.
+	Since    time.Time
+	Count    int
+	Rows     []*Row
+	Remedies []view.Remedy
+}
+
+// More is the number of instances that are not listed.
+func (p *Problem) More() int { return p.Count - len(p.Rows) }
+
+// findAlerts returns what endangers the event: an operator that is dead, or does not answer. It is called with the lock held.
+func (b *Board) findAlerts(namespace string, now time.Time) (all []Alert) {
+	remedies := []view.Remedy{
+		{Text: "Look at the operator's pods:", Command: "kubectl get pods -n " + view.Quote(b.options.Operator.Namespace)},
+		{Text: "Find what is wrong:", Command: "kubectl berg doctor"},
+	}
+	if seen := b.operator.seen; !seen.IsZero() && now.Sub(seen) > silence {
+		all = append(all, Alert{"The operator is not running, or cannot reach the API server: no replica renews the lease. No instance starts, ends or is repaired.", seen, remedies})
+	}
+	unseen, oldest := 0, now
+	for _, r := range b.rows {
+		if r.Namespace == namespace && r.Unseen() && now.Sub(r.Created) > silence {
+			unseen++
+			oldest = earlier(oldest, r.Created)
+		}
+	}
+	if unseen > 0 && len(all) == 0 {
+		all = append(all, Alert{fmt.Sprintf("The operator does not answer: %s without a status for more than %s.", instancesText(unseen), span(silence)), oldest, remedies})
+	}
+	return all
+}
+
+func instancesText(n int) string {
+	if n == 1 {
+		return "1 instance"
+	}
+	return fmt.Sprintf("%d instances", n)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// findProblems groups the instances of a namespace that need a person, or that are late, by their Challenge and cause. It is called
+// with the lock held.
+func (b *Board) findProblems(namespace string, now time.Time) []*Problem {
+	groups := map[string]*Problem{}
+	first := map[string]*Row{}
+	for _, r := range b.rows {
+		late := r.Overdue(now)
+		if r.Namespace != namespace || !r.NeedsPerson && late == nil {
+			continue
+		}
+		kind := cmp.Or(string(r.Cause), string(r.Reason))
+		if !r.NeedsPerson {
+			kind = late.Alert
+		}
+		id := problemID(r.Challenge, kind)
+		p := groups[id]
+		if p == nil {
+			p = &Problem{ID: id, Challenge: r.Challenge, Since: r.Created}
+			groups[id] = p
+		}
+		p.Count++
+		p.Rows = append(p.Rows, r)
+		p.Since = earlier(p.Since, r.Created)
+		if known := first[id]; known == nil || r.ID() < known.ID() {
+			first[id] = r
+		}
+	}
+	all := make([]*Problem, 0, len(groups))
+	for id, p := range groups {
+		r := first[id]
+		p.Sentence, p.Remedies = describe(r, now)
+		slices.SortFunc(p.Rows, func(a, b *Row) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) })
+		p.Rows = p.Rows[:min(len(p.Rows), maxFolded)]
+		all = append(all, p)
+	}
+	for _, c := range b.challenges {
+		if c.Namespace == namespace && c.Problem != "" {
+			all = append(all, &Problem{
+				ID: problemID(c.Name, "not accepted"), Challenge: c.Name, Sentence: "The Challenge is not accepted, so that no instance of it can start. " + c.Problem,
+				Remedies: []view.Remedy{{Text: "After you correct it, try it with an instance of your own:", Command: "kubectl berg try " + view.Quote(c.Name) + " -n " + view.Quote(namespace)}},
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b *Problem) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Challenge, b.Challenge), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// describe returns what is wrong with an instance and its like, and what helps.
+func describe(r *Row, now time.Time) (sentence string, remedies []view.Remedy) {
+	sentence, remedies = r.Sentence, r.CauseRemedies()
+	if late := r.Overdue(now); late != nil && !r.NeedsPerson {
+		sentence = late.Sentence + " " + r.Sentence
+	}
+	if len(remedies) == 0 {
+		remedies = r.Remedies()[:1]
+	}
+	return sentence, remedies
+}
+
+func problemID(challenge, kind string) string {
+	sum := sha256.Sum256([]byte(challenge + "\x00" + kind))
+	return "problem-" + hex.EncodeToString(sum[:6])
+}
