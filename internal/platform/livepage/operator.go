@@ -32,7 +32,9 @@ type operatorState struct {
 	maxInstances int
 }
 
-// operatorSettings are the operator's settings from which the page calculates.
+// OperatorSettings are the operator's settings from which the page calculates, with the operator's defaults.
+func OperatorSettings() []settings.Setting { return new(operatorState).settings() }
+
 func (o *operatorState) settings() []settings.Setting {
 	return []settings.Setting{
 		settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&o.maxInstances, 0, 100000), ""),
@@ -65,7 +67,7 @@ func (o Operator) scoped(name string) cache.ByObject {
 func trimDeployment(d *appsv1.Deployment) *appsv1.Deployment {
 	kept := &appsv1.Deployment{TypeMeta: d.TypeMeta}
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = d.Namespace, d.Name, d.UID, d.ResourceVersion
-	known := (&operatorState{}).settings()
+	known := OperatorSettings()
 	for _, c := range d.Spec.Template.Spec.Containers {
 		container := corev1.Container{Name: c.Name}
 		for _, v := range c.Env {
