@@ -150,8 +150,12 @@ func (r *root) printServices(i *bergv1.ChallengeInstance, name string) error {
 	return nil
 }
 
-// writeServices prints the addresses and commands.
-func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
+// writeServices prints the author's text, the addresses and commands.
+func (r *root) writeServices(i *bergv1.ChallengeInstance) {
+	services := i.Status.Services
+	for line := range strings.Lines(i.Status.ConnectionInfo) {
+		r.Printf("  %s\n", console.OneLine(line))
+	}
 	if len(services) == 0 {
 		r.Printf("  all ports are internal: players cannot connect to them\n")
 		return

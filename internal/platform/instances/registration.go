@@ -84,8 +84,11 @@ func ChallengeName(scenario string) string {
 	return name
 }
 
-// expired reports whether the last time for instances is over.
-func (r Registration) expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
+// expired reports whether the last time for instances is over, in whole seconds, as spec.until ends them.
+func (r Registration) expired(now time.Time) bool {
+	end := r.latestEnd()
+	return end != nil && !now.Before(end.Time)
+}
 
 // errOver is the refusal of a start or a renewal after the last time for instances.
 func (r Registration) errOver() error {

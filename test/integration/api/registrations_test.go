@@ -47,7 +47,7 @@ var _ = Describe("Registrations", func() {
 
 	It("are refused for a Challenge that is not accepted, by its reason", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		broken := bergtest.Challenge(ctx, ns, "broken", `containers: [{hostname: web, image: "example.com/web:1", addCapabilities: [CAP_SYS_ADMIN]}]`)
+		broken := bergtest.Challenge(ctx, ns, "broken", `containers: [{hostname: web, image: "example.com/web:1", additionalCapabilities: [SYS_ADMIN]}]`)
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(broken), broken)).To(Succeed())
 			g.Expect(broken.Status.Conditions).NotTo(BeEmpty())

@@ -11,21 +11,24 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// ExpiresAt returns the expiry of an instance; nil while it is frozen, and before its start without spec.until, which also
-// ends an instance that waits.
+// ExpiresAt returns the expiry of an instance; nil before its start and while it is frozen.
 func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
-	if Frozen(instance) {
+	if instance.Status.StartedAt == nil || Frozen(instance) {
 		return nil
 	}
-	until := instance.Spec.Until.DeepCopy()
-	if instance.Status.StartedAt == nil {
-		return until
-	}
 	expiry := &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
-	if until != nil && until.Before(expiry) {
-		return until
+	if until := instance.Spec.Until; until != nil && until.Before(expiry) {
+		return until.DeepCopy()
 	}
 	return expiry
+}
+
+// EndsAt is ExpiresAt, and before the start spec.until, which also ends an instance that waits.
+func EndsAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
+	if instance.Status.StartedAt == nil && !Frozen(instance) {
+		return instance.Spec.Until
+	}
+	return ExpiresAt(instance, cfg)
 }
 
 // lifetime is spec.timeout, else the default at the start of the instance, and never more than
@@ -67,7 +70,7 @@ func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, no
 	if instance.Spec.TerminationReason != "" {
 		return instance.Spec.TerminationReason
 	}
-	if expiry := ExpiresAt(instance, cfg); expiry != nil && !now.Before(expiry.Time) {
+	if end := EndsAt(instance, cfg); end != nil && !now.Before(end.Time) {
 		return bergv1.TerminationTimeout
 	}
 	return ""

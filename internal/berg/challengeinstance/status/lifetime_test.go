@@ -61,8 +61,11 @@ func TestUntil(t *testing.T) {
 				i.Annotations = map[string]string{bergv1.AnnotationFrozen: "true"}
 			}
 		})
-		if got := ExpiresAt(i, cfg); !got.Equal(tc.want) {
+		if got := EndsAt(i, cfg); !got.Equal(tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+		if got := ExpiresAt(i, cfg); tc.started == nil && got != nil {
+			t.Errorf("%s: it has the expiry %s before its start", name, got)
 		}
 		if tc.want == nil {
 			continue
