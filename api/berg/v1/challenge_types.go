@@ -77,9 +77,9 @@ type ChallengeSpec struct {
 	Description string `json:"description,omitempty"`
 
 	// How players connect, shown instead of the bare addresses, for example
-	// "ssh -p {port} ctf@{host}, password ctf". {host}, {port} and {url} are those of the first port that
-	// players reach, {NAME.host}, {NAME.port} and {NAME.url} those of the port NAME. An edit reaches
-	// live instances without a rollout. At most 1024 characters. Default: the addresses.
+	// "ssh -p {port} ctf@{host}, password ctf". {host}, {port} and {url} are the address of the first port
+	// that players reach, {NAME.host}, {NAME.port} and {NAME.url} the address of the port NAME. An edit
+	// reaches live instances without a rollout. At most 1024 characters. Default: the addresses.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=1024

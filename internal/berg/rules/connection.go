@@ -1,11 +1,10 @@
 package rules
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -45,13 +44,9 @@ func FillConnectionInfo(text string, services []bergv1.ServiceEndpoint) string {
 	return filled
 }
 
-// connectionInfo warns of placeholders that no port of the Challenge fills, and of a flag in the text, which every player reads.
-func (w *warnings) connectionInfo(c *bergv1.Challenge) {
+// connectionInfoProblems names placeholders that no port of the Challenge fills, and a flag in the text, which every player reads.
+func connectionInfoProblems(c *bergv1.Challenge) (all []string) {
 	text := c.Spec.ConnectionInfo
-	if text == "" {
-		return
-	}
-	fieldPath := field.NewPath("spec", "connectionInfo")
 	names := map[string]bool{}
 	for _, container := range c.Spec.Containers {
 		for _, p := range container.Ports {
@@ -64,18 +59,19 @@ func (w *warnings) connectionInfo(c *bergv1.Challenge) {
 		switch {
 		case names[part[1]]:
 		case part[1] == "":
-			w.add(fieldPath, "has %s, but no port that players can reach: players see the text without addresses, or nothing", part[0])
+			all = append(all, fmt.Sprintf("has %s, but no port that players can reach: players see the text without addresses, or nothing", part[0]))
 		default:
-			w.add(fieldPath, "has %s, but there is no port of that name that players can reach: players see the addresses instead of the text", part[0])
+			all = append(all, fmt.Sprintf("has %s, but there is no port of that name that players can reach: players see the addresses instead of the text", part[0]))
 		}
 	}
 	rest := connectionPlaceholder.ReplaceAllString(text, "")
 	for _, word := range unknownPlaceholder.FindAllStringSubmatch(rest, -1) {
-		w.add(fieldPath, "shows %s as it is: the placeholders are {host}, {port} and {url}, or {NAME.host} with the name of a port", word[1])
+		all = append(all, fmt.Sprintf("shows %s as it is: the placeholders are {host}, {port} and {url}, or {NAME.host} with the name of a port", word[1]))
 	}
 	if c.Spec.Flag != "" && strings.Contains(text, c.Spec.Flag) {
-		w.add(fieldPath, "contains the flag, which every player would read: remove it")
+		all = append(all, "contains the flag, which every player would read: remove it")
 	}
+	return all
 }
 
 // EndpointName is the name of a port in status.services.

@@ -26,9 +26,9 @@ const (
 // for ConnectWait. A single Challenge, whose program may refuse on purpose, does not affect the others.
 type reachability struct {
 	mu sync.Mutex
-	// failed has the time of the failure for each Challenge, and others counts Challenges since the last connection.
+	// failed has the time of the failure for each Challenge, and silent the Challenges without a connection since the last one to any.
 	failed map[string]time.Time
-	others map[string]bool
+	silent map[string]bool
 }
 
 // skips reports whether no connection to the instances of a Challenge is tried now.
@@ -36,15 +36,15 @@ func (u *reachability) skips(challenge string, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	latest := time.Time{}
-	for name, at := range u.failed {
-		if now.Sub(at) >= retryUnreachable {
+	for name, failure := range u.failed {
+		if now.Sub(failure) >= retryUnreachable {
 			delete(u.failed, name)
-		} else if at.After(latest) {
-			latest = at
+		} else if failure.After(latest) {
+			latest = failure
 		}
 	}
 	_, failed := u.failed[challenge]
-	return failed || len(u.others) >= maxUnreachable && !latest.IsZero()
+	return failed || len(u.silent) >= maxUnreachable && !latest.IsZero()
 }
 
 // connected stores that an instance of a Challenge was reached.
@@ -52,7 +52,7 @@ func (u *reachability) connected(challenge string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.failed, challenge)
-	clear(u.others)
+	clear(u.silent)
 }
 
 // unreached stores that an instance of a Challenge was not reached. It reports whether this is news.
@@ -60,11 +60,11 @@ func (u *reachability) unreached(challenge string, now time.Time) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.failed == nil {
-		u.failed, u.others = map[string]time.Time{}, map[string]bool{}
+		u.failed, u.silent = map[string]time.Time{}, map[string]bool{}
 	}
 	_, known := u.failed[challenge]
-	news = !known && !u.others[challenge]
-	u.failed[challenge], u.others[challenge] = now, true
+	news = !known && !u.silent[challenge]
+	u.failed[challenge], u.silent[challenge] = now, true
 	return news
 }
 
@@ -128,9 +128,9 @@ func (s *Store) connect(ctx context.Context, i Instance, deadline <-chan time.Ti
 // because the API may be in a network that cannot reach the addresses of players.
 func (s *Store) Reachable(ctx context.Context, i Instance) bool {
 	now := s.options.Clock.Now()
-	runs := now.Sub(i.Since)
+	age := now.Sub(i.Since)
 	addresses := tcpAddresses(i)
-	if i.State != view.Running || runs > s.options.ConnectWait || len(addresses) == 0 || s.reach.skips(i.challenge, now) {
+	if i.State != view.Running || age > s.options.ConnectWait || len(addresses) == 0 || s.reach.skips(i.challenge, now) {
 		return true
 	}
 	trying, cancel := context.WithTimeout(ctx, tryWait)
@@ -148,7 +148,7 @@ func (s *Store) Reachable(ctx context.Context, i Instance) bool {
 	switch {
 	case !failed.Load():
 		s.reach.connected(i.challenge)
-	case ctx.Err() == nil && runs+2*tryWait >= s.options.ConnectWait: // the next question comes after ConnectWait
+	case ctx.Err() == nil && age+2*tryWait >= s.options.ConnectWait: // the next question comes after ConnectWait
 		s.noteUnreached(i)
 	}
 	return !failed.Load()

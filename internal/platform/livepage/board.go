@@ -253,6 +253,32 @@ func (b *Board) see(object any, initial bool) {
 	b.rows[r.ID()] = &r
 }
 
+// seeOperator stores the state of the operator. A renewal of the lease changes nothing on the page, and gets no version.
+func (b *Board) seeOperator(object any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch o := object.(type) {
+	case *coordinationv1.Lease:
+		if o.Spec.RenewTime != nil && !o.Spec.RenewTime.Time.Equal(b.operator.renewal) {
+			b.operator.renewal, b.operator.seen = o.Spec.RenewTime.Time, b.clock.Now()
+		}
+	case *appsv1.Deployment:
+		variables := map[string]string{}
+		for _, c := range o.Spec.Template.Spec.Containers {
+			for _, v := range c.Env {
+				variables[v.Name] = v.Value
+			}
+		}
+		if !b.operator.load(variables) {
+			return
+		}
+		for id, c := range b.specs {
+			b.challenges[id] = view.NewChallenge(c, &b.operator.plan)
+		}
+		b.changed(b.options.Namespaces...)
+	}
+}
+
 // forget removes a deleted instance and keeps its ID for readers of earlier versions. When there are too many such IDs,
 // the older half is dropped, and readers from before get all rows.
 func (b *Board) forget(object any) {
@@ -344,12 +370,13 @@ func (b *Board) Read(namespace string, after uint64) View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{Version: b.version, All: after == 0 || after < b.dropped}
+	var here []*Row
 	var rows []*view.Row
 	for _, r := range b.rows {
 		if r.Namespace != namespace {
 			continue
 		}
-		rows = append(rows, &r.Row)
+		here, rows = append(here, r), append(rows, &r.Row)
 		if v.All || r.version > after {
 			v.Rows = append(v.Rows, r)
 		}
@@ -367,7 +394,7 @@ func (b *Board) Read(namespace string, after uint64) View {
 	}
 	v.Summary = known
 	now := b.clock.Now() // instances become late without a change
-	v.Alerts, v.Problems = b.findAlerts(namespace, now), b.findProblems(namespace, now)
+	v.Alerts, v.Problems = findAlerts(here, b.operator.seen, b.options.Operator.Namespace, now), findProblems(here, b.namespaceChallenges(namespace), now)
 	return v
 }
 

@@ -6,13 +6,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/bergctf/berg-operator/internal/berg/plan"
-	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -78,30 +76,4 @@ func trimDeployment(d *appsv1.Deployment) *appsv1.Deployment {
 		kept.Spec.Template.Spec.Containers = append(kept.Spec.Template.Spec.Containers, container)
 	}
 	return kept
-}
-
-// seeOperator stores the state of the operator. A renewal of the lease changes nothing on the page, and gets no version.
-func (b *Board) seeOperator(object any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch o := object.(type) {
-	case *coordinationv1.Lease:
-		if o.Spec.RenewTime != nil && !o.Spec.RenewTime.Time.Equal(b.operator.renewal) {
-			b.operator.renewal, b.operator.seen = o.Spec.RenewTime.Time, b.clock.Now()
-		}
-	case *appsv1.Deployment:
-		variables := map[string]string{}
-		for _, c := range o.Spec.Template.Spec.Containers {
-			for _, v := range c.Env {
-				variables[v.Name] = v.Value
-			}
-		}
-		if !b.operator.load(variables) {
-			return
-		}
-		for id, c := range b.specs {
-			b.challenges[id] = view.NewChallenge(c, &b.operator.plan)
-		}
-		b.changed(b.options.Namespaces...)
-	}
 }

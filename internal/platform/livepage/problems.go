@@ -14,14 +14,14 @@ import (
 // maxFolded is the number of instances that a problem lists. The search finds the others.
 const maxFolded = 50
 
-// Alert is what endangers the whole event. It is the first line of the page.
+// Alert is a danger for the whole event. It is the first line of the page.
 type Alert struct {
 	Text     string
 	Since    time.Time
 	Remedies []view.Remedy
 }
 
-// Problem is what is wrong with the instances of one Challenge, by their cause.
+// Problem is one cause for which instances of one Challenge do not run.
 type Problem struct {
 	// ID of its element.
 	ID, Challenge string
@@ -36,18 +36,19 @@ type Problem struct {
 // More is the number of instances that are not listed.
 func (p *Problem) More() int { return p.Count - len(p.Rows) }
 
-// findAlerts returns what endangers the event: an operator that is dead, or does not answer. It is called with the lock held.
-func (b *Board) findAlerts(namespace string, now time.Time) (all []Alert) {
+// findAlerts returns the dangers for the event: an operator that is dead, or does not answer. seen is the last renewal of its lease, and
+// namespace its own.
+func findAlerts(rows []*Row, seen time.Time, namespace string, now time.Time) (all []Alert) {
 	remedies := []view.Remedy{
-		{Text: "Look at the operator's pods:", Command: "kubectl get pods -n " + view.Quote(b.options.Operator.Namespace)},
+		{Text: "Look at the operator's pods:", Command: "kubectl get pods -n " + view.Quote(namespace)},
 		{Text: "Find what is wrong:", Command: "kubectl berg doctor"},
 	}
-	if seen := b.operator.seen; !seen.IsZero() && now.Sub(seen) > silence {
+	if !seen.IsZero() && now.Sub(seen) > silence {
 		all = append(all, Alert{"The operator is not running, or cannot reach the API server: no replica renews the lease. No instance starts, ends or is repaired.", seen, remedies})
 	}
 	unseen, oldest := 0, now
-	for _, r := range b.rows {
-		if r.Namespace == namespace && r.Unseen() && now.Sub(r.Created) > silence {
+	for _, r := range rows {
+		if r.Unseen() && now.Sub(r.Created) > silence {
 			unseen++
 			oldest = earlier(oldest, r.Created)
 		}
@@ -72,14 +73,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// findProblems groups the instances of a namespace that need a person, or that are late, by their Challenge and cause. It is called
-// with the lock held.
-func (b *Board) findProblems(namespace string, now time.Time) []*Problem {
+// findProblems groups the instances of a namespace that need a person, or that are late, by their Challenge and cause, and adds the
+// Challenges that are not accepted.
+func findProblems(rows []*Row, challenges map[string]view.Challenge, now time.Time) []*Problem {
 	groups := map[string]*Problem{}
 	first := map[string]*Row{}
-	for _, r := range b.rows {
+	for _, r := range rows {
 		late := r.Overdue(now)
-		if r.Namespace != namespace || !r.NeedsPerson && late == nil {
+		if !r.NeedsPerson && late == nil {
 			continue
 		}
 		kind := cmp.Or(string(r.Cause), string(r.Reason))
@@ -107,11 +108,11 @@ func (b *Board) findProblems(namespace string, now time.Time) []*Problem {
 		p.Rows = p.Rows[:min(len(p.Rows), maxFolded)]
 		all = append(all, p)
 	}
-	for _, c := range b.challenges {
-		if c.Namespace == namespace && c.Problem != "" {
+	for _, c := range challenges {
+		if c.Problem != "" {
 			all = append(all, &Problem{
 				ID: problemID(c.Name, "not accepted"), Challenge: c.Name, Sentence: "The Challenge is not accepted, so that no instance of it can start. " + c.Problem,
-				Remedies: []view.Remedy{{Text: "After you correct it, try it with an instance of your own:", Command: "kubectl berg try " + view.Quote(c.Name) + " -n " + view.Quote(namespace)}},
+				Remedies: []view.Remedy{{Text: "After you correct it, try it with an instance of your own:", Command: "kubectl berg try " + view.Quote(c.Name) + " -n " + view.Quote(c.Namespace)}},
 			})
 		}
 	}

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -14,23 +17,25 @@ const (
 	drainExtra = 5 * time.Second
 )
 
-// drain stops a server without losing a call. It reports that the replica is not ready, serves for drainDelay, then accepts no new
-// connection, and waits for started answers, at most for BOOT_WAIT and drainExtra. Streams do not end by themselves and are then
-// closed.
-func (s *Server) drain(api *http.Server) {
-	s.draining.Store(true)
-	<-s.clock.After(drainDelay)
-	ctx, stop := context.WithTimeout(context.Background(), s.config.BootWait+drainExtra)
+// drain is whether a replica stops. Its zero value: it does not.
+type drain struct{ begun atomic.Bool }
+
+// stop ends a server without losing a call. The replica is not ready from now on. It serves for drainDelay, then accepts no new
+// connection, and waits for started answers, at most for bootWait and drainExtra. Streams do not end by themselves and are then closed.
+func (d *drain) stop(api *http.Server, clock clock.Clock, bootWait time.Duration) {
+	d.begun.Store(true)
+	<-clock.After(drainDelay)
+	ctx, stop := context.WithTimeout(context.Background(), bootWait+drainExtra)
 	defer stop()
 	if err := api.Shutdown(ctx); err != nil {
 		_ = api.Close()
 	}
 }
 
-// closing ends each connection after its answer while the replica drains, so that the client makes the next one to another replica.
-func (s *Server) closing(next http.Handler) http.Handler {
+// closing ends each connection after its answer while the replica stops, so that the client makes the next one to another replica.
+func (d *drain) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.draining.Load() {
+		if d.begun.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

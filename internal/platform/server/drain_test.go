@@ -17,10 +17,10 @@ import (
 // begun is given.
 func TestAReplicaThatStopsLosesNoCall(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	s := &Server{clock: clock, synced: make(chan struct{}), config: Config{BootWait: time.Minute}}
+	s := &Server{clock: clock, synced: make(chan struct{})}
 	close(s.synced)
 	begun, finish := make(chan struct{}), make(chan struct{})
-	api := &http.Server{Handler: s.closing(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	api := &http.Server{Handler: s.drain.closing(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(begun)
 			<-finish
@@ -51,7 +51,7 @@ func TestAReplicaThatStopsLosesNoCall(t *testing.T) {
 	}
 	drained := make(chan struct{})
 	go func() {
-		s.drain(api)
+		s.drain.stop(api, clock, time.Minute)
 		close(drained)
 	}()
 	for !clock.HasWaiters() {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,8 +54,7 @@ type Server struct {
 	handler http.Handler
 	synced  chan struct{}
 	board   *livepage.Board
-	// draining: the replica is about to stop.
-	draining atomic.Bool
+	drain   drain
 	// livePageWanted is closed when the Secret first has a token for the live page. The watches of the page start then.
 	livePageWanted chan struct{}
 	wantLivePage   func()
@@ -200,7 +198,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Ready() bool {
 	select {
 	case <-s.synced:
-		return !s.draining.Load()
+		return !s.drain.begun.Load()
 	default:
 		return false
 	}
@@ -288,7 +286,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("METRICS_BIND_ADDRESS: %w", err), listener.Close())
 	}
 	api := &http.Server{
-		Handler: s.closing(s.handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: s.drain.closing(s.handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	var running sync.WaitGroup
@@ -316,7 +314,7 @@ func (s *Server) Run(ctx context.Context) error {
 	start(func() error { return health.Serve(telemetry) })
 	s.log.Info("the API is served", "address", listener.Addr().String(), "tls", s.config.CertDir != "")
 	<-ctx.Done()
-	s.drain(api) //nolint:contextcheck // it outlasts the context
+	s.drain.stop(api, s.clock, s.config.BootWait) //nolint:contextcheck // it outlasts the context
 	stopFollowing()
 	_ = health.Close()
 	running.Wait()

@@ -80,13 +80,13 @@ var _ = Describe("CTFd", func() {
 			flags[fmt.Sprint(booted.json()["flags"])] = true
 			return booted.json()["connectionInfo"]
 		}).Should(ContainSubstring("paused this challenge"))
-		told := c.boot(ctx, "1", "7").json()
-		Expect(told).To(HaveKey("since"))
+		booted := c.boot(ctx, "1", "7").json()
+		Expect(booted).To(HaveKey("since"))
 		Expect(flags).To(HaveLen(1), "a second start made another instance")
 		Expect(live(ctx, ns)).To(HaveLen(1))
 		read := c.call(ctx, "GET", "/api/v1/instance/1/7", "")
 		Expect(read.Status).To(Equal(200), read.Body)
-		Expect(read.json()).To(And(HaveKeyWithValue("since", told["since"]), Not(HaveKey("until")), HaveKeyWithValue("connectionInfo", told["connectionInfo"])),
+		Expect(read.json()).To(And(HaveKeyWithValue("since", booted["since"]), Not(HaveKey("until")), HaveKeyWithValue("connectionInfo", booted["connectionInfo"])),
 			"who reloads the page learns nothing")
 		for _, list := range []string{"/api/v1/challenge", "/api/v1/instance?sourceId=7"} { // admins' pages split both times
 			listed := c.results(c.call(ctx, "GET", list, ""))

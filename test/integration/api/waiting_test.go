@@ -14,7 +14,7 @@ import (
 
 var _ = Describe("A player who waits", func() {
 	// The answer waits for a minute and more, except where waiting does not help.
-	patient := map[string]string{"BOOT_WAIT": "90s", "READ_WAIT": "60s"}
+	waits := map[string]string{"BOOT_WAIT": "90s", "READ_WAIT": "60s"}
 
 	DescribeTable("learns the cause immediately, from every endpoint and again from a page that is loaded again",
 		func(ctx context.Context, env map[string]string, spec, words, rctfStatus string) {
@@ -22,7 +22,7 @@ var _ = Describe("A player who waits", func() {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "guestbook", spec)
 			bergtest.Challenge(ctx, ns, "first", oneFlag)
-			a := begin(ctx, ns, 1, patient)
+			a := begin(ctx, ns, 1, waits)
 			if env != nil {
 				bergtest.Running(ctx, ns, "first")
 			}

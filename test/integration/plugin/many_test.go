@@ -121,7 +121,7 @@ var _ = Describe("extend", func() {
 		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
 	})
 
-	It("waits for the API server also before its first request, as every command does that is told to", func(ctx context.Context) {
+	It("waits for the API server also before its first request, as every command can", func(ctx context.Context) {
 		const n = 5
 		ns := bergtest.Namespace(ctx)
 		stored(ctx, ns, n)
