@@ -512,8 +512,10 @@ func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error 
 	if !started && i.State == view.Running {
 		return instances.Fail(instances.Exists, "instance already exists: source %s runs challenge %s", q.SourceID, q.ChallengeID)
 	}
-	if i, err = d.Store.WaitRunning(r.Context(), registration, i, d.BootWait); err != nil {
-		return err
+	if started || i.MayRunSoon() {
+		if i, err = d.Store.WaitRunning(r.Context(), registration, i, d.BootWait); err != nil {
+			return err
+		}
 	}
 	web.Write(w, http.StatusOK, shownInstance(i, true))
 	return nil
@@ -541,7 +543,7 @@ func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if i.Starts() && (!i.Stuck || i.Limited) {
+	if i.MayRunSoon() {
 		waited, err := d.Store.WaitRunning(r.Context(), registration, i, d.ReadWait)
 		switch {
 		case err == nil:

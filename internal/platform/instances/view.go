@@ -82,8 +82,10 @@ func newInstance(i *bergv1.ChallengeInstance, r Registration, owner *bergv1.Chal
 	return v
 }
 
-// Starts reports whether the instance does not run yet, but may run later.
-func (i Instance) Starts() bool { return i.State == view.Starting || i.State == view.Waiting }
+// MayRunSoon reports whether waiting for seconds may help. An instance beyond a limit of its source is decided within seconds, too.
+func (i Instance) MayRunSoon() bool {
+	return (i.State == view.Starting || i.State == view.Waiting) && (!i.Stuck || i.Limited)
+}
 
 func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	if t, err := time.Parse(time.RFC3339, i.Annotations[AnnotationRenewedAt]); err == nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
@@ -128,7 +129,7 @@ func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if b.WaitSeconds > 0 {
+	if b.WaitSeconds > 0 && (started || i.MayRunSoon() || i.State == view.Running) {
 		if i, err = d.Store.WaitRunning(r.Context(), registration, i, time.Duration(b.WaitSeconds)*time.Second); err != nil {
 			return err
 		}
