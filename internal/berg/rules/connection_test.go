@@ -54,6 +54,11 @@ func TestWarningsOfConnectionInfo(t *testing.T) {
 			t.Errorf("%s: %q", text, found)
 		}
 	}
+	long := bergv1.Challenge{Spec: bergv1.ChallengeSpec{ConnectionInfo: strings.Repeat("ä", maxConnectionInfo+1)}}
+	long.Name = "long"
+	if errs := SchemaErrors(&long); len(errs) != 1 || errs[0].Field != "spec.connectionInfo" {
+		t.Errorf("a text that the API server refuses: %v", errs)
+	}
 	internal := bergv1.Challenge{Spec: bergv1.ChallengeSpec{ConnectionInfo: "nc {host} {port}", Containers: []bergv1.Container{{Hostname: "web"}}}}
 	if got := len(Warnings(&internal)); got != 3 { // no public port, and two placeholders
 		t.Errorf("%v", Warnings(&internal))

@@ -13,13 +13,12 @@ type Threshold struct {
 // The thresholds of instances, which are those of the alerts in config/berg/prometheus/rules.yaml.
 var (
 	StuckStarting    = Threshold{"BergInstanceStuckStarting", 10 * time.Minute, "It does not become ready."}
-	StuckFailed      = Threshold{"BergInstanceFailed", 15 * time.Minute, "It cannot be built."}
 	StuckTerminating = Threshold{"BergInstanceStuckTerminating", 10 * time.Minute, "Its namespace is not deleted."}
 	StuckQueued      = Threshold{"BergInstancesQueued", 15 * time.Minute, "It waits for a slot, and hardly any instance ends."}
 )
 
 // Thresholds lists them.
-var Thresholds = []Threshold{StuckStarting, StuckFailed, StuckTerminating, StuckQueued}
+var Thresholds = []Threshold{StuckStarting, StuckTerminating, StuckQueued}
 
 // Overdue returns the threshold that an instance has passed, nil if it has passed none.
 func (r *Row) Overdue(now time.Time) *Threshold {
