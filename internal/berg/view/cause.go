@@ -62,7 +62,7 @@ var explanations = map[bergv1.Cause]Explanation{
 		Players:     "The instance cannot start because its image is not available. Tell the organisers.",
 		Organisers:  "An image cannot be pulled.",
 		Remedies: []Remedy{
-			{"After you correct the image of the Challenge, try it with an instance of your own:", "kubectl berg try <CHALLENGE> -n <NAMESPACE>"},
+			{"Correct the image in spec.containers of the Challenge, or the registry's login, and try it with an instance of your own:", "kubectl berg try <CHALLENGE> -n <NAMESPACE>"},
 			{"Then update the instances that exist:", "kubectl berg rollout <CHALLENGE> -n <NAMESPACE>"},
 		},
 	},

@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
@@ -126,7 +128,7 @@ func findProblems(rows []*Row, challenges map[string]view.Challenge, now time.Ti
 func describe(r *Row, now time.Time) (sentence string, remedies []view.Remedy) {
 	sentence, remedies = r.Sentence, r.CauseRemedies()
 	if late := r.Overdue(now); late != nil && !r.NeedsPerson {
-		sentence = late.Sentence + " " + r.Sentence
+		sentence = late.Sentence + strings.TrimPrefix(" "+r.Sentence, " "+view.Explain(bergv1.CauseNotReadyYet).Organisers)
 	}
 	if len(remedies) == 0 {
 		remedies = r.Remedies()[:1]

@@ -73,7 +73,7 @@ func TestWhatNeverBecomesReadyIsAProblem(t *testing.T) {
 	}
 	clock.SetTime(begin.Add(view.StuckStarting.After + time.Second))
 	_, _, page := get(t, server.URL+"/live/")
-	for _, want := range []string{"It does not become ready. It is starting.", "kubectl berg why slow -n berg", `<span class="problem">It is starting.</span>`} {
+	for _, want := range []string{"It does not become ready.</p>", "kubectl berg why slow -n berg", `<span class="problem">It is starting.</span>`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
