@@ -59,7 +59,7 @@ func (s *Store) check(ctx context.Context, r, before Registration) error {
 		return client.IgnoreNotFound(err)
 	}
 	if text := refusal(challenge); text != "" {
-		return Fail(Invalid, "scenario: Challenge %s is not accepted, so that no instance of it can start: %s. Correct it: kubectl berg lint shows each field",
+		return Fail(Invalid, "scenario: Challenge %s is not accepted. %s. Correct it: kubectl berg lint shows each field",
 			challenge.Name, strings.TrimSuffix(text, "."))
 	}
 	return nil

@@ -268,7 +268,7 @@ func TestChallengesAndChecks(t *testing.T) {
 	check.Status.LastResult = &bergv1.CheckResult{CheckRun: bergv1.CheckRun{StartedAt: metav1.Time{Time: begin}}, Result: bergv1.CheckWrongFlag, Message: theFlag}
 	see(check)
 	_, _, page := get(t, server.URL+"/live/")
-	for _, want := range []string{"spec.containers[0].image is &lt;b&gt;empty", "The Challenge is not accepted, so that no instance of it can start.", "kubectl berg try wrong -n berg", "<td>yes</td>", `<span class="problem">WrongFlag</span>, `} {
+	for _, want := range []string{"spec.containers[0].image is &lt;b&gt;empty", "The Challenge is not accepted. spec.containers", "kubectl berg try wrong -n berg", "<td>yes</td>", `<span class="problem">WrongFlag</span>, `} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

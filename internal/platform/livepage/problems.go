@@ -113,7 +113,7 @@ func findProblems(rows []*Row, challenges map[string]view.Challenge, now time.Ti
 	for _, c := range challenges {
 		if c.Problem != "" {
 			all = append(all, &Problem{
-				ID: problemID(c.Name, "not accepted"), Challenge: c.Name, Sentence: "The Challenge is not accepted, so that no instance of it can start. " + c.Problem,
+				ID: problemID(c.Name, "not accepted"), Challenge: c.Name, Sentence: "The Challenge is not accepted. " + c.Problem,
 				Remedies: []view.Remedy{{Text: "After you correct it, try it with an instance of your own:", Command: "kubectl berg try " + view.Quote(c.Name) + " -n " + view.Quote(c.Namespace)}},
 			})
 		}

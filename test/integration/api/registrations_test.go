@@ -53,7 +53,7 @@ var _ = Describe("Registrations", func() {
 			g.Expect(broken.Status.Conditions).NotTo(BeEmpty())
 		}).Should(Succeed())
 		c := ctfd{begin(ctx, ns, 1, nil).proxy.URL}
-		refuses(c.register(ctx, "1", "broken", "null"), 400, 3, "not accepted, so that no instance of it can start: spec.containers")
+		refuses(c.register(ctx, "1", "broken", "null"), 400, 3, "not accepted. No instance of this Challenge can run: spec.containers[0].additionalCapabilities")
 		bergtest.Respecify(ctx, broken, oneFlag)
 		Eventually(func() int { return c.register(ctx, "1", "broken", "null").Status }).Should(Equal(200))
 	})
