@@ -42,10 +42,7 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 			return err
 		}
 	}
-	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) {
-		d.Log.Warn("a call of rCTF was refused", "status", f.Status, "message", f.Message)
-		d.Fail(w, f)
-	}, calls)
+	web.Handle(mux, d.Log, func(w http.ResponseWriter, f web.Failure, _ error) { d.Fail(w, f) }, calls)
 }
 
 // Owns implements web.Endpoint.
