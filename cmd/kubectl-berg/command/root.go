@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -103,3 +104,15 @@ var (
 )
 
 func (r *root) paintSymbol(s symbol) string { return r.Paint(s.colour, s.text) }
+
+// untilCancelled runs a command that reads files, and returns when the program is asked to end: a read has no deadline.
+func untilCancelled(ctx context.Context, run func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- run() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return console.Silentf(console.ExitInterrupted, "interrupted")
+	}
+}
