@@ -24,7 +24,7 @@ var upwardArrows = map[string]int{
 	"cmd/kubectl-berg/importer":                 8,
 	"cmd/kubectl-berg/lint":                     3,
 	"cmd/kubectl-berg/why":                      1,
-	"internal/platform/livepage":                7,
+	"internal/platform/livepage":                6,
 	"internal/platform/instances":               2,
 	"internal/platform/web":                     1,
 	"internal/berg/admission":                   1,

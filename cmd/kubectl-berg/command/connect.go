@@ -146,12 +146,15 @@ func (r *root) printServices(i *bergv1.ChallengeInstance, name string) error {
 		}
 		return r.WriteJSON(connections)
 	}
-	r.writeServices(services)
+	r.writeServices(i.Status.ConnectionInfo, services)
 	return nil
 }
 
-// writeServices prints the addresses and commands.
-func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
+// writeServices prints the author's text, the addresses and commands.
+func (r *root) writeServices(text string, services []bergv1.ServiceEndpoint) {
+	for line := range strings.Lines(text) {
+		r.Printf("  %s\n", console.OneLine(line))
+	}
 	if len(services) == 0 {
 		r.Printf("  all ports are internal: players cannot connect to them\n")
 		return

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -18,11 +19,21 @@ type root struct {
 	version string
 	clock   clock.WithTicker
 	output  string
+	// retryTimeout is the value of retryFlag, of all commands or of this one.
+	retryTimeout time.Duration
 }
+
+const (
+	retryFlag = "retry-timeout"
+	retryHelp = "how long to retry while the API server does not answer"
+)
 
 // open prepares the connection to the API server.
 func (r *root) open() (*cluster.Cluster, error) {
 	c, err := cluster.Connect(r.flags, "kubectl-berg/"+r.version, r.clock, warnings{r.Console})
+	if err == nil {
+		c.RetryTimeout, c.Lost = r.retryTimeout, r.reportConnection
+	}
 	return c, cluster.Explain("read the kubeconfig", err)
 }
 

@@ -338,7 +338,7 @@ func (t *trial) start(ctx context.Context) error {
 			t.Printf("  %s\n", t.Paint(console.Faint, words))
 		}
 		t.Printf("\n")
-		t.writeServices(t.instance.Status.Services)
+		t.writeServices(t.instance.Status.ConnectionInfo, t.instance.Status.Services)
 		t.Printf("\n")
 	}
 	return nil

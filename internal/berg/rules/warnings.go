@@ -94,6 +94,9 @@ func Warnings(c *bergv1.Challenge) []Warning {
 	if c.Spec.FlagFormat != "" && !strings.Contains(c.Spec.FlagFormat, "...") {
 		out.add(spec.Child("flagFormat"), "has no ... where the flag differs, as in flag{...}")
 	}
+	for _, problem := range connectionInfoProblems(c) {
+		out.add(spec.Child("connectionInfo"), "%s", problem)
+	}
 	return out
 }
 

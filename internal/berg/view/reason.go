@@ -148,6 +148,12 @@ func Advise(reason Reason) (advice Advice, known bool) {
 	return advice, known && advice.Sentence != ""
 }
 
+// IsNormal reports whether a reason belongs to every start or end, and shows no problem.
+func (r Reason) IsNormal() bool {
+	advice, known := reasons[r]
+	return known && advice.Sentence == "" && (advice.Cause == "" || advice.Cause == bergv1.CauseNotReadyYet)
+}
+
 // FindCause returns why an instance does not run, by the condition that shows it. Reasons of Kubernetes without a row mean nothing to a
 // player. The object that gives an instance its address may be late, or its API missing; one that is refused is a problem like any other.
 func FindCause(condition string, reason Reason) bergv1.Cause {

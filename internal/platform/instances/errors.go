@@ -26,15 +26,23 @@ const (
 
 // Error is shown to the platform unchanged. It contains no flag.
 type Error struct {
-	Kind    Kind
+	Kind Kind
+	// Message is for organisers.
 	Message string
+	// Players is a sentence for players. It names nothing of the cluster. "": the endpoint has one for the Kind.
+	Players string
 }
 
 func (e *Error) Error() string { return e.Message }
 
 // Fail returns an Error.
 func Fail(kind Kind, format string, args ...any) error {
-	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+	return failPlayers(kind, "", format, args...)
+}
+
+// failPlayers is Fail with a sentence for players.
+func failPlayers(kind Kind, players, format string, args ...any) error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...), Players: players}
 }
 
 // Is reports whether an error is an Error of a kind.

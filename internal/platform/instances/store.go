@@ -9,6 +9,7 @@ package instances
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Dial connects to an address. Nil: the network.
 	Dial func(ctx context.Context, network, address string) error
+	// Log of what organisers should know. Nil: none.
+	Log *slog.Logger
 }
 
 // Store manages the instances of all platforms. Its methods may be called concurrently, and by several replicas.
@@ -69,6 +72,7 @@ type Store struct {
 	// live reads and writes without the cache.
 	live    client.Client
 	changes changes.Changes
+	reach   reachability
 }
 
 // Scheme has the kinds that the API reads and writes.
@@ -86,6 +90,9 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	}
 	if options.Dial == nil {
 		options.Dial = dial
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
 	}
 	namespaces := map[string]cache.Config{}
 	for _, name := range options.Namespaces {
@@ -131,7 +138,7 @@ func Trim(object any) (any, error) {
 	case *corev1.ConfigMap:
 		o.BinaryData = nil
 		for key, value := range o.Data {
-			if len(value) > maxValue || !slices.Contains([]string{keyID, keyScenario, keyTimeout, keyUntil, keyMin, keyMax}, key) {
+			if len(value) > maxValue || !slices.Contains(dataKeys, key) {
 				delete(o.Data, key)
 			}
 		}

@@ -2,6 +2,8 @@ package server
 
 import (
 	"errors"
+	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,6 +42,16 @@ const (
 	AdditionalIgnore = "ignore"
 )
 
+// setSourceURL checks that the address is one, and has the id of a source.
+func (c *Config) setSourceURL(text string) error {
+	address, err := url.Parse(strings.ReplaceAll(text, "{source}", "1"))
+	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" || !strings.Contains(text, "{source}") {
+		return errors.New("must be an address with {source}, for example https://ctf.example.com/admin/teams/{source}")
+	}
+	c.LivePage.SourceURL = text
+	return nil
+}
+
 // Section is the table of the settings.
 func (c *Config) Section() settings.Section {
 	return settings.Section{
@@ -62,12 +74,9 @@ func (c *Config) Section() settings.Section {
 			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.LivePage.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the live page shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
 			settings.New("NODE_PORTS", "2768", settings.Int(&c.LivePage.NodePorts, 1, 65535), "Number of node ports of the API server, for the live page."),
 			settings.New("NODE_RESERVE", "10", settings.Int(&c.LivePage.NodeReserve, 0, 90), "How much of each node other pods than those of instances reserve, in percent. The live page subtracts it from the capacity."),
-			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.LivePage.MaxInstances, 0, 100000), "The value of the operator's setting of this name, from which the live page calculates for how many instances there is capacity."),
-			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&c.LivePage.Plan.CPULimit), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&c.LivePage.Plan.CPURequest), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&c.LivePage.Plan.MemoryLimit), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&c.LivePage.Plan.MemoryRequest), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&c.LivePage.Plan.DiskRequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("OPERATOR_DEPLOYMENT", "berg-operator-controller-manager", settings.Name(&c.LivePage.Operator.Deployment, validation.IsDNS1123Subdomain), "Deployment of the operator, in the API's own namespace. The live page calculates the capacity from its variables. Give the API's ServiceAccount the Role for it."),
+			settings.New("LEASE_NAME", "berg-operator.berg.norelect.ch", settings.Name(&c.LivePage.Operator.Lease, validation.IsDNS1123Subdomain), "The operator's setting of this name. The live page says when no replica of the operator renews this Lease."),
+			settings.New("SOURCE_URL", "", settings.Optional(settings.Func(c.setSourceURL)), "Address of a user or team of the platform with {source} for its id, such as https://ctf.example.com/admin/teams/{source}. The live page links to it. Empty: no link."),
 		},
 		Check: func() []error {
 			if len(c.Namespaces) == 0 {

@@ -54,6 +54,7 @@ type Server struct {
 	handler http.Handler
 	synced  chan struct{}
 	board   *livepage.Board
+	drain   drain
 	// livePageWanted is closed when the Secret first has a token for the live page. The watches of the page start then.
 	livePageWanted chan struct{}
 	wantLivePage   func()
@@ -63,14 +64,15 @@ type Server struct {
 func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		config: config, log: log, clock: now,
-		limits: newLimits(config.Rate, config.SourceRate), metrics: newMetrics(), synced: make(chan struct{}),
+		limits: newLimits(config.Rate, config.SourceRate), synced: make(chan struct{}),
 	}
+	s.metrics = newMetrics(func() float64 { return float64(s.store.Unreachable()) })
 	s.livePageWanted = make(chan struct{})
 	s.wantLivePage = sync.OnceFunc(func() { close(s.livePageWanted) })
 	var err error
 	s.store, err = instances.New(rc, instances.Options{
 		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait, ConnectWait: config.ConnectWait,
-		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now,
+		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		return nil, err
 	}
 	wall := config.LivePage
-	wall.Namespaces, wall.Plan.Policies = config.Namespaces, 1
+	wall.Namespaces, wall.Operator.Namespace = config.Namespaces, config.TokenNamespace
 	if s.board, err = livepage.NewBoard(rc, s.store, wall, now); err != nil {
 		return nil, err
 	}
@@ -192,11 +194,11 @@ func allowed(mux *http.ServeMux, r *http.Request) bool {
 // Handler serves the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Ready reports whether the caches are complete, so that answers are right.
+// Ready reports whether the caches are complete, so that answers are right, and the replica does not stop.
 func (s *Server) Ready() bool {
 	select {
 	case <-s.synced:
-		return true
+		return !s.drain.begun.Load()
 	default:
 		return false
 	}
@@ -270,8 +272,7 @@ func (s *Server) readTokens(object any) {
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }
 
-// Run serves until ctx is done. Then it accepts no new connection, and waits for started answers, at most for BOOT_WAIT
-// and drainExtra. Streams do not end by themselves and are then closed.
+// Run serves until ctx is done, and then drains.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -285,7 +286,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("METRICS_BIND_ADDRESS: %w", err), listener.Close())
 	}
 	api := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: s.drain.closing(s.handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	var running sync.WaitGroup
@@ -313,11 +314,7 @@ func (s *Server) Run(ctx context.Context) error {
 	start(func() error { return health.Serve(telemetry) })
 	s.log.Info("the API is served", "address", listener.Addr().String(), "tls", s.config.CertDir != "")
 	<-ctx.Done()
-	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), s.config.BootWait+drainExtra)
-	defer stop()
-	if err := api.Shutdown(drain); err != nil {
-		_ = api.Close() // streams have no end of their own
-	}
+	s.drain.stop(api, s.clock, s.config.BootWait) //nolint:contextcheck // it outlasts the context
 	stopFollowing()
 	_ = health.Close()
 	running.Wait()
@@ -327,16 +324,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drainExtra is added to BOOT_WAIT when a shutdown waits for answers, because an answer may take the whole BOOT_WAIT.
-const drainExtra = 5 * time.Second
-
 func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !isReady() {
-			http.Error(w, "the caches are not complete yet", http.StatusServiceUnavailable)
+			http.Error(w, "the caches are not complete yet, or the replica stops", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
@@ -370,7 +364,8 @@ type metrics struct {
 // refused is the route of a request that reached no call.
 const refused = "refused"
 
-func newMetrics() *metrics {
+// newMetrics returns the metrics. unreachable counts Challenges.
+func newMetrics(unreachable func() float64) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -382,7 +377,9 @@ func newMetrics() *metrics {
 		}, []string{"endpoint", "call"}),
 		tokens: prometheus.NewGauge(prometheus.GaugeOpts{Name: "berg_api_tokens", Help: "Tokens that are valid."}),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.tokens)
+	m.registry.MustRegister(m.requests, m.duration, m.tokens, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berg_api_unreachable_challenges", Help: "Challenges whose instances accepted no connection from berg-api within CONNECT_WAIT, lately.",
+	}, unreachable))
 	return m
 }
 

@@ -120,7 +120,8 @@ const MaxTimeout = 365 * 24 * time.Hour
 // Call answers a request, or returns an error that the client gets.
 type Call func(http.ResponseWriter, *http.Request) error
 
-// Handle adds calls to a mux by their patterns. fail answers with an error; an error whose cause is for the log alone is logged.
+// Handle adds calls to a mux by their patterns. fail answers with an error. The log has it too, because platforms
+// show players less, or nothing.
 func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter, Failure, error), calls map[string]Call) {
 	for pattern, call := range calls {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -129,8 +130,11 @@ func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter,
 				return
 			}
 			failure, internal := NewFailure(err)
-			if internal {
+			switch {
+			case internal:
 				log.Error("a call failed", "path", r.URL.Path, "error", err)
+			case failure.Status != http.StatusNotFound: // pages of players ask for instances that do not exist
+				log.Info("a call was refused", "method", r.Method, "path", r.URL.Path, "status", failure.Status, "reason", failure.Message)
 			}
 			fail(w, failure, err)
 		})
@@ -140,8 +144,11 @@ func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter,
 // Failure is an error for a client. Each endpoint writes it in the format of its platform.
 type Failure struct {
 	// Status is the HTTP status.
-	Status  int
+	Status int
+	// Message is for organisers.
 	Message string
+	// Players is a sentence for players, "" for the one of the status.
+	Players string
 }
 
 // Endpoint is one way in.

@@ -1126,20 +1126,23 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	}
 	compare(t, bared(got), bared(want))
 
-	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}\nsettings: {CHALLENGE_CPU_REQUEST: 70m}")
+	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}\nfullnameOverride: mine-berg")
 	for _, id := range []string{"Role/one/berg-api", "Role/two/berg-api", "RoleBinding/one/berg-api", "RoleBinding/two/berg-api"} {
 		if several[id] == nil {
 			t.Errorf("%s is missing", id)
 		}
 	}
 	text, _ := yaml.Marshal(several[deployment])
-	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`, `name: CHALLENGE_CPU_REQUEST\n          value: 70m`} {
+	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`, `name: OPERATOR_DEPLOYMENT\n          value: mine-berg-controller-manager`} {
 		if !bytes.Contains(text, []byte(strings.ReplaceAll(part, `\n`, "\n"))) {
 			t.Errorf("the Deployment has no %s:\n%s", part, text)
 		}
 	}
 	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-tokens"]); !bytes.Contains(text, []byte("- mine")) {
 		t.Errorf("the Role names another Secret than TOKEN_SECRET:\n%s", text)
+	}
+	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-operator"]); !bytes.Contains(text, []byte("- mine-berg-controller-manager")) {
+		t.Errorf("the Role names another Deployment than the operator's:\n%s", text)
 	}
 	for id, object := range must(t, "{families: {berg: false, quix: true}, api: {enabled: true}}") {
 		if strings.Contains(id, "berg-api") {

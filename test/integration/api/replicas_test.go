@@ -38,6 +38,9 @@ var tokensOf = map[string]string{
 	"live": "token-of-the-live-page-012",
 }
 
+// rehearsal is the token of a second CTFd in the same namespace.
+const rehearsal = "token-of-the-rehearsal-01"
+
 // api is the API of one spec: some replicas, and a proxy that takes turns between them.
 type api struct {
 	namespace string
@@ -126,6 +129,7 @@ func grant(ctx context.Context, namespace string) {
 	for endpoint, token := range tokensOf {
 		secret.StringData[endpoint] = "endpoint: " + endpoint + "\ntoken: " + token + "\n"
 	}
+	secret.StringData["rehearsal"] = "endpoint: chall-manager\ntoken: " + rehearsal + "\n"
 	Expect(k8s.Create(ctx, secret)).To(Succeed())
 }
 

@@ -17,6 +17,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -46,6 +47,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	if out.Endpoints != nil {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
+	s.ConnectionInfo = connectionInfo(out)
 	// The UID replaces the digest as soon as the namespace exists: then others can read and copy its token, but no other
 	// namespace gets its UID.
 	if out.NamespaceTokenHash != "" {
@@ -72,6 +74,23 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 		s.Start = startTimes(out, now)
 	}
 	return computeReady(out, late, start, health)
+}
+
+// connectionInfo returns how players connect, in the words of the author. It follows the Challenge as it is now, because the text
+// is not part of any pod. While a port that the text names is missing, for example until a rollout, the earlier text stays. A flag
+// in it is removed, because players read the status.
+func connectionInfo(out Outcome) string {
+	s := &out.Instance.Status
+	switch {
+	case len(s.Services) == 0:
+		return ""
+	case out.Challenge == nil:
+		return s.ConnectionInfo
+	case out.Challenge.Spec.ConnectionInfo == "":
+		return ""
+	}
+	filled := rules.FillConnectionInfo(out.Challenge.Spec.ConnectionInfo, s.Services)
+	return cmp.Or(redact.NewSet(out.Instance.Spec.Flag, out.Challenge.Spec.Flag).Remove(filled), s.ConnectionInfo)
 }
 
 // keepState leaves the conditions of an instance that ran while it adopts its Challenge or prepares another namespace: only
