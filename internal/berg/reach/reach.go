@@ -31,10 +31,12 @@ type Waiter struct {
 	timeout time.Duration
 	clock   clock.PassiveClock
 	dial    func(ctx context.Context, to netip.AddrPort) error
+	// handshake connects to a listener of a Gateway.
+	handshake func(ctx context.Context, to Target) error
 
 	mu sync.Mutex
-	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
-	early, ready stage
+	// early is for instances whose pods are not ready yet, ready for instances whose pods are, gate for their Gateway.
+	early, ready, gate stage
 }
 
 // stage is one of the times at which an instance is connected to.
@@ -48,8 +50,8 @@ type stage struct {
 type wait struct {
 	uid  types.UID
 	pods []types.UID
-	// done: all addresses have accepted a connection, or with pods that are ready, the wait is over.
-	done bool
+	// done: all addresses have accepted a connection, or with pods that are ready, the wait is over. reached: all have.
+	done, reached bool
 }
 
 // result is how connecting went.
@@ -65,17 +67,22 @@ const (
 
 // New returns a Waiter that waits for an instance for no longer than timeout; 0: it waits for none.
 func New(timeout time.Duration, passive clock.PassiveClock) *Waiter {
-	return newWaiter(timeout, passive, func(ctx context.Context, to netip.AddrPort) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	return newWaiter(timeout, passive, connect)
+}
+
+// dial is one attempt to connect.
+type dial func(ctx context.Context) error
+
+func connect(ctx context.Context, to netip.AddrPort) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, early: newStage(), ready: newStage()}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newStage()}
 }
 
 func newStage() stage {
@@ -101,7 +108,7 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 		w := &wait{uid: uid, pods: pods}
 		r.early.waits[key] = w
 		go func() {
-			got := r.connect(addresses)
+			got := r.connect(r.dials(addresses))
 			r.endEarly(w, got)
 			if got == connected {
 				requeue()
@@ -128,7 +135,7 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 	w := &wait{uid: uid}
 	r.ready.waits[key] = w
 	go func() {
-		r.end(w, r.connect(addresses))
+		r.end(w, r.connect(r.dials(addresses)))
 		requeue()
 	}()
 	return false
@@ -143,6 +150,7 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.early.waits, key)
 	delete(r.ready.waits, key)
+	delete(r.gate.waits, key)
 }
 
 // begin reports whether to connect to one more instance.
@@ -184,21 +192,28 @@ func (r *Waiter) end(w *wait, got result) {
 	}
 }
 
-// connect connects to all addresses, one after the other, until the timeout.
-func (r *Waiter) connect(addresses []netip.AddrPort) result {
+func (r *Waiter) dials(addresses []netip.AddrPort) (all []dial) {
+	for _, to := range addresses {
+		all = append(all, func(ctx context.Context) error { return r.dial(ctx, to) })
+	}
+	return all
+}
+
+// connect makes all connections, one after the other, until the timeout.
+func (r *Waiter) connect(dials []dial) result {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
-	for _, to := range addresses {
-		if got := r.connectTo(ctx, to); got != connected {
+	for _, to := range dials {
+		if got := to.repeat(ctx); got != connected {
 			return got
 		}
 	}
 	return connected
 }
 
-// connectTo tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
+// repeat tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
 // cannot be reached from here at all, and distinguishes a refusal, which shows that packets arrive, from silence.
-func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
+func (to dial) repeat(ctx context.Context) result {
 	last, interval := silent, minRetryInterval
 	for n := 0; ; n++ {
 		timeout := longTimeout
@@ -206,7 +221,7 @@ func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
 			timeout = shortTimeout
 		}
 		attempt, cancel := context.WithTimeout(ctx, timeout)
-		err := r.dial(attempt, to)
+		err := to(attempt)
 		cancel()
 		switch {
 		case err == nil:

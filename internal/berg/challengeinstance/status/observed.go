@@ -47,6 +47,9 @@ type Observed struct {
 	Pods []corev1.Pod
 	// Replaced are the digests of the images that newer instances run under the same names, by container.
 	Replaced map[string]string
+	// Ways are the ways by which players reach the instance, and Listeners name the Gateway of the settings.
+	Ways      Ways
+	Listeners config.Gateway
 	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
@@ -66,6 +69,8 @@ type Outcome struct {
 	Written Written
 	// Connecting: the pods are ready, and the first connection to the public ports is being waited for.
 	Connecting bool
+	// Gate is whether the operator has connected to the Gateway.
+	Gate Connection
 	// Adopted is set by a reconciliation that only decides about the content of the instance, nil by the others.
 	Adopted *Adoption
 	// NamespaceTokenHash is set by a reconciliation that only prepares the creation of the namespace.
