@@ -564,7 +564,7 @@ const (
 	ReasonNoEndpoints          = "NoEndpoints"
 	ReasonServiceMissing       = "ServiceMissing"
 	ReasonOutOfNodePorts       = "OutOfNodePorts"
-	ReasonQuotaExceeded        = "QuotaExceeded"
+	ReasonOutOfAddresses       = "OutOfAddresses"
 	ReasonReady                = "Ready"
 	ReasonStarting             = "Starting"
 	ReasonStartDeadline        = "StartDeadlineExceeded"

@@ -7,6 +7,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // NewProblem converts the error of a write into a problem on the condition of that step.
@@ -37,6 +38,18 @@ func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 		p.Class, p.Reason = outcome.Retry, bergv1.ReasonRefused
 	case outcome.Failed:
 		p.Class, p.Reason = outcome.Retry, bergv1.ReasonWriteFailed
+	}
+	switch meaning, known := refusal.Explain(p.Message); {
+	case p.Class != outcome.Retry || !known:
+	case meaning.Kind == refusal.NodePorts:
+		p.Reason = bergv1.ReasonOutOfNodePorts
+	case meaning.Kind == refusal.ServiceAddresses:
+		p.Reason = bergv1.ReasonOutOfAddresses
+	case meaning.Kind == refusal.WebhookDown: // the API server works
+		p.Reason = bergv1.ReasonRefused
+	}
+	if p.Class == outcome.Retry && p.Reason != bergv1.ReasonContested {
+		p.Message = refusal.Annotate(p.Message)
 	}
 	if Unconfined(p) {
 		p.Message += stoppedUntilConfined
