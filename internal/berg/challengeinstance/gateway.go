@@ -43,8 +43,13 @@ func (g gateways) GetCache() ctrlcache.Cache { return g.Cache }
 func newGateways(mgr ctrl.Manager, cfg config.Gateway) (gateways, error) {
 	// The scopes are known before the API is served.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(gatewayv1.SchemeGroupVersion.WithKind("Gateway"), meta.RESTScopeNamespace)
-	mapper.Add(gatewayv1.SchemeGroupVersion.WithKind("GatewayClass"), meta.RESTScopeRoot)
+	for kind, named := range map[string]struct {
+		plural, singular string
+		scope            meta.RESTScope
+	}{"Gateway": {"gateways", "gateway", meta.RESTScopeNamespace}, "GatewayClass": {"gatewayclasses", "gatewayclass", meta.RESTScopeRoot}} {
+		gv := gatewayv1.SchemeGroupVersion
+		mapper.AddSpecific(gv.WithKind(kind), gv.WithResource(named.plural), gv.WithResource(named.singular), named.scope)
+	}
 	all, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
 		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mapper, DefaultTransform: trimGateway,
 		ByObject: map[client.Object]ctrlcache.ByObject{&gatewayv1.Gateway{}: {Namespaces: map[string]ctrlcache.Config{
