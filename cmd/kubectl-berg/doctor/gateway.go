@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -82,12 +81,8 @@ func gateway(s Survey) []Result {
 		return result("Gateway", needed(http || tls), fmt.Sprintf("the Gateway %s does not exist", name),
 			"Create it as in config/berg/samples/prerequisites, or set GATEWAY_NAME and GATEWAY_NAMESPACE.")
 	}
-	if c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed)); c == nil || c.Status != metav1.ConditionTrue {
-		text := "no controller has accepted it"
-		if c != nil && c.Reason != "Pending" {
-			text = c.Message
-		}
-		return result("Gateway", needed(http || tls), fmt.Sprintf("%s does not work: %s", name, text),
+	if text := s.gatewayView().Problem(); text != "" {
+		return result("Gateway", needed(http || tls), text,
 			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateways.gateway.networking.k8s.io %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
 	}
 	results := result("Gateway", console.OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
@@ -128,15 +123,8 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 			return result(check, level, message+", but each instance has its own namespace: its routes are rejected",
 				fmt.Sprintf("Set allowedRoutes.namespaces of the listener: from: Selector, with matchLabels %s: %s, as in config/berg/samples/prerequisites/gateway.yaml.", bergv1.LabelManagedBy, bergv1.ManagedBy))
 		}
-		for _, status := range s.Gateway.Status.Listeners {
-			if status.Name != l.Name {
-				continue
-			}
-			for _, kind := range []gatewayv1.ListenerConditionType{gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerConditionAccepted} {
-				if c := meta.FindStatusCondition(status.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
-					return result(check, level, fmt.Sprintf("%s: %s", c.Reason, c.Message), "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway.")
-				}
-			}
+		if text := s.gatewayView().ListenerProblem(name); text != "" {
+			return result(check, level, text, "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway.")
 		}
 		if configured := s.setting(portSetting); strconv.Itoa(int(l.Port)) != configured {
 			return result(check, console.Warning, fmt.Sprintf("its port is %d, but players are shown %s", l.Port, configured),

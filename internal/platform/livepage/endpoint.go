@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
-	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 const (
@@ -321,7 +321,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 		}
 		version = v.Version
 		if v.All {
-			return d.sendParts(w, d.newContent(namespace, v, f, query), "counts", "summary", "found", "problems", "others", "ended")
+			return d.sendParts(w, d.newContent(namespace, v, f, query), "dangers", "counts", "summary", "found", "problems", "others", "ended")
 		}
 		return d.send(w, namespace, f, v)
 	}
@@ -399,7 +399,7 @@ func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v Vie
 	page.Shown = min(page.Found, maxRows)
 	d.addEnded(&page)
 	// The cursor is only in the last event: a client that loses the connection before it gets both events again.
-	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, page, "counts", "summary", "found", "ended")
+	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, page, "dangers", "counts", "summary", "found", "ended")
 }
 
 // sendParts writes parts of a page. Each name is both the template and the element that it replaces.
