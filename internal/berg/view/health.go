@@ -45,7 +45,7 @@ type Certificate struct {
 	Issuer    string
 }
 
-// Facts are what is known of an event. A field that is nil was not looked at; Unread says why, by the name of the check.
+// Facts are the observations of an event. A field that is nil was not looked at; Unread has the reason, by the name of the check.
 type Facts struct {
 	Now  time.Time
 	Rows []*Row
@@ -246,10 +246,10 @@ func (f Facts) processes() Health {
 	}
 	var without []string
 	lowest := int64(0)
-	for _, node := range slices.Sorted(maps.Keys(f.ProcessLimits)) {
-		limit := f.ProcessLimits[node]
+	for _, name := range slices.Sorted(maps.Keys(f.ProcessLimits)) {
+		limit := f.ProcessLimits[name]
 		if limit <= 0 {
-			without = append(without, node)
+			without = append(without, name)
 		} else if lowest == 0 || limit < lowest {
 			lowest = limit
 		}

@@ -63,7 +63,7 @@ func TestAGreenScreenIsGreen(t *testing.T) {
 		"isolation, tested long ago":  {func(f *Facts) { f.Now = f.Now.Add(4 * time.Hour) }, HealthIsolation, Concern, "4h0m0s ago"},
 		"isolation, off":              {func(f *Facts) { f.Isolation, f.IsolationCheck = nil, "off" }, HealthIsolation, Concern, "not been verified"},
 		"no Gateway":                  {func(f *Facts) { f.Gateway.Object = nil }, HealthGateway, Danger, "berg/gate does not exist"},
-		"a Gateway that nobody needs": {func(f *Facts) { f.Gateway.Object, f.Listeners = nil, nil }, HealthGateway, Concern, "does not exist"},
+		"a Gateway that no Challenge needs": {func(f *Facts) { f.Gateway.Object, f.Listeners = nil, nil }, HealthGateway, Concern, "does not exist"},
 		"a listener":                  {func(f *Facts) { f.Listeners = []string{"tls"} }, HealthGateway, Danger, "no listener tls"},
 		"Gateway, without rights": {func(f *Facts) {
 			f.Gateway, f.Rows = nil, []*Row{shows(bergv1.ConditionRoutesCreated, bergv1.ReasonGatewayNotReady, "GatewayClass x")}
@@ -85,7 +85,7 @@ func TestAGreenScreenIsGreen(t *testing.T) {
 		"processes":                      {func(f *Facts) { f.ProcessLimits["b"] = -1 }, HealthProcesses, Concern, "pods on b"},
 		"a certificate that expires":     {func(f *Facts) { f.Certificates[0].NotAfter = f.Now.Add(50 * time.Hour) }, HealthCertificate, Concern, "2 days"},
 		"a certificate that has expired": {func(f *Facts) { f.Certificates[0].NotAfter = f.Now.Add(-time.Hour) }, HealthCertificate, Danger, "expired"},
-		"a certificate of nobody":        {func(f *Facts) { f.Certificates[0].Err, f.Certificates[0].Untrusted = "unknown authority", true }, HealthCertificate, Concern, "unknown authority"},
+		"a certificate that browsers reject":        {func(f *Facts) { f.Certificates[0].Err, f.Certificates[0].Untrusted = "unknown authority", true }, HealthCertificate, Concern, "unknown authority"},
 		"a Gateway that is not reached":  {func(f *Facts) { f.Certificates[0] = Certificate{Listener: "http", Err: "refused"} }, HealthCertificate, NotLookedAt, "refused"},
 		"no replica of the platform API": {func(f *Facts) { f.Platform.Ready = 0 }, HealthPlatform, Danger, "no replica"},
 		"no platform API":                {func(f *Facts) { f.Platform = &Platform{} }, HealthPlatform, Fine, "not installed"},

@@ -111,7 +111,7 @@ func (out Outcome) findPortObstacle(c bergv1.Container, p bergv1.Port) *obstacle
 }
 
 // findServiceObstacle: the Services of an instance exist unless the build stopped before them.
-func (out Outcome) findServiceObstacle(name string, started time.Time) *obstacle {
+func (out Outcome) findServiceObstacle(name string, since time.Time) *obstacle {
 	leads, exists := out.Ways.Services[name]
 	switch {
 	case !exists && stoppedAt(out.Problem, bergv1.ConditionServicesCreated):
@@ -123,7 +123,7 @@ func (out Outcome) findServiceObstacle(name string, started time.Time) *obstacle
 		return nil
 	}
 	return &obstacle{
-		condition: bergv1.ConditionServicesCreated, reason: bergv1.ReasonNoEndpoints, settles: started.Add(settleTime),
+		condition: bergv1.ConditionServicesCreated, reason: bergv1.ReasonNoEndpoints, settles: since.Add(settleTime),
 		message: fmt.Sprintf("Service %s leads to no pod: it has no EndpointSlice with an endpoint", name),
 	}
 }
@@ -149,14 +149,14 @@ func newestStart(o Observed, container string) (newest time.Time) {
 // relevantObstacle returns the obstacle that the status of an instance shows, nil for none. settling: there is one, and it may
 // be gone in a moment, so that the instance is not Running yet and its status does not change. An instance that runs has been
 // reached: a controller that answers a restored object a moment later changes nothing.
-func relevantObstacle(out Outcome, pods podsSummary, now time.Time) (shown *obstacle, settling bool) {
+func relevantObstacle(out Outcome, pods podsSummary, now time.Time) (found *obstacle, settling bool) {
 	o := findObstacle(out)
-	started := out.Instance.Status.ReadyAt != nil
+	ranBefore := out.Instance.Status.ReadyAt != nil
 	switch {
-	case o == nil, out.Problem != nil && (!started || out.Problem.Class != outcome.Retry):
+	case o == nil, out.Problem != nil && (!ranBefore || out.Problem.Class != outcome.Retry):
 		return nil, false
 	case now.Before(o.settles):
-		return nil, pods.ready && !started
+		return nil, pods.ready && !ranBefore
 	case !o.refused && !pods.ready:
 		return nil, false
 	default:

@@ -20,7 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-func says(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+func controllerSays(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
@@ -35,18 +35,18 @@ func routedInstance() Outcome {
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 443, Protocol: gatewayv1.HTTPSProtocolType}}
 	gateway.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: "10.0.0.9"}}
 	gateway.Status.Conditions = []metav1.Condition{
-		says("Accepted", metav1.ConditionTrue, "Accepted", ""), says("Programmed", metav1.ConditionTrue, "Programmed", ""),
+		controllerSays("Accepted", metav1.ConditionTrue, "Accepted", ""), controllerSays("Programmed", metav1.ConditionTrue, "Programmed", ""),
 	}
-	gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{says("Programmed", metav1.ConditionTrue, "Programmed", "")}}}
+	gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{controllerSays("Programmed", metav1.ConditionTrue, "Programmed", "")}}}
 	class := &gatewayv1.GatewayClass{}
 	class.Spec.ControllerName = "example.com/controller"
-	class.Status.Conditions = []metav1.Condition{says("Accepted", metav1.ConditionTrue, "Accepted", "")}
+	class.Status.Conditions = []metav1.Condition{controllerSays("Accepted", metav1.ConditionTrue, "Accepted", "")}
 	out.Ways = Ways{
 		Gateway: view.Gateway{Namespace: "berg", Name: "gate", Object: gateway, Class: class},
 		Routes: map[string]Route{"web-8000": {Created: noon.Add(-time.Hour), Parents: []gatewayv1.RouteParentStatus{{
 			ParentRef:      gatewayv1.ParentReference{Namespace: ptr.To[gatewayv1.Namespace]("berg"), Name: "gate", SectionName: ptr.To[gatewayv1.SectionName]("http")},
 			ControllerName: "example.com/controller",
-			Conditions:     []metav1.Condition{says("Accepted", metav1.ConditionTrue, "Accepted", ""), says("ResolvedRefs", metav1.ConditionTrue, "ResolvedRefs", "")},
+			Conditions:     []metav1.Condition{controllerSays("Accepted", metav1.ConditionTrue, "Accepted", ""), controllerSays("ResolvedRefs", metav1.ConditionTrue, "ResolvedRefs", "")},
 		}}}},
 		Services: map[string]bool{"web": true},
 	}
@@ -63,13 +63,13 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 	const routes, services = bergv1.ConditionRoutesCreated, bergv1.ConditionServicesCreated
 	gatewayCondition := func(kind, reason, message string) func(*Outcome) {
 		return func(o *Outcome) {
-			meta.SetStatusCondition(&o.Ways.Gateway.Object.Status.Conditions, says(kind, metav1.ConditionFalse, reason, message))
+			meta.SetStatusCondition(&o.Ways.Gateway.Object.Status.Conditions, controllerSays(kind, metav1.ConditionFalse, reason, message))
 		}
 	}
 	routeCondition := func(kind, reason, message string) func(*Outcome) {
 		return func(o *Outcome) {
 			setRoute(o, func(r *Route) {
-				meta.SetStatusCondition(&r.Parents[0].Conditions, says(kind, metav1.ConditionFalse, reason, message))
+				meta.SetStatusCondition(&r.Parents[0].Conditions, controllerSays(kind, metav1.ConditionFalse, reason, message))
 			})
 		}
 	}
@@ -88,13 +88,13 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 		"a class that is gone": {[]func(*Outcome){func(o *Outcome) { o.Ways.Gateway.Class, o.Ways.Gateway.Object.Status = nil, gatewayv1.GatewayStatus{} }},
 			routes, "GatewayNotReady", "False", []string{"berg/gate", "GatewayClass class", "does not exist"}, bergv1.CauseRefused, false},
 		"a class that no controller takes": {[]func(*Outcome){func(o *Outcome) {
-			o.Ways.Gateway.Class.Status.Conditions, o.Ways.Gateway.Object.Status.Conditions = nil, []metav1.Condition{says("Accepted", "Unknown", "Pending", "Waiting for controller")}
+			o.Ways.Gateway.Class.Status.Conditions, o.Ways.Gateway.Object.Status.Conditions = nil, []metav1.Condition{controllerSays("Accepted", "Unknown", "Pending", "Waiting for controller")}
 		}}, routes, "GatewayNotReady", "False", []string{"GatewayClass class", "controller example.com/controller", "not installed"}, bergv1.CauseRefused, false},
 		"a Gateway that is refused":    {[]func(*Outcome){gatewayCondition("Accepted", "InvalidParameters", "no")}, routes, "GatewayNotReady", "False", []string{"InvalidParameters: no"}, bergv1.CauseRefused, false},
 		"a Gateway without an address": {[]func(*Outcome){gatewayCondition("Programmed", "AddressNotAssigned", "no address")}, routes, "GatewayNotReady", "False", []string{"AddressNotAssigned"}, bergv1.CauseRefused, false},
 		"a listener that is not there": {[]func(*Outcome){func(o *Outcome) { o.Listeners.HTTPListener = "https" }}, routes, "GatewayNotReady", "False", []string{"no listener https"}, bergv1.CauseRefused, false},
 		"a listener without a certificate": {[]func(*Outcome){func(o *Outcome) {
-			meta.SetStatusCondition(&o.Ways.Gateway.Object.Status.Listeners[0].Conditions, says("ResolvedRefs", "False", "InvalidCertificateRef", "no Secret"))
+			meta.SetStatusCondition(&o.Ways.Gateway.Object.Status.Listeners[0].Conditions, controllerSays("ResolvedRefs", "False", "InvalidCertificateRef", "no Secret"))
 		}}, routes, "GatewayNotReady", "False", []string{"listener http", "no Secret", "example.com/controller"}, bergv1.CauseRefused, false},
 		"a route that is not accepted":  {[]func(*Outcome){routeCondition("Accepted", "NotAllowedByListeners", "no")}, routes, "RouteRefused", "False", []string{"web-8000", "example.com/controller", "listener http", "NotAllowedByListeners: no"}, bergv1.CauseRefused, false},
 		"a route without its Service":   {[]func(*Outcome){routeCondition("ResolvedRefs", "BackendNotFound", "web")}, routes, "RouteRefused", "False", []string{"BackendNotFound"}, bergv1.CauseRefused, false},
@@ -116,10 +116,10 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 			}
 			ready := Compute(out, config.Challenge{}, noon)
 			s := out.Instance.Status
-			if running := s.Phase == bergv1.PhaseRunning; running != tc.running || running != (ready.Status == metav1.ConditionTrue) || running != (s.ReadyAt != nil) || s.Cause != tc.cause {
+			if isRunning := s.Phase == bergv1.PhaseRunning; isRunning != tc.running || isRunning != (ready.Status == metav1.ConditionTrue) || isRunning != (s.ReadyAt != nil) || s.Cause != tc.cause {
 				t.Errorf("phase %s, ready %s, cause %s", s.Phase, ready.Status, s.Cause)
 			}
-			shown(t, s.Conditions, tc.condition, tc.reason, tc.status, tc.words)
+			expectShown(t, s.Conditions, tc.condition, tc.reason, tc.status, tc.words)
 
 			// The same of an instance that runs.
 			if tc.running || tc.condition == "" {
@@ -134,12 +134,12 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 			if ready.Status == metav1.ConditionTrue || out.Instance.Status.Phase != bergv1.PhaseRunning || meta.IsStatusConditionTrue(out.Instance.Status.Conditions, bergv1.ConditionHealthy) {
 				t.Errorf("it ran: phase %s, ready %s: %s", out.Instance.Status.Phase, ready.Status, ready.Message)
 			}
-			shown(t, out.Instance.Status.Conditions, tc.condition, tc.reason, tc.status, tc.words)
+			expectShown(t, out.Instance.Status.Conditions, tc.condition, tc.reason, tc.status, tc.words)
 		})
 	}
 }
 
-func shown(t *testing.T, all []metav1.Condition, kind, reason string, status metav1.ConditionStatus, words []string) {
+func expectShown(t *testing.T, all []metav1.Condition, kind, reason string, status metav1.ConditionStatus, words []string) {
 	t.Helper()
 	if kind == "" {
 		return
@@ -182,7 +182,7 @@ func TestNodePortsThatAreUsedUp(t *testing.T) {
 // A pod of a healthy start, as its node reports it. Ready changes once, and no condition of a problem becomes False.
 func TestAHealthyStartIsReadyOnce(t *testing.T) {
 	began := metav1.NewTime(noon.Add(-time.Second))
-	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
+	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
 	stage := func(ready bool, s corev1.ContainerStatus) corev1.Pod {
 		p := pod("web", ready)
 		p.UID, p.Status.PodIP, p.Status.HostIP = "uid", "10.1.0.1", "10.0.0.5"
@@ -195,19 +195,19 @@ func TestAHealthyStartIsReadyOnce(t *testing.T) {
 	out.Pinned.Containers[0].Ports = []bergv1.Port{{Port: 1337, Type: bergv1.PublicPort}}
 	out.Endpoints = []manifests.Endpoint{{Service: &bergv1.ServiceEndpoint{Hostname: "a", Port: 30001}}}
 	out.Ways.Services = map[string]bool{"web-nodeport": true}
-	opened, changes, last := false, 0, metav1.ConditionFalse
+	reached, changes, last := false, 0, metav1.ConditionFalse
 	for n, p := range []corev1.Pod{
 		stage(false, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}),
-		stage(false, corev1.ContainerStatus{State: runs, Started: ptr.To(false)}),
-		stage(false, corev1.ContainerStatus{State: runs, Started: ptr.To(false)}),
-		stage(false, corev1.ContainerStatus{State: runs, Started: ptr.To(true)}),
-		stage(false, corev1.ContainerStatus{State: runs, Ready: true, Started: ptr.To(true)}),
-		stage(true, corev1.ContainerStatus{State: runs, Ready: true, Started: ptr.To(true)}),
+		stage(false, corev1.ContainerStatus{State: state, Started: ptr.To(false)}),
+		stage(false, corev1.ContainerStatus{State: state, Started: ptr.To(false)}),
+		stage(false, corev1.ContainerStatus{State: state, Started: ptr.To(true)}),
+		stage(false, corev1.ContainerStatus{State: state, Ready: true, Started: ptr.To(true)}),
+		stage(true, corev1.ContainerStatus{State: state, Ready: true, Started: ptr.To(true)}),
 	} {
 		out.Pods = []corev1.Pod{p}
 		to := ToOpen(out, noon)
-		out.Opened = opened && len(to.Pods) == 1 // as reach.Waiter.Early reports it
-		opened = opened || len(to.Addresses) > 0
+		out.Opened = reached && len(to.Pods) == 1 // as reach.Waiter.Early reports it
+		reached = reached || len(to.Addresses) > 0
 		out.Connecting = !out.Opened && n < 2
 		ready := Compute(out, config.Challenge{}, noon)
 		if ready.Status != last {

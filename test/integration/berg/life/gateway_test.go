@@ -29,7 +29,7 @@ var _ = Describe("An instance with a host name", func() {
 	unaccepted := func(ctx context.Context, address netip.AddrPort) *gatewayv1.Gateway {
 		GinkgoHelper()
 		ns := apiserver.Namespace(ctx)
-		class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/nobody"}}
+		class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/absent"}}
 		apiserver.Create(ctx, class)
 		g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "gate"}}
 		g.Spec.GatewayClassName = gatewayv1.ObjectName(ns)
@@ -50,7 +50,7 @@ var _ = Describe("An instance with a host name", func() {
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web-8080"}, route)).To(Succeed())
 		before := route.DeepCopy()
 		route.Status.Parents = []gatewayv1.RouteParentStatus{{
-			ParentRef: route.Spec.ParentRefs[0], ControllerName: "example.com/nobody", Conditions: []metav1.Condition{accepted("Accepted", status)},
+			ParentRef: route.Spec.ParentRefs[0], ControllerName: "example.com/absent", Conditions: []metav1.Condition{accepted("Accepted", status)},
 		}}
 		Expect(k8s.Status().Patch(ctx, route, client.MergeFrom(before))).To(Succeed())
 	}
@@ -64,7 +64,7 @@ var _ = Describe("An instance with a host name", func() {
 		i := bergtest.Instance(ctx, ns, "routed")
 		expect.Shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonGatewayNotReady)
 		Expect(meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionRoutesCreated).Message).To(And(
-			ContainSubstring(g.Namespace+"/gate"), ContainSubstring("GatewayClass "+g.Namespace), ContainSubstring("controller example.com/nobody")))
+			ContainSubstring(g.Namespace+"/gate"), ContainSubstring("GatewayClass "+g.Namespace), ContainSubstring("controller example.com/absent")))
 		Expect(i.Status.Cause).To(Equal(bergv1.CauseRefused))
 		untilPods(ctx, i, corev1.PodRunning)
 		Consistently(func(eventually Gomega) {
