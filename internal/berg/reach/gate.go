@@ -15,6 +15,23 @@ type Target struct {
 	Host string
 }
 
+// gateStage connects to the one Gateway of all instances, so one trust serves them all.
+type gateStage struct {
+	slots chan struct{}
+	waits map[types.NamespacedName]*gateWait
+	trust trust
+}
+
+type gateWait struct {
+	uid types.UID
+	// over: the wait is over. reached: all listeners have accepted a connection.
+	over, reached bool
+}
+
+func newGateStage() gateStage {
+	return gateStage{slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*gateWait{}}
+}
+
 // Gate reports whether an instance need not be waited for any more, and whether all listeners of its Gateway have accepted a
 // connection with its host names. Otherwise requeue is called when that changes. It does not block. It sends no request: a
 // challenge might count it.
@@ -25,12 +42,18 @@ func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.gate.waits[key]; w != nil && w.uid == uid {
-		return w.done, w.reached
+		return w.over, w.reached
 	}
-	if !r.gate.begin(r.clock.Now()) {
+	select {
+	case r.gate.slots <- struct{}{}:
+	default:
 		return true, false
 	}
-	w := &wait{uid: uid}
+	if !r.gate.trust.begin(r.clock.Now()) {
+		<-r.gate.slots
+		return true, false
+	}
+	w := &gateWait{uid: uid}
 	r.gate.waits[key] = w
 	dials := make([]dial, 0, len(targets))
 	for _, t := range targets {
@@ -40,7 +63,7 @@ func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target,
 		got := r.connect(dials)
 		r.mu.Lock()
 		<-r.gate.slots
-		w.done, w.reached = true, got == connected
+		w.over, w.reached = true, got == connected
 		r.gate.trust.end(w.reached, r.clock.Now())
 		r.mu.Unlock()
 		requeue()

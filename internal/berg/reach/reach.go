@@ -35,8 +35,9 @@ type Waiter struct {
 	handshake func(ctx context.Context, to Target) error
 
 	mu sync.Mutex
-	// early is for instances whose pods are not ready yet, ready for instances whose pods are, gate for their Gateway.
-	early, ready, gate stage
+	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
+	early, ready stage
+	gate         gateStage
 }
 
 // stage is one of the times at which an instance is connected to.
@@ -50,8 +51,8 @@ type stage struct {
 type wait struct {
 	uid  types.UID
 	pods []types.UID
-	// done: all addresses have accepted a connection, or with pods that are ready, the wait is over. reached: all have.
-	done, reached bool
+	// done: all addresses have accepted a connection, or with pods that are ready, the wait is over.
+	done bool
 }
 
 // result is how connecting went.
@@ -82,7 +83,7 @@ func connect(ctx context.Context, to netip.AddrPort) error {
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newStage()}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage()}
 }
 
 func newStage() stage {
