@@ -206,8 +206,8 @@ func (r *Reconciler) list(ctx context.Context, list client.ObjectList, namespace
 	return r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 }
 
-// observeServices says of each Service of a namespace whether it leads to a pod.
-func (r *Reconciler) observeServices(ctx context.Context, namespace string) (map[string]bool, error) {
+// observeServices reads the Services of a namespace, and whether they lead to pods.
+func (r *Reconciler) observeServices(ctx context.Context, namespace string) (map[string]status.Service, error) {
 	var services corev1.ServiceList
 	if err := r.list(ctx, &services, namespace); err != nil {
 		return nil, err
@@ -216,18 +216,18 @@ func (r *Reconciler) observeServices(ctx context.Context, namespace string) (map
 	if err := r.list(ctx, &found, namespace); err != nil {
 		return nil, err
 	}
-	lead := make(map[string]bool, len(services.Items))
-	for n := range services.Items {
-		lead[services.Items[n].Name] = false
-	}
+	leading := map[string]bool{}
 	for n := range found.Items {
-		if name := found.Items[n].Labels[discoveryv1.LabelServiceName]; leadsToPod(&found.Items[n]) {
-			if _, exists := lead[name]; exists {
-				lead[name] = true
-			}
+		if leadsToPod(&found.Items[n]) {
+			leading[found.Items[n].Labels[discoveryv1.LabelServiceName]] = true
 		}
 	}
-	return lead, nil
+	all := make(map[string]status.Service, len(services.Items))
+	for n := range services.Items {
+		s := &services.Items[n]
+		all[s.Name] = status.Service{Created: s.CreationTimestamp.Time, Leads: leading[s.Name]}
+	}
+	return all, nil
 }
 
 // observeGateway reads the Gateway of the settings and its class.

@@ -23,13 +23,19 @@ type Route struct {
 	Parents []gatewayv1.RouteParentStatus
 }
 
+// Service is a Service of an instance, and whether it leads to a pod.
+type Service struct {
+	Created time.Time
+	Leads   bool
+}
+
 // Ways are the ways by which players reach an instance, as they were observed.
 type Ways struct {
 	Gateway view.Gateway
 	// Routes has the routes that exist, by their name.
 	Routes map[string]Route
-	// Services says of each Service that exists, by its name, whether it leads to a pod.
-	Services map[string]bool
+	// Services has the Services that exist, by their name.
+	Services map[string]Service
 }
 
 // Connection is whether the operator has connected to the Gateway of an instance.
@@ -112,15 +118,17 @@ func (out Outcome) findPortObstacle(c bergv1.Container, p bergv1.Port) *obstacle
 
 // findServiceObstacle: the Services of an instance exist unless the build stopped before them.
 func (out Outcome) findServiceObstacle(name string, since time.Time) *obstacle {
-	leads, exists := out.Ways.Services[name]
+	service, exists := out.Ways.Services[name]
 	switch {
 	case !exists && stoppedAt(out.Problem, bergv1.ConditionServicesCreated):
 		return &obstacle{
 			condition: bergv1.ConditionServicesCreated, reason: bergv1.ReasonServiceMissing, refused: true,
 			message: fmt.Sprintf("Service %s does not exist: %s", name, out.Problem.Message),
 		}
-	case !exists || leads:
+	case !exists || service.Leads:
 		return nil
+	case service.Created.After(since):
+		since = service.Created
 	}
 	return &obstacle{
 		condition: bergv1.ConditionServicesCreated, reason: bergv1.ReasonNoEndpoints, settles: since.Add(settleTime),

@@ -48,7 +48,7 @@ func routedInstance() Outcome {
 			ControllerName: "example.com/controller",
 			Conditions:     []metav1.Condition{controllerSays("Accepted", metav1.ConditionTrue, "Accepted", ""), controllerSays("ResolvedRefs", metav1.ConditionTrue, "ResolvedRefs", "")},
 		}}}},
-		Services: map[string]bool{"web": true},
+		Services: map[string]Service{"web": {Leads: true}},
 	}
 	return out
 }
@@ -96,17 +96,18 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 		"a listener without a certificate": {[]func(*Outcome){func(o *Outcome) {
 			meta.SetStatusCondition(&o.Ways.Gateway.Object.Status.Listeners[0].Conditions, controllerSays("ResolvedRefs", "False", "InvalidCertificateRef", "no Secret"))
 		}}, routes, "GatewayNotReady", "False", []string{"listener http", "no Secret", "example.com/controller"}, bergv1.CauseRefused, false},
-		"a route that is not accepted":  {[]func(*Outcome){routeCondition("Accepted", "NotAllowedByListeners", "no")}, routes, "RouteRefused", "False", []string{"web-8000", "example.com/controller", "listener http", "NotAllowedByListeners: no"}, bergv1.CauseRefused, false},
-		"a route without its Service":   {[]func(*Outcome){routeCondition("ResolvedRefs", "BackendNotFound", "web")}, routes, "RouteRefused", "False", []string{"BackendNotFound"}, bergv1.CauseRefused, false},
-		"a route without an answer":     {[]func(*Outcome){func(o *Outcome) { setRoute(o, func(r *Route) { r.Parents = nil }) }}, routes, "RoutePending", "Unknown", []string{"web-8000", "not answered"}, bergv1.CauseAddressPending, false},
-		"an answer of another Gateway":  {[]func(*Outcome){func(o *Outcome) { setRoute(o, func(r *Route) { r.Parents[0].ParentRef.Name = "other" }) }}, routes, "RoutePending", "Unknown", []string{"not answered"}, bergv1.CauseAddressPending, false},
-		"a new route without an answer": {[]func(*Outcome){young, func(o *Outcome) { setRoute(o, func(r *Route) { r.Parents = nil }) }}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
-		"a new route that is refused":   {[]func(*Outcome){young, routeCondition("ResolvedRefs", "BackendNotFound", "web")}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
-		"a Service without endpoints":   {[]func(*Outcome){func(o *Outcome) { o.Ways.Services["web"] = false }}, services, "NoEndpoints", "Unknown", []string{"web leads to no pod"}, bergv1.CauseAddressPending, false},
+		"a route that is not accepted":    {[]func(*Outcome){routeCondition("Accepted", "NotAllowedByListeners", "no")}, routes, "RouteRefused", "False", []string{"web-8000", "example.com/controller", "listener http", "NotAllowedByListeners: no"}, bergv1.CauseRefused, false},
+		"a route without its Service":     {[]func(*Outcome){routeCondition("ResolvedRefs", "BackendNotFound", "web")}, routes, "RouteRefused", "False", []string{"BackendNotFound"}, bergv1.CauseRefused, false},
+		"a route without an answer":       {[]func(*Outcome){func(o *Outcome) { setRoute(o, func(r *Route) { r.Parents = nil }) }}, routes, "RoutePending", "Unknown", []string{"web-8000", "not answered"}, bergv1.CauseAddressPending, false},
+		"an answer of another Gateway":    {[]func(*Outcome){func(o *Outcome) { setRoute(o, func(r *Route) { r.Parents[0].ParentRef.Name = "other" }) }}, routes, "RoutePending", "Unknown", []string{"not answered"}, bergv1.CauseAddressPending, false},
+		"a new route without an answer":   {[]func(*Outcome){young, func(o *Outcome) { setRoute(o, func(r *Route) { r.Parents = nil }) }}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
+		"a new route that is refused":     {[]func(*Outcome){young, routeCondition("ResolvedRefs", "BackendNotFound", "web")}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
+		"a Service without endpoints":     {[]func(*Outcome){func(o *Outcome) { o.Ways.Services["web"] = Service{} }}, services, "NoEndpoints", "Unknown", []string{"web leads to no pod"}, bergv1.CauseAddressPending, false},
+		"a new Service without endpoints": {[]func(*Outcome){func(o *Outcome) { o.Ways.Services["web"] = Service{Created: noon} }}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
 		"pods that are not ready": {[]func(*Outcome){func(o *Outcome) { o.Pods = []corev1.Pod{pod("web", false)} }, gatewayCondition("Accepted", "Invalid", "no")},
 			routes, "GatewayNotReady", "False", []string{"Invalid: no"}, bergv1.CauseRefused, false},
 		"a port that needs no Gateway": {[]func(*Outcome){func(o *Outcome) {
-			o.Ways.Gateway, o.Pinned.Containers[0].Ports[0].Type, o.Ways.Services = view.Gateway{}, bergv1.PublicPort, map[string]bool{"web-nodeport": true}
+			o.Ways.Gateway, o.Pinned.Containers[0].Ports[0].Type, o.Ways.Services = view.Gateway{}, bergv1.PublicPort, map[string]Service{"web-nodeport": {Leads: true}}
 		}}, "", "", "", nil, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +195,7 @@ func TestAHealthyStartIsReadyOnce(t *testing.T) {
 	out := startingWith(nil)
 	out.Pinned.Containers[0].Ports = []bergv1.Port{{Port: 1337, Type: bergv1.PublicPort}}
 	out.Endpoints = []manifests.Endpoint{{Service: &bergv1.ServiceEndpoint{Hostname: "a", Port: 30001}}}
-	out.Ways.Services = map[string]bool{"web-nodeport": true}
+	out.Ways.Services = map[string]Service{"web-nodeport": {Leads: true}}
 	reached, changes, last := false, 0, metav1.ConditionFalse
 	for n, p := range []corev1.Pod{
 		stage(false, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}),
