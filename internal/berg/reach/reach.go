@@ -83,7 +83,7 @@ func connect(ctx context.Context, to netip.AddrPort) error {
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage()}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting)}
 }
 
 func newStage() stage {
@@ -140,6 +140,45 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 		requeue()
 	}()
 	return false
+}
+
+// Gate reports whether an instance need not be waited for any more, and whether all listeners of its Gateway have accepted a
+// connection with its host names. Otherwise requeue is called when that changes. It does not block. It sends no request: a
+// challenge might count it.
+func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target, requeue func()) (over, reached bool) {
+	if r == nil || r.timeout <= 0 {
+		return true, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.gate.waits[key]; w != nil && w.uid == uid {
+		return w.over, w.reached
+	}
+	select {
+	case r.gate.slots <- struct{}{}:
+	default:
+		return true, false
+	}
+	if !r.gate.trust.begin(r.clock.Now()) {
+		<-r.gate.slots
+		return true, false
+	}
+	w := &gateWait{uid: uid}
+	r.gate.waits[key] = w
+	dials := make([]dial, 0, len(targets))
+	for _, t := range targets {
+		dials = append(dials, func(ctx context.Context) error { return r.handshake(ctx, t) })
+	}
+	go func() {
+		got := r.connect(dials)
+		r.mu.Lock()
+		<-r.gate.slots
+		w.over, w.reached = true, got == connected
+		r.gate.trust.end(w.reached, r.clock.Now())
+		r.mu.Unlock()
+		requeue()
+	}()
+	return false, false
 }
 
 // Forget drops the state of an instance.
