@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/platform/flags"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/flags"
 )
 
 // sourcePattern matches a valid source, which must also be a valid value of a label.

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/bergctf/berg-operator/internal/platform/livepage"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
+	"github.com/bergctf/berg-operator/internal/platform/livepage"
 )
 
 // Config is the settings of the API.

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/bergctf/berg-operator/internal/platform/challmanager"
-	"github.com/bergctf/berg-operator/internal/platform/livepage"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
+	"github.com/bergctf/berg-operator/internal/platform/livepage"
 	"github.com/bergctf/berg-operator/internal/platform/neutral"
 	"github.com/bergctf/berg-operator/internal/platform/rctf"
 	"github.com/bergctf/berg-operator/internal/platform/scope"

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bergctf/berg-operator/internal/platform/server"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
+	"github.com/bergctf/berg-operator/internal/platform/server"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
@@ -35,7 +35,7 @@ import (
 var tokensOf = map[string]string{
 	"chall-manager": "token-of-ctfd-0123456789", "rctf": "token-of-rctf-0123456789",
 	"berg": "token-of-berg-0123456789", "v1": "token-of-v1-0123456789abc",
-	"live":    "token-of-the-live-page-012",
+	"live": "token-of-the-live-page-012",
 }
 
 // api is the API of one spec: some replicas, and a proxy that takes turns between them.
