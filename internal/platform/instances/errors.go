@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Kind classifies an Error by the action that is open to the caller.
@@ -64,9 +62,4 @@ func explain(err error) error {
 	default:
 		return err
 	}
-}
-
-func isQuota(err error) bool {
-	meaning, known := refusal.Explain(err.Error())
-	return known && meaning.Kind == refusal.Quota && apierrors.IsForbidden(err)
 }
