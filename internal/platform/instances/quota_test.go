@@ -14,7 +14,7 @@ func TestAQuotaIsALimit(t *testing.T) {
 		"exceeded quota: event, requested: count/challengeinstances.berg.norelect.ch=1": true,
 		"ValidatingAdmissionPolicy 'freeze' with binding 'all' denied request: later":   false,
 	} {
-		if got := Is(explain(apierrors.NewForbidden(kind, "a", errors.New(message))), Exhausted); got != want {
+		if got := isQuota(apierrors.NewForbidden(kind, "a", errors.New(message))); got != want {
 			t.Errorf("%s: a limit is reached: %t", message, got)
 		}
 	}
