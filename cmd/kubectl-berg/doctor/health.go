@@ -144,6 +144,8 @@ func (s *surveyor) processes(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout) // a node may not answer
+	defer cancel()
 	limits := map[string]int64{}
 	for n := range s.Nodes[:min(len(s.Nodes), maxNodesRead)] {
 		name := s.Nodes[n].Name

@@ -68,13 +68,13 @@ func (o Overview) dangerLines() (lines []doctor.Result) {
 		case console.OK:
 			fine = append(fine, d.Check)
 		case console.Unknown:
-			unseen = append(unseen, fmt.Sprintf("%s (%s)", d.Check, d.Text))
+			unseen = append(unseen, d.Check)
 		case console.Waiting, console.Warning, console.Problem:
 			lines = append(lines, d)
 		}
 	}
 	if len(unseen) > 0 {
-		lines = append(lines, doctor.Result{Check: "not looked at", Level: console.Unknown, Text: strings.Join(unseen, "; "), Do: "kubectl berg doctor, with the rights of an administrator"})
+		lines = append(lines, doctor.Result{Check: "not looked at", Level: console.Unknown, Text: strings.Join(unseen, ", "), Do: "kubectl berg doctor says why, and looks with the rights of an administrator."})
 	}
 	if len(fine) > 0 {
 		lines = append(lines, doctor.Result{Check: "looked at", Level: console.OK, Text: strings.Join(fine, ", ")})
