@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Kind classifies an Error by the action that is open to the caller.
@@ -62,4 +64,10 @@ func explain(err error) error {
 	default:
 		return err
 	}
+}
+
+// isQuota reports whether a quota of the cluster refuses an object. It counts as a limit, which platforms show.
+func isQuota(err error) bool {
+	meaning, known := refusal.Explain(err.Error())
+	return known && meaning.Kind == refusal.Quota && apierrors.IsForbidden(err)
 }
