@@ -15,13 +15,6 @@ func Check(s Survey) []Result {
 	return oneLine(results)
 }
 
-func oneLine(results []Result) []Result {
-	for i := range results {
-		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
-	}
-	return results
-}
-
 // Worst returns the highest level of results.
 func Worst(results []Result) console.Level {
 	worst := console.OK

@@ -145,3 +145,10 @@ func (s Survey) hidden(check, kind string) ([]Result, bool) {
 	}
 	return nil, false
 }
+
+func oneLine(results []Result) []Result {
+	for i := range results {
+		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
+	}
+	return results
+}

@@ -14,6 +14,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // routed reports which listeners of the Gateway the Challenges need.
@@ -172,3 +173,11 @@ func rejectsRoutes(allowed *gatewayv1.AllowedRoutes) string {
 
 // instanceNamespaceLabels are the labels of the namespaces of all instances.
 var instanceNamespaceLabels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace}
+
+// gatewayView returns the Gateway of the settings as it was read.
+func (s Survey) gatewayView() view.Gateway {
+	return view.Gateway{
+		Namespace: s.setting("GATEWAY_NAMESPACE"), Name: s.setting("GATEWAY_NAME"),
+		Object: s.Gateway, Class: s.GatewayClass, ClassHidden: s.Unreadable["class"] != "",
+	}
+}

@@ -79,14 +79,6 @@ func hasTLS(g *gatewayv1.Gateway) bool {
 	return false
 }
 
-// gatewayView returns the Gateway of the settings as it was read.
-func (s Survey) gatewayView() view.Gateway {
-	return view.Gateway{
-		Namespace: s.setting("GATEWAY_NAMESPACE"), Name: s.setting("GATEWAY_NAME"),
-		Object: s.Gateway, Class: s.GatewayClass, ClassHidden: s.Unreadable["class"] != "",
-	}
-}
-
 // isolation returns the newest test of network policies of all replicas of the operator.
 func (s Survey) isolation() (newest *corev1.PodCondition) {
 	for i := range s.Pods {

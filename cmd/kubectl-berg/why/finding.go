@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,4 +103,12 @@ func ownPods(v View) []corev1.Pod {
 		id, labelled := p.Annotations[bergv1.LabelInstanceID]
 		return p.DeletionTimestamp != nil || labelled && id != v.Instance.Status.InstanceID
 	})
+}
+
+// endedText says how a pod ended that Kubernetes replaces, "" for the others.
+func endedText(p corev1.Pod) string {
+	if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" {
+		return ""
+	}
+	return strings.TrimSuffix(p.Status.Reason+": "+strings.TrimSuffix(strings.TrimSpace(p.Status.Message), "."), ": ")
 }

@@ -193,14 +193,6 @@ func replacedPod(v View, f *Finding) bool {
 	return false
 }
 
-// endedText says how a pod ended that Kubernetes replaces, "" for the others.
-func endedText(p corev1.Pod) string {
-	if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" {
-		return ""
-	}
-	return strings.TrimSuffix(p.Status.Reason+": "+strings.TrimSuffix(strings.TrimSpace(p.Status.Message), "."), ": ")
-}
-
 // endTime is when a pod ended, as far as its status says.
 func endTime(p corev1.Pod) time.Time {
 	moment := p.CreationTimestamp.Time

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -72,4 +74,13 @@ func Unconfined(p *outcome.Problem) bool {
 	default:
 		return false
 	}
+}
+
+// steps are the conditions of a build in their order. After a problem of one, the later ones
+// are Unknown.
+var steps = bergv1.BuildConditions
+
+// Condition returns a condition without times, which setConditions adds.
+func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }

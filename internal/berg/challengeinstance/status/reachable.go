@@ -17,39 +17,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Route is a route of an instance as its controller answers it.
-type Route struct {
-	Created time.Time
-	Parents []gatewayv1.RouteParentStatus
-}
-
-// Service is a Service of an instance, and whether it leads to a pod.
-type Service struct {
-	Created time.Time
-	Leads   bool
-}
-
-// Ways are the ways by which players reach an instance, as they were observed.
-type Ways struct {
-	Gateway view.Gateway
-	// Routes has the routes that exist, by their name.
-	Routes map[string]Route
-	// Services has the Services that exist, by their name.
-	Services map[string]Service
-}
-
-// Connection is whether the operator has connected to the Gateway of an instance.
-type Connection int
-
-// The connections.
-const (
-	// ConnectionUnknown: this process has not tried.
-	ConnectionUnknown Connection = iota
-	ConnectionMade
-	// ConnectionNotMade: the Gateway is not reached from the operator.
-	ConnectionNotMade
-)
-
 // obstacle is the reason why players do not reach an instance whose pods run.
 type obstacle struct {
 	condition, reason, message string

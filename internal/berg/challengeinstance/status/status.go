@@ -23,10 +23,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// steps are the conditions of a build in their order. After a problem of one, the later ones
-// are Unknown.
-var steps = bergv1.BuildConditions
-
 // Compute writes the status of an instance that is not being deleted, all but Ready, which it returns.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	s := &out.Instance.Status
@@ -174,11 +170,6 @@ func computeReady(out Outcome, blocked *obstacle, late bool, start, health metav
 	}
 	ready.Message = redact.NewRedactor(out.Instance.Spec.Flag)(ready.Message)
 	return ready
-}
-
-// Condition returns a condition without times, which setConditions adds.
-func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }
 
 // buildConditions returns the conditions of the steps.
