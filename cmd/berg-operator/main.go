@@ -90,10 +90,11 @@ func checkLeader(all []family.Family, args []string) error {
 }
 
 func run(process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
-	logger := zap.New(
+	ctx := ctrl.SetupSignalHandler()
+	logger := operator.WithQuietStop(ctx, zap.New(
 		zap.Level(zapcore.Level(-process.LogLevel)),
 		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is not a bug of the operator
-	)
+	))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // what client-go logs without a context
 	log := ctrl.Log.WithName("setup")
@@ -111,7 +112,6 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 		log.Error(err, "the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it")
 	}
 
-	ctx := ctrl.SetupSignalHandler()
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)

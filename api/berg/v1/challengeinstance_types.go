@@ -519,15 +519,15 @@ const (
 	ConditionNamespaceCreated = "NamespaceCreated"
 	// ConditionNetworkPolicyCreated: the network policy is in place.
 	ConditionNetworkPolicyCreated = "NetworkPolicyCreated"
-	// ConditionServicesCreated: all Services are in place.
+	// ConditionServicesCreated: all Services are in place, and those for players lead to pods.
 	ConditionServicesCreated = "ServicesCreated"
-	// ConditionRoutesCreated: all routes are in place.
+	// ConditionRoutesCreated: all routes are in place, and their Gateway serves them.
 	ConditionRoutesCreated = "RoutesCreated"
 	// ConditionDeploymentsCreated: all Deployments are in place.
 	ConditionDeploymentsCreated = "DeploymentsCreated"
 	// ConditionPodsReady: all pods were ready once.
 	ConditionPodsReady = "PodsReady"
-	// ConditionHealthy: all pods of a running instance are ready now.
+	// ConditionHealthy: all pods of a running instance are ready now, and its addresses are served.
 	ConditionHealthy = "Healthy"
 	// ConditionNamespaceDeleted: the namespace is gone.
 	ConditionNamespaceDeleted = "NamespaceDeleted"
@@ -578,6 +578,13 @@ const (
 	ReasonAPINotInstalled      = "APINotInstalled"
 	ReasonRefused              = "Refused"
 	ReasonWriteFailed          = "WriteFailed"
+	ReasonGatewayNotReady      = "GatewayNotReady"
+	ReasonRouteRefused         = "RouteRefused"
+	ReasonRoutePending         = "RoutePending"
+	ReasonNoEndpoints          = "NoEndpoints"
+	ReasonServiceMissing       = "ServiceMissing"
+	ReasonOutOfNodePorts       = "OutOfNodePorts"
+	ReasonOutOfAddresses       = "OutOfAddresses"
 	ReasonReady                = "Ready"
 	ReasonStarting             = "Starting"
 	ReasonStartDeadline        = "StartDeadlineExceeded"

@@ -31,10 +31,13 @@ type Waiter struct {
 	timeout time.Duration
 	clock   clock.PassiveClock
 	dial    func(ctx context.Context, to netip.AddrPort) error
+	// handshake connects to a listener of a Gateway.
+	handshake func(ctx context.Context, to Target) error
 
 	mu sync.Mutex
 	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
 	early, ready stage
+	gate         gateStage
 }
 
 // stage is one of the times at which an instance is connected to.
@@ -65,17 +68,22 @@ const (
 
 // New returns a Waiter that waits for an instance for no longer than timeout; 0: it waits for none.
 func New(timeout time.Duration, passive clock.PassiveClock) *Waiter {
-	return newWaiter(timeout, passive, func(ctx context.Context, to netip.AddrPort) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	return newWaiter(timeout, passive, connect)
+}
+
+// dial is one attempt to connect.
+type dial func(ctx context.Context) error
+
+func connect(ctx context.Context, to netip.AddrPort) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, early: newStage(), ready: newStage()}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting)}
 }
 
 func newStage() stage {
@@ -101,7 +109,7 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 		w := &wait{uid: uid, pods: pods}
 		r.early.waits[key] = w
 		go func() {
-			got := r.connect(addresses)
+			got := r.connect(r.dials(addresses))
 			r.endEarly(w, got)
 			if got == connected {
 				requeue()
@@ -128,10 +136,49 @@ func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip
 	w := &wait{uid: uid}
 	r.ready.waits[key] = w
 	go func() {
-		r.end(w, r.connect(addresses))
+		r.end(w, r.connect(r.dials(addresses)))
 		requeue()
 	}()
 	return false
+}
+
+// Gate reports whether an instance need not be waited for any more, and whether all listeners of its Gateway have accepted a
+// connection with its host names. Otherwise requeue is called when that changes. It does not block. It sends no request: a
+// challenge might count it.
+func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target, requeue func()) (over, reached bool) {
+	if r == nil || r.timeout <= 0 {
+		return true, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.gate.waits[key]; w != nil && w.uid == uid {
+		return w.over, w.reached
+	}
+	select {
+	case r.gate.slots <- struct{}{}:
+	default:
+		return true, false
+	}
+	if !r.gate.trust.begin(r.clock.Now()) {
+		<-r.gate.slots
+		return true, false
+	}
+	w := &gateWait{uid: uid}
+	r.gate.waits[key] = w
+	dials := make([]dial, 0, len(targets))
+	for _, t := range targets {
+		dials = append(dials, func(ctx context.Context) error { return r.handshake(ctx, t) })
+	}
+	go func() {
+		got := r.connect(dials)
+		r.mu.Lock()
+		<-r.gate.slots
+		w.over, w.reached = true, got == connected
+		r.gate.trust.end(w.reached, r.clock.Now())
+		r.mu.Unlock()
+		requeue()
+	}()
+	return false, false
 }
 
 // Forget drops the state of an instance.
@@ -143,6 +190,7 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.early.waits, key)
 	delete(r.ready.waits, key)
+	delete(r.gate.waits, key)
 }
 
 // begin reports whether to connect to one more instance.
@@ -184,21 +232,28 @@ func (r *Waiter) end(w *wait, got result) {
 	}
 }
 
-// connect connects to all addresses, one after the other, until the timeout.
-func (r *Waiter) connect(addresses []netip.AddrPort) result {
+func (r *Waiter) dials(addresses []netip.AddrPort) (all []dial) {
+	for _, to := range addresses {
+		all = append(all, func(ctx context.Context) error { return r.dial(ctx, to) })
+	}
+	return all
+}
+
+// connect makes all connections, one after the other, until the timeout.
+func (r *Waiter) connect(dials []dial) result {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
-	for _, to := range addresses {
-		if got := r.connectTo(ctx, to); got != connected {
+	for _, to := range dials {
+		if got := to.repeat(ctx); got != connected {
 			return got
 		}
 	}
 	return connected
 }
 
-// connectTo tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
+// repeat tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
 // cannot be reached from here at all, and distinguishes a refusal, which shows that packets arrive, from silence.
-func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
+func (to dial) repeat(ctx context.Context) result {
 	last, interval := silent, minRetryInterval
 	for n := 0; ; n++ {
 		timeout := longTimeout
@@ -206,7 +261,7 @@ func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
 			timeout = shortTimeout
 		}
 		attempt, cancel := context.WithTimeout(ctx, timeout)
-		err := r.dial(attempt, to)
+		err := to(attempt)
 		cancel()
 		switch {
 		case err == nil:

@@ -73,3 +73,13 @@ func TestImagePullPolicy(t *testing.T) {
 		}
 	}
 }
+
+func TestANameThatNoInstanceCanReferTo(t *testing.T) {
+	c := &bergv1.Challenge{}
+	for length, want := range map[int]int{64: 0, 65: 1} {
+		c.Name = strings.Repeat("a", length)
+		if errs := Errors(c, Settings{}); len(errs) != want || want > 0 && !strings.Contains(errs[0].Error(), "metadata.name") {
+			t.Errorf("%d characters: %v", length, errs)
+		}
+	}
+}

@@ -91,6 +91,10 @@ func NewRow(i *bergv1.ChallengeInstance) Row {
 	if r.problem == bergv1.ConditionHealthy && cause == bergv1.CauseNotReadyYet {
 		r.Sentence = "It was ready, and is not ready now."
 	}
+	switch r.Reason {
+	case bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonServiceMissing, bergv1.ReasonOutOfNodePorts, bergv1.ReasonOutOfAddresses:
+		r.Sentence = reasons[r.Reason].Sentence // more precise than the cause
+	}
 	if problem != nil && problem.Message != "" && problem.Message != r.Sentence {
 		r.Sentence += " " + problem.Message
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Kind classifies an Error by the action that is open to the caller.
@@ -63,9 +65,17 @@ func explain(err error) error {
 			}
 		}
 		return Fail(Invalid, "the instance is refused by the API server")
+	case isQuota(err):
+		return Fail(Exhausted, "the organisers' cluster takes no more instances: a quota is used up")
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("the API server refuses: %w", err)
 	default:
 		return err
 	}
+}
+
+// isQuota reports whether a quota of the cluster refuses an object. It counts as a limit, which platforms show.
+func isQuota(err error) bool {
+	meaning, known := refusal.Explain(err.Error())
+	return known && meaning.Kind == refusal.Quota && apierrors.IsForbidden(err)
 }

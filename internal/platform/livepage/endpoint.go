@@ -303,7 +303,7 @@ type changedRow struct {
 }
 
 // livingParts are the parts of the page that each event writes again.
-var livingParts = []string{"alerts", "counts", "problems", "summary", "found", "ended"}
+var livingParts = []string{"alerts", "dangers", "counts", "problems", "summary", "found", "ended"}
 
 // events streams changes. A slow client misses intermediate states, but never the last one: each event has the current
 // state, and the next read starts at the version of the last event.

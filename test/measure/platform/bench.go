@@ -25,6 +25,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/measure/machine"
@@ -83,6 +84,9 @@ func prepare(ctx context.Context, o options) (b *bench, err error) {
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
+	if err := gatewaytest.Serve(running, b.config); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
 	if b.live, err = follow(running, b.config, cache.Options{Scheme: scheme}); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
