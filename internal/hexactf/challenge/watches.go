@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	owner := handler.EnqueueRequestsFromMapFunc(r.ofObject)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("challenge").
-		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(hexactfv1.Finalizer)), predicate.NewPredicateFuncs(isLive))).
+		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, reconcile.StatusLost, finalizer.TakenOff(hexactfv1.Finalizer)), predicate.NewPredicateFuncs(isLive))).
 		Watches(&hexactfv1.Challenge{}, terminating, builder.WithPredicates(changes, predicate.Not(predicate.NewPredicateFuncs(isLive)))).
 		Watches(&hexactfv1.ChallengeDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced))).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, availabilityChanged))).
