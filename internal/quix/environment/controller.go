@@ -44,8 +44,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 			r.live.Delete(key)
 			return nil
 		},
-		Bound:    func(env *quixv1.Environment) { boundMessages(&env.Status) },
-		Touch:    func(env *quixv1.Environment, now time.Time) { env.Status.LastUpdated = &metav1.Time{Time: now} },
+		Bound: func(env *quixv1.Environment) { boundMessages(&env.Status) },
+		Touch: func(env *quixv1.Environment, now time.Time) { env.Status.LastUpdated = &metav1.Time{Time: now} },
 	}
 }
 

@@ -125,7 +125,7 @@ var _ = Describe("berg-tunnel expose", func() {
 		By("a foreign Service in the same place")
 		Expect(k8s.Delete(ctx, at(&corev1.Service{}))).To(Succeed())
 		Expect(k8s.Create(ctx, at(&corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))).To(Succeed())
-		Eventually(ctx, e.ended).Should(Receive(MatchError(ContainSubstring("has a service "+name))))
+		Eventually(ctx, e.ended).Should(Receive(MatchError(ContainSubstring("has a service " + name))))
 		expect.Gone(ctx, at(&corev1.Pod{}))
 		expect.Gone(ctx, at(&corev1.Secret{}))
 	})
