@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,6 +37,7 @@ const (
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	r.deliveries.off = r.Publisher == nil
+	r.endings = &endings{Access: r.Access, namespace: r.Namespace, all: map[types.UID]ending{}}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
