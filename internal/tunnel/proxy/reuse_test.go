@@ -136,7 +136,7 @@ func (b *breaker) forward(t *testing.T, to string) Endpoint {
 }
 
 // A data connection that breaks before its stream has begun is replaced, also where the server speaks first.
-func TestAStreamIsMadeAgainOnANewDataConnection(t *testing.T) {
+func TestABrokenDataConnectionIsReplaced(t *testing.T) {
 	b := &breaker{}
 	p := start(t, func(o *options) {
 		o.between = func(r Ready) (Endpoint, Endpoint) {

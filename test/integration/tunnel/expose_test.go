@@ -57,9 +57,9 @@ var _ = Describe("berg-tunnel expose", func() {
 		}
 	}
 	run := func(ctx context.Context, o expose.Options) exposing {
-		running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		exposed, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		e := exposing{ended: make(chan error, 1), end: cancel}
-		go func() { e.ended <- expose.Run(running, o) }()
+		go func() { e.ended <- expose.Run(exposed, o) }()
 		DeferCleanup(cancel)
 		return e
 	}
