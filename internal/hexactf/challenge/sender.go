@@ -32,9 +32,6 @@ const (
 	maxAttempts = 200
 )
 
-// sendDelays are the delays between attempts to send a message of one challenge.
-var sendDelays = backoff.Exponential{First: 100 * time.Millisecond, Max: 5 * time.Second}
-
 // sender sends the messages of the outboxes: one at a time of each challenge, in their order. A broker that does not
 // answer delays only messages, and deletions for KAFKA_DELETE_TIMEOUT at most.
 type sender struct {

@@ -108,6 +108,7 @@ var _ = Describe("After another operator was removed with its CRD", Serial, func
 		shell(ctx, commands[2])
 		inprocess.Pause()
 		Expect(installed.Definitions(ctx, k8s, "integration")).To(Succeed())
+		Eventually(func() error { return k8s.List(ctx, &quixv1.EnvironmentList{}) }).Should(Succeed())
 		resume()
 		Eventually(func() error {
 			out, err := exec.CommandContext(ctx, "sh", "-ec", "cd "+filepath.Clean(work)+"\n"+commands[3]).CombinedOutput()
