@@ -262,6 +262,7 @@ func (t *trial) create(ctx context.Context) error {
 		created := t.instance.DeepCopy()
 		err := cluster.Attempt(ctx, func(ctx context.Context) error { return t.cluster.Create(ctx, created) })
 		if apierrors.IsAlreadyExists(err) {
+			created = &bergv1.ChallengeInstance{}
 			err = t.cluster.Get(ctx, client.ObjectKeyFromObject(t.instance), created)
 			if err == nil && created.Spec.OwnerID != t.instance.Spec.OwnerID {
 				return console.Errorf(console.ExitFailed, "instance %s already exists and has another owner: try again", t.instance.Name)

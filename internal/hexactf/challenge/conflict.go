@@ -112,7 +112,7 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, c *hexactfv1.Challenge,
 		object := desired.DeepCopyObject().(client.Object)
 		// The object is read from the API server: the cache may lag behind a deletion, and the update needs the
 		// present resource version.
-		if err := r.Writer.Live.Get(ctx, client.ObjectKeyFromObject(desired), object); err != nil || !r.orphaned(ctx, c, object) {
+		if err := apply.Read(ctx, r.Writer.Live, object); err != nil || !r.orphaned(ctx, c, object) {
 			continue
 		}
 		owner := recordedOwner(object)

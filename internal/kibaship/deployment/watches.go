@@ -38,7 +38,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &kibashipv1.Deployment{}, handler.OnlyControllerOwner())
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-deployment").
-		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced))).
+		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced, reconcile.StatusLost))).
 		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, reconcile.Replaced))).
 		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(queueChanged)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).

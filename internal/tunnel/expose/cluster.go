@@ -52,13 +52,17 @@ func resourceName(o object) string {
 	}
 }
 
-// find reads an object into o, and reports whether it exists.
-func (c cluster) find(ctx context.Context, o object) (exists bool, err error) {
-	err = c.Get().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Do(ctx).Into(o)
+// find returns the object that has the name and the kind of o, nil if there is none. It is decoded into an empty object: labels and
+// owners that it does not have must not be those of o.
+func (c cluster) find(ctx context.Context, o object) (object, error) {
+	found, err := c.Get().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Do(ctx).Get()
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return nil, err
+	}
+	return found.(object), nil
 }
 
 func (c cluster) create(ctx context.Context, o object) error {
@@ -67,6 +71,9 @@ func (c cluster) create(ctx context.Context, o object) error {
 
 // remove deletes an object, unless another one has its name by now.
 func (c cluster) remove(ctx context.Context, o object) error {
+	if o.GetDeletionTimestamp() != nil {
+		return nil
+	}
 	uid, soon := o.GetUID(), int64(1)
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	if _, isPod := o.(*corev1.Pod); isPod {

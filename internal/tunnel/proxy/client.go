@@ -194,7 +194,7 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 				received <- err
 				return
 			}
-			if failure := result.GetFailure(); failure != nil {
+			if failure := result.GetFailure(); failure != nil && !(failure.GetRetry() && c.openAgain(result.GetStreamRef().GetStreamId())) {
 				c.giveUp(result.GetStreamRef().GetStreamId(), failure.GetError(), failure.GetMessage(), false)
 			}
 		}
@@ -514,6 +514,12 @@ func (c *client) open(t *tunnel, connection *net.TCPConn) {
 	}
 }
 
+// openAgain asks for a new data connection for a stream that still waits, and reports whether that was sent.
+func (c *client) openAgain(id uint64) bool {
+	o := c.openings.find(id)
+	return o != nil && c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:], Fresh: true}) == nil
+}
+
 // giveUp closes a client whose stream cannot be made. cancel: the server proxy may still be making it.
 func (c *client) giveUp(id uint64, reason control.StreamError, message string, cancel bool) {
 	// take decides the race with a data connection that arrives now: only one of both gets the opening.
@@ -600,7 +606,8 @@ func (c *client) join(data *dataconn.Conn) bool {
 	t := o.tunnel
 	t.begin()
 	<-t.waiting
-	defer t.end()
 	c.Log.Debug("a stream begins", "tunnel", t.request.GetName(), "stream", o.id)
-	return c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient})
+	result := c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient, cancels: true})
+	t.end()
+	return result == reusable || result == cancelled && data.Cancel()
 }

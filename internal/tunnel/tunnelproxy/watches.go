@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("tunnel-proxy").
 		For(&tunnelv1.ContainerNetworkTunnelProxy{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(tunnelv1.Finalizer)))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(tunnelv1.Finalizer)))).
 		Watches(&tunnelv1.ContainerNetwork{}, handler.EnqueueRequestsFromMapFunc(r.ofNetwork)).
 		Watches(&corev1.Pod{}, owner).
 		Watches(&corev1.Service{}, owner).

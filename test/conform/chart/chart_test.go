@@ -743,7 +743,8 @@ dashboard: {enabled: true, labels: {grafana_dashboard: "yes", app.kubernetes.io/
 		"name of pods":        {field(deployment, "spec", "template", "metadata", "labels", name), "berg-operator"},
 		"team of pods":        {field(deployment, "spec", "template", "metadata", "labels", "team"), "blue"},
 		"container":           {field(deployment, "spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/default-container"), "manager"},
-		"level":               {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/enforce"), "restricted"},
+		"level of warnings":   {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/warn"), "restricted"},
+		"enforced level":      {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/enforce"), "privileged"},
 		"sidecar":             {field(dashboard, "metadata", "labels", "grafana_dashboard"), "yes"},
 		"name of a dashboard": {field(dashboard, "metadata", "labels", name), "berg-operator"},
 	} {
