@@ -50,7 +50,7 @@ func (s *Store) check(ctx context.Context, r, before Registration) error {
 	if err != nil {
 		return fmt.Errorf("scenario: %w", err)
 	}
-	if r.Scenario == before.Scenario || refusal(challenge) == "" {
+	if r.Scenario == before.Scenario || whyNotAccepted(challenge) == "" {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(challenge) // it may be corrected already
@@ -58,15 +58,15 @@ func (s *Store) check(ctx context.Context, r, before Registration) error {
 	if err := s.live.Get(ctx, key, challenge); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if text := refusal(challenge); text != "" {
+	if text := whyNotAccepted(challenge); text != "" {
 		return Fail(Invalid, "scenario: Challenge %s is not accepted. %s. Correct it: kubectl berg lint shows each field",
 			challenge.Name, strings.TrimSuffix(text, "."))
 	}
 	return nil
 }
 
-// refusal returns why a Challenge is not accepted, "" if it is, or if the operator has not checked its latest edit.
-func refusal(c *bergv1.Challenge) string {
+// whyNotAccepted returns why a Challenge is not accepted, "" if it is, or if the operator has not checked its latest edit.
+func whyNotAccepted(c *bergv1.Challenge) string {
 	accepted := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
 	if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.ObservedGeneration < c.Generation {
 		return ""
