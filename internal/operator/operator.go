@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +148,9 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err := mgr.AddReadyzCheck("caches", cachesFilled(candidate, mgr.Elected())); err != nil {
 		return nil, err
 	}
+	if err := servePorts(mgr, process); err != nil {
+		return nil, err
+	}
 	return mgr, nil
 }
 
@@ -175,9 +177,8 @@ func managerOptions(restConfig *rest.Config, process config.Process, families []
 		Scheme:    scheme,
 		NewClient: client.New,
 
-		HealthProbeBindAddress:  process.HealthProbeBindAddress,
-		PprofBindAddress:        process.PprofBindAddress,
-		Metrics:                 metricsOptions(process),
+		HealthProbeBindAddress:  "0", // servePorts serves them
+		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),
 		Logger:                  ctrl.Log,
@@ -221,17 +222,6 @@ func elect(options *ctrl.Options, lease *lease, name string) {
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
 	options.Logger = calmLogger(options.Logger)
-}
-
-func metricsOptions(p config.Process) server.Options {
-	options := server.Options{BindAddress: p.MetricsBindAddress}
-	if p.MetricsSecure && p.MetricsBindAddress != "0" {
-		options.SecureServing = true
-		options.FilterProvider = authenticated
-		// HTTP/2 is disabled because of its denial-of-service vulnerabilities.
-		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	}
-	return options
 }
 
 func controllerOptions(opts Options) ctrlconfig.Controller {

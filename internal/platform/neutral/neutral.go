@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
@@ -212,6 +213,7 @@ func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	changed, stop := d.Store.Changes(web.Namespace(r))
 	defer stop()
+	w = ports.Stream(w)
 	control := http.NewResponseController(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
