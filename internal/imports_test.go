@@ -30,6 +30,8 @@ func allowed(dir string, test bool) []string {
 		return []string{"cmd/berg-operator", "internal"}
 	case dir == "cmd/kubectl-berg" || strings.HasPrefix(dir, "cmd/kubectl-berg/"): // the rules for Challenges, what they need, how they are stored and what removes flags are the operator's
 		return []string{"cmd/" + name, "internal/kit", "api", "internal/berg/rules", "internal/berg/redact", "internal/berg/plan", "internal/berg/view"}
+	case dir == "cmd/berg-api":
+		return []string{"internal/kit", "internal/platform"}
 	case floor == "cmd": // a program of its own; berg-<family> is that of a family
 		return []string{"cmd/" + name, "internal/kit", "api", "internal/" + strings.TrimPrefix(name, "berg-")}
 	case floor == "internal" && name == "kit":
@@ -38,8 +40,8 @@ func allowed(dir string, test bool) []string {
 		return []string{"internal/kit"}
 	case floor == "internal" && name == "operator":
 		return []string{"internal/operator", "internal/kit", "internal/config"}
-	case floor == "internal" && name == "api": // the platform API knows the kinds, what they need and what an event looks like, and nothing else of the operator
-		return []string{"internal/platform", "internal/kit", "api/berg", "internal/berg/plan", "internal/berg/view"}
+	case floor == "internal" && name == "platform": // the platform API knows the kinds, what they need, what an event looks like and what removes flags, and nothing else of the operator
+		return []string{"internal/platform", "internal/kit", "api/berg", "internal/berg/plan", "internal/berg/redact", "internal/berg/view"}
 	case floor == "internal":
 		family := []string{"internal/" + name, "api/" + name, "internal/kit", "internal/config"}
 		if test { // careless authors write for fuzz tests, too

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,15 +26,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
-
-// shutdownTime is how long the process may take to stop: the time for running
-// reconciliations, and a little more. The Deployment's terminationGracePeriodSeconds
-// must be longer.
-const shutdownTime = reconcile.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"
@@ -98,7 +93,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	restConfig = connection(restConfig)
+	restConfig = connection.Configure(restConfig)
 	options, candidate, err := managerOptions(restConfig, process, families, opts)
 	if err != nil {
 		return nil, err
@@ -148,22 +143,10 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err := mgr.AddReadyzCheck("caches", cachesFilled(candidate, mgr.Elected())); err != nil {
 		return nil, err
 	}
-	if err := servePorts(mgr, process); err != nil {
+	if err := servePorts(mgr, mgr.checks.handler(), process); err != nil {
 		return nil, err
 	}
 	return mgr, nil
-}
-
-// connection returns how the process reaches the API server.
-func connection(restConfig *rest.Config) *rest.Config {
-	restConfig = rest.CopyConfig(restConfig)
-	// The API server limits requests by priority and fairness; a limit of the client would
-	// only add delay. Zero means the client's default, so it must be negative.
-	restConfig.QPS = -1
-	// Warnings of admission may quote the written object, flags included, and the client would log
-	// them.
-	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
-	return restConfig
 }
 
 // managerOptions returns the options of the manager, and a channel that is closed when the process takes part in the

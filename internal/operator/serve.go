@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -19,7 +20,13 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/ports"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
+
+// shutdownTime is how long the process may take to stop: the time for running
+// reconciliations, and a little more. The Deployment's terminationGracePeriodSeconds
+// must be longer.
+const shutdownTime = reconcile.DrainTime + 5*time.Second
 
 // The paths of the probes.
 const (
@@ -29,8 +36,8 @@ const (
 
 // servePorts adds the servers of metrics, probes and profiles to the manager, in place of the servers of controller-runtime,
 // which have no limits.
-func servePorts(mgr *reportingManager, process config.Process) error {
-	if err := servePort(mgr, "probes", process.HealthProbeBindAddress, ports.Options{Handler: mgr.checks.handler(), TrustRequests: true}); err != nil {
+func servePorts(mgr ctrl.Manager, probes http.Handler, process config.Process) error {
+	if err := servePort(mgr, "probes", process.HealthProbeBindAddress, ports.Options{Handler: probes, TrustRequests: true}); err != nil {
 		return err
 	}
 	if err := servePort(mgr, "profiles", process.PprofBindAddress, ports.Options{Handler: profiles(), TrustRequests: true}); err != nil {

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 )
 
 func negotiated() runtime.NegotiatedSerializer {
@@ -66,15 +68,17 @@ func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.P
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Config: rest.CopyConfig(config), Namespace: namespace, clock: now}
+	c := &Cluster{Config: connection.Configure(config), Namespace: namespace, clock: now}
 	c.Config.UserAgent = userAgent
-	// The API server limits the rate by priority and fairness.
-	c.Config.QPS, c.Config.Burst = -1, 0
-	c.Config.WarningHandler = warn
+	c.Config.WarningHandlerWithContext = redact.Warnings{Next: warn}
 	c.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dateObserver{next, c} })
 	scheme, mapper := kinds()
-	c.WithWatch, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
-	return c, err
+	plain, err := client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
+	if err != nil {
+		return nil, err
+	}
+	c.WithWatch = redact.Client(plain)
+	return c, nil
 }
 
 // kinds are the Kinds that the program uses. They are fixed, so that no command needs discovery.

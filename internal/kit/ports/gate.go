@@ -91,7 +91,7 @@ func NewGate(limits Limits, log *slog.Logger) *Gate {
 }
 
 // Network returns the part of an address that identifies a client: all of IPv4, and the /64 network of IPv6, of which one
-// client may use every address. It is empty for what is no IP address.
+// client may use every address. It is empty for a peer without an IP address.
 func Network(a net.Addr) netip.Prefix {
 	peer, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -225,15 +225,15 @@ func (g *Gate) refuse(from netip.Prefix) {
 		g.refusals[from]++
 	}
 	g.logged.Do(func() {
-		all, most := 0, from
+		all, leader := 0, from
 		for address, n := range g.refusals {
 			all += n
-			if n > g.refusals[most] {
-				most = address
+			if n > g.refusals[leader] {
+				leader = address
 			}
 		}
 		g.log.Warn("connections were refused: their clients did not authenticate in time, had a wrong token, or were too many",
-			"connections", all, "address", most.String(), "of this address", g.refusals[most])
+			"connections", all, "address", leader.String(), "of this address", g.refusals[leader])
 		clear(g.refusals)
 	})
 }

@@ -37,7 +37,7 @@ func (p *pipe) closed() bool {
 	}
 }
 
-func from(address string) *pipe {
+func visitor(address string) *pipe {
 	return &pipe{from: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 40000)), done: make(chan struct{})}
 }
 
@@ -45,14 +45,14 @@ func from(address string) *pipe {
 func TestTheOldestUntrustedConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(Limits{Untrusted: 4}, slog.New(slog.DiscardHandler))
-		trusted := from("192.0.2.9")
+		trusted := visitor("192.0.2.9")
 		g.Admit(trusted).Trust()
 		var silent []*pipe
 		for n := range 4 {
-			silent = append(silent, from(fmt.Sprintf("10.0.0.%d", n)))
+			silent = append(silent, visitor(fmt.Sprintf("10.0.0.%d", n)))
 			g.Admit(silent[n])
 		}
-		late := from("192.0.2.1")
+		late := visitor("192.0.2.1")
 		guest := g.Admit(late)
 		if !silent[0].closed() || silent[1].closed() || late.closed() || trusted.closed() {
 			t.Fatal("want the oldest connection closed, and no other")
@@ -76,12 +76,12 @@ func TestOneClientEndsItsOwnConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewGate(Limits{Untrusted: 8}, slog.New(slog.DiscardHandler))
-				innocent := from("2001:db8:1:3::1")
+				innocent := visitor("2001:db8:1:3::1")
 				g.Admit(innocent)
 				<-time.After(time.Millisecond)
 				var flood []*pipe
 				for n := range 100 {
-					flood = append(flood, from(fmt.Sprintf(address, n+1, 7)))
+					flood = append(flood, visitor(fmt.Sprintf(address, n+1, 7)))
 					g.Admit(flood[n])
 					<-time.After(fresh / 2)
 				}
@@ -107,7 +107,7 @@ func TestFreshConnectionsDoNotEndForOthersOfTheirAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(Limits{Untrusted: 8}, slog.New(slog.DiscardHandler))
 		for n := range 8 {
-			if c := from("192.0.2.1"); g.Admit(c) == nil || c.closed() {
+			if c := visitor("192.0.2.1"); g.Admit(c) == nil || c.closed() {
 				t.Errorf("connection %d was closed", n)
 			}
 		}
@@ -120,23 +120,23 @@ func TestConnectionsOfOneAddressAreLimited(t *testing.T) {
 		g := NewGate(Limits{Untrusted: 8, Address: 3}, slog.New(slog.DiscardHandler))
 		var held []*Guest
 		for range 3 {
-			guest := g.Admit(from("192.0.2.1"))
+			guest := g.Admit(visitor("192.0.2.1"))
 			guest.Trust()
 			held = append(held, guest)
 		}
-		refused := from("192.0.2.1")
+		refused := visitor("192.0.2.1")
 		if g.Admit(refused) != nil || !refused.closed() {
 			t.Error("one more connection of the address was admitted")
 		}
-		if g.Admit(from("192.0.2.2")) == nil {
+		if g.Admit(visitor("192.0.2.2")) == nil {
 			t.Error("another address was refused")
 		}
 		held[0].Leave()
 		held[0].Leave() // it leaves once
-		if g.Admit(from("192.0.2.1")) == nil {
+		if g.Admit(visitor("192.0.2.1")) == nil {
 			t.Error("a connection that ended still counts")
 		}
-		untrusted := g.Admit(from("192.0.2.1")) // in place of the one before, which is not trusted
+		untrusted := g.Admit(visitor("192.0.2.1")) // in place of the one before, which is not trusted
 		if untrusted == nil {
 			t.Fatal("an untrusted connection keeps a further one out")
 		}
@@ -154,7 +154,7 @@ func TestConnectionsOfOneAddressAreLimited(t *testing.T) {
 func TestBytesOfUntrustedClientsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(Limits{Bytes: 100 << 10}, slog.New(slog.DiscardHandler))
-		small, first, second, trusted := from("10.0.0.1"), from("10.0.0.2"), from("10.0.0.3"), from("10.0.0.4")
+		small, first, second, trusted := visitor("10.0.0.1"), visitor("10.0.0.2"), visitor("10.0.0.3"), visitor("10.0.0.4")
 		g.Admit(small).received(freeBytes)
 		g.Admit(first).received(60 << 10)
 		platform := g.Admit(trusted)
@@ -177,10 +177,10 @@ func TestRefusalsAreCountedByAddress(t *testing.T) {
 		var log bytes.Buffer
 		g := NewGate(Limits{Untrusted: 1}, slog.New(slog.NewTextHandler(&log, nil)))
 		for n := range 3 * maxCounted {
-			g.Admit(from(fmt.Sprintf("10.%d.%d.1", n/250, n%250)))
+			g.Admit(visitor(fmt.Sprintf("10.%d.%d.1", n/250, n%250)))
 		}
 		for range 50 {
-			g.Admit(from("2001:db8::1"))
+			g.Admit(visitor("2001:db8::1"))
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 {
 			t.Errorf("%d lines", lines)
@@ -191,11 +191,11 @@ func TestRefusalsAreCountedByAddress(t *testing.T) {
 		clear(g.refusals)
 		<-time.After(time.Minute)
 		for range 3 {
-			g.Admit(from("192.0.2.7")).Refused()
+			g.Admit(visitor("192.0.2.7")).Refused()
 		}
 		log.Reset()
 		<-time.After(time.Minute)
-		g.Admit(from("192.0.2.8")).Refused()
+		g.Admit(visitor("192.0.2.8")).Refused()
 		if got := log.String(); !strings.Contains(got, "address=192.0.2.7/32") {
 			t.Errorf("the log does not name the address: %s", got)
 		}

@@ -42,8 +42,8 @@ func (l *Rates) Allow(now time.Time, r *http.Request) bool {
 	return bucket.(*rate.Limiter).AllowN(now, 1)
 }
 
-// Len returns how many addresses are remembered.
-func (l *Rates) Len() int {
+// Size returns how many addresses are remembered.
+func (l *Rates) Size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.each.Len()

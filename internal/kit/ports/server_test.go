@@ -57,7 +57,7 @@ func send(t *testing.T, address, text string) net.Conn {
 	return conn
 }
 
-const noBody = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+const withoutBody = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
 
 // The client gets the answer, and the end of its connection, although its body never comes.
 func TestARefusedClientIsAnsweredAndLeaves(t *testing.T) {
@@ -65,7 +65,7 @@ func TestARefusedClientIsAnsweredAndLeaves(t *testing.T) {
 		Refuse(w, r)
 		http.Error(w, "no", http.StatusUnauthorized)
 	})})
-	answer, err := io.ReadAll(send(t, address, noBody))
+	answer, err := io.ReadAll(send(t, address, withoutBody))
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") || !strings.Contains(string(answer), "Connection: close") {
 		t.Errorf("%s %v", answer, err)
 	}
@@ -79,7 +79,7 @@ func TestABodyThatDoesNotComeEndsTheRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := start(t, Options{KeepAlive: true, Handler: handler, requestTime: 200 * time.Millisecond})
-			if _, err := io.ReadAll(send(t, address, noBody)); err != nil {
+			if _, err := io.ReadAll(send(t, address, withoutBody)); err != nil {
 				t.Errorf("the connection did not end: %v", err)
 			}
 		})
@@ -148,7 +148,7 @@ func TestAFullPortServesOthers(t *testing.T) {
 		Trust(r.Context())
 	})})
 	for range 200 {
-		send(t, address, noBody)
+		send(t, address, withoutBody)
 	}
 	for n := range 10 {
 		conn := send(t, address, "GET / HTTP/1.1\r\nHost: x\r\nToken: right\r\n\r\n")
@@ -187,7 +187,7 @@ func TestRatesAreLimitedByAddress(t *testing.T) {
 	for n := range 3 * maxAddresses {
 		allowed(fmt.Sprintf("10.0.%d.%d:1", n/250, n%250), 1)
 	}
-	if rates.Len() > maxAddresses {
-		t.Errorf("%d addresses are remembered", rates.Len())
+	if rates.Size() > maxAddresses {
+		t.Errorf("%d addresses are remembered", rates.Size())
 	}
 }

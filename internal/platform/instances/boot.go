@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/platform/flags"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/flags"
 )
 
 // sourcePattern matches a valid source, which must also be a valid value of a label.
@@ -101,7 +101,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 			}
 			continue
 		case err != nil:
-			return Instance{}, false, explain(err)
+			return Instance{}, false, err
 		}
 		older, err := s.hasOlder(ctx, r, source, created)
 		if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Ch
 			OwnerID:      owner, Flag: flag, Timeout: timeout,
 		},
 	}
-	return i, s.live.Create(ctx, i)
+	return i, explain(s.live.Create(ctx, i), flag)
 }
 
 // nameTaken returns an error if an instance of another pair has the name.

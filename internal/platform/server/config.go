@@ -26,7 +26,7 @@ type Config struct {
 	BootWait, ReadWait, ConnectWait time.Duration
 	// SourceRate and Rate are requests a second of one source that write, and of all; bursts are twice as many.
 	SourceRate, Rate int
-	// MaxConnections at a time, and those of one address; 0: half of all.
+	// MaxConnections at a time. AddressConnections are the connections of one address at a time; 0: half of all.
 	MaxConnections, AddressConnections int
 	// LivePage are the settings of the live page, in addition to Namespaces.
 	LivePage livepage.Options

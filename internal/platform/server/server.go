@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/challmanager"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
@@ -72,6 +73,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		limits: newLimits(config.Rate, config.SourceRate), metrics: newMetrics(), synced: make(chan struct{}),
 		wrong: ports.NewRates(wrongTokens, wrongTokensBurst), misused: rate.Sometimes{Interval: time.Minute},
 	}
+	rc = connection.Configure(rc)
 	s.livePageWanted = make(chan struct{})
 	s.wantLivePage = sync.OnceFunc(func() { close(s.livePageWanted) })
 	var err error
