@@ -101,7 +101,7 @@ type refuser struct {
 }
 
 func (w *refuser) WriteHeader(status int) {
-	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+	if status >= http.StatusBadRequest {
 		ports.Refuse(w.ResponseWriter, w.request)
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -28,7 +28,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 

@@ -20,7 +20,9 @@ var (
 )
 
 // instance is one of the only Challenge.
-func instance(uid types.UID) Instance { return Instance{UID: uid, Challenge: types.NamespacedName{Namespace: "berg", Name: "web"}} }
+func instance(uid types.UID) Instance {
+	return Instance{UID: uid, Challenge: types.NamespacedName{Namespace: "berg", Name: "web"}}
+}
 
 func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
 	for name, tc := range map[string]struct {
