@@ -1,0 +1,94 @@
+// Package strangers holds connections to a port without ever proving who holds them: what a client without a token can do.
+package strangers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Unfinished is a request whose body does not come.
+const Unfinished = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+
+// Crowd is a number of clients of one port.
+type Crowd struct {
+	// Address of the port, as host:port.
+	Address string
+	// TLS: the clients make a handshake first.
+	TLS bool
+	// Request is what each sends.
+	Request string
+
+	conns []net.Conn
+}
+
+// Join adds n clients. A client that is refused is no error.
+func (c *Crowd) Join(ctx context.Context, n int) error {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var failed error
+	slots := make(chan struct{}, 64)
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			conn, err := c.dial(ctx, i)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				return
+			}
+			c.conns = append(c.conns, conn)
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// dial connects from one of many addresses, if the port is at the loopback: there, every address of 127.0.0.0/8 is ours.
+func (c *Crowd) dial(ctx context.Context, n int) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: time.Minute}
+	if host, _, err := net.SplitHostPort(c.Address); err == nil && host == "127.0.0.1" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 1, byte(n%100/50), byte(n%50+1))}
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("client %d: %w", n, err)
+	}
+	sender := conn
+	if c.TLS {
+		secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a stranger trusts any server
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		if secure.HandshakeContext(ctx) != nil {
+			return conn, nil // it is closed already: Open finds that
+		}
+		sender = secure
+	}
+	_, _ = sender.Write([]byte(c.Request)) // the same
+	return conn, nil
+}
+
+// Open returns how many clients still have their connection, without an answer.
+func (c *Crowd) Open() (n int) {
+	for _, conn := range c.conns {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			n++
+		}
+	}
+	return n
+}
+
+// Leave closes all connections.
+func (c *Crowd) Leave() {
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
