@@ -13,15 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/launch"
@@ -167,16 +163,6 @@ var _ = Describe("Strangers", func() {
 	})
 })
 
-// overheard are the warnings that a client without a handler of its own logs.
-type overheard struct{ text atomic.Value }
-
-func (o *overheard) HandleWarningHeader(_ int, _, text string) { o.text.Store(text) }
-
-func (o *overheard) String() string {
-	text, _ := o.text.Load().(string)
-	return text
-}
-
 var _ = Describe("Flags", Serial, func() {
 	DescribeTable("are not in the log of the API, where admission quotes them", func(ctx context.Context, action string) {
 		const secret = "only_for_players"
@@ -186,34 +172,8 @@ containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {env: {nam
 		l := listen(ctx, ns, nil)
 		Expect(l.register(ctx, "1", "guestbook", `"600s"`).Status).To(Equal(200))
 		Expect(l.boot(ctx, "1", "7").Status).To(Equal(200))
-		for _, text := range []string{`
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: %[1]s}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [berg.norelect.ch], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [challengeinstances]}]
-  matchConditions: [{name: platform, expression: "request.userInfo.username == '%[3]s' && request.namespace == '%[1]s'"}]
-  validations: [{expression: "false", messageExpression: "'not with ' + object.spec.flag"}]`, `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: %[1]s}
-spec: {policyName: %[1]s, validationActions: [%[2]s]}`} {
-			apiserver.Create(ctx, apiserver.Object(fmt.Sprintf(text, ns, action, account)))
-		}
-		followed := &overheard{}
-		rc := rest.CopyConfig(apiserver.Config)
-		rc.Impersonate, rc.WarningHandler = rest.ImpersonationConfig{UserName: account}, followed
-		attentive, err := client.New(rc, client.Options{Scheme: k8s.Scheme()})
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() string { // the API server takes a moment before it follows a policy
-			i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "probe"}}
-			i.Spec.ChallengeRef, i.Spec.OwnerID, i.Spec.Flag = bergv1.ChallengeReference{Name: "guestbook"}, uuid.NewString(), "a-probe"
-			err := attentive.Create(ctx, i, client.DryRunAll)
-			return fmt.Sprint(err, followed)
-		}).Should(ContainSubstring("not with a-probe"))
-
-		logged := &overheard{}
+		apiserver.QuoteFlags(ctx, ns, action)
+		logged := &apiserver.Overheard{}
 		rest.SetDefaultWarningHandler(logged)
 		DeferCleanup(func() { rest.SetDefaultWarningHandler(rest.WarningLogger{}) })
 		answers := []answer{
@@ -229,7 +189,7 @@ spec: {policyName: %[1]s, validationActions: [%[2]s]}`} {
 		}
 		text := string(l.log.Contents())
 		if action == "Deny" {
-			Expect(strings.Count(text, "not with <flag>")).To(Equal(len(answers)), text)
+			Expect(strings.Count(text, apiserver.Quotation+"<flag>")).To(Equal(len(answers)), text)
 		}
 		Expect(text).NotTo(ContainSubstring(secret))
 		Expect(logged.String()).NotTo(ContainSubstring(secret))
