@@ -45,7 +45,7 @@ var _ = Describe("Strangers at the ports of operators as processes", Ordered, Co
 			Expect(p.probe("/readyz")).To(Equal(http.StatusOK))
 			Expect(statusOnly(p.scrape(ctx, scraper))).To(Equal(http.StatusOK))
 		}
-		Expect(crowd.Open()).To(BeNumerically("<=", maxUntrusted))
+		Eventually(crowd.Open).Should(BeNumerically("<=", maxUntrusted))
 		Eventually(crowd.Open).WithTimeout(time.Minute).Should(BeZero(), "they are not ended")
 		Expect(p.Text()).To(ContainSubstring("connections were refused"))
 	},

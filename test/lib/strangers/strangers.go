@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 )
@@ -24,31 +23,47 @@ type Crowd struct {
 	// Request is what each sends.
 	Request string
 
-	conns []net.Conn
+	mu    sync.Mutex
+	conns map[net.Conn]bool
 }
 
 // Join adds n clients. A client that is refused is no error.
 func (c *Crowd) Join(ctx context.Context, n int) error {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	var failed error
+	failures := make(chan error, n)
 	slots := make(chan struct{}, 64)
 	for i := range n {
 		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
+		go func() {
 			conn, err := c.dial(ctx, i)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
+			if err == nil {
+				c.hold(conn)
 			}
-			c.conns = append(c.conns, conn)
-		})
+			failures <- err
+			<-slots
+		}()
 	}
-	all.Wait()
-	return failed
+	var errs []error
+	for range n {
+		errs = append(errs, <-failures)
+	}
+	return errors.Join(errs...)
+}
+
+// hold keeps a connection until the server answers or ends it.
+func (c *Crowd) hold(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conns == nil {
+		c.conns = map[net.Conn]bool{}
+	}
+	c.conns[conn] = true
+	go func() {
+		_, _ = conn.Read(make([]byte, 1)) // any end counts
+		_ = conn.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.conns, conn)
+	}()
 }
 
 // dial connects from one of many addresses, if the port is at the loopback: there, every address of 127.0.0.0/8 is ours.
@@ -66,8 +81,9 @@ func (c *Crowd) dial(ctx context.Context, n int) (net.Conn, error) {
 		secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a stranger trusts any server
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		if secure.HandshakeContext(ctx) != nil {
-			return conn, nil // it is closed already: Open finds that
+			return conn, nil // it is closed already
 		}
+		_ = conn.SetDeadline(time.Time{})
 		sender = secure
 	}
 	_, _ = sender.Write([]byte(c.Request)) // the same
@@ -75,20 +91,17 @@ func (c *Crowd) dial(ctx context.Context, n int) (net.Conn, error) {
 }
 
 // Open returns how many clients still have their connection, without an answer.
-func (c *Crowd) Open() (n int) {
-	for _, conn := range c.conns {
-		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-			n++
-		}
-	}
-	return n
+func (c *Crowd) Open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
 }
 
 // Leave closes all connections.
 func (c *Crowd) Leave() {
-	for _, conn := range c.conns {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
 		_ = conn.Close()
 	}
-	c.conns = nil
 }

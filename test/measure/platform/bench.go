@@ -183,7 +183,8 @@ func (b *bench) startOperator(ctx context.Context) error {
 type replica struct {
 	*launch.Process
 
-	url string
+	// url of the API is at address; Probes is the address of metrics and health.
+	url, address, probes string
 }
 
 // startReplica starts berg-api, and waits until it is ready.
@@ -203,7 +204,7 @@ func (b *bench) startReplica(ctx context.Context, env ...string) (*replica, erro
 		"PLATFORM_NAMESPACE=" + arena, "BIND_ADDRESS=" + o.Metrics, "METRICS_BIND_ADDRESS=" + o.Probes, "SOURCE_RATE=1000", "RATE=100000",
 		"GOMEMLIMIT=230MiB",
 	}, env...)
-	r := &replica{url: "http://" + o.Metrics}
+	r := &replica{url: "http://" + o.Metrics, address: o.Metrics, probes: o.Probes}
 	if r.Process, err = o.Start(); err != nil {
 		return nil, err
 	}
