@@ -42,7 +42,7 @@ type Options struct {
 	requestTime time.Duration // default: requestTime
 }
 
-// NewServer returns an HTTP server, and the listener that it must serve: listener behind a gate and TLS. HTTP/2 is not
+// NewServer returns an HTTP server, and the listener that it must serve, without anything around it: listener behind a gate and TLS. HTTP/2 is not
 // served, because a connection then carries requests of several clients.
 func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 	listener = Listener{listener, NewGate(o.Limits, o.Log)}

@@ -323,8 +323,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		secure = &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12}
 	}
-	api, listener := ports.NewServer(listener, s.config.port(s.handler, secure, s.log))
-	listener = netutil.LimitListener(listener, s.config.MaxConnections)
+	api, listener := ports.NewServer(netutil.LimitListener(listener, s.config.MaxConnections), s.config.port(s.handler, secure, s.log))
 	health, telemetry := ports.NewServer(telemetry, healthPort(s.metrics.registry, s.Ready, s.log))
 	var running sync.WaitGroup
 	start := func(serve func() error) {
