@@ -82,7 +82,7 @@ func write(file string, text []byte) error {
 // bill lists the modules of programs and the standard library, and returns the notices of their licences. There is no time in
 // it, and its serial number follows from its content.
 func bill(name, version string, programs []*debug.BuildInfo, folders folders) (*cdx.BOM, string, error) {
-	main := programs[0]
+	first := programs[0]
 	bom := cdx.NewBOM()
 	bom.SerialNumber = uuid.NewHash(sha256.New(), uuid.NameSpaceURL, fmt.Appendf(nil, "%s %s\n%s", name, version, programs), 8).URN()
 	ownLicences, own, err := readLicences(folders.own)
@@ -90,10 +90,10 @@ func bill(name, version string, programs []*debug.BuildInfo, folders folders) (*
 		return nil, "", err
 	}
 	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{
-		BOMRef: main.Main.Path, Type: cdx.ComponentTypeApplication, Name: name, Version: version,
-		PackageURL: packageURL(main.Main.Path, version), Licenses: ownLicences,
+		BOMRef: first.Main.Path, Type: cdx.ComponentTypeApplication, Name: name, Version: version,
+		PackageURL: packageURL(first.Main.Path, version), Licenses: ownLicences,
 	}}
-	goVersion := strings.TrimPrefix(main.GoVersion, "go")
+	goVersion := strings.TrimPrefix(first.GoVersion, "go")
 	licences, texts, err := readLicences(filepath.Join(folders.goroot, "LICENSE"))
 	if err != nil {
 		return nil, "", err
@@ -127,7 +127,7 @@ func bill(name, version string, programs []*debug.BuildInfo, folders folders) (*
 	for i, c := range components {
 		refs[i] = c.BOMRef
 	}
-	bom.Dependencies = &[]cdx.Dependency{{Ref: main.Main.Path, Dependencies: &refs}}
+	bom.Dependencies = &[]cdx.Dependency{{Ref: first.Main.Path, Dependencies: &refs}}
 	return bom, notices.String(), nil
 }
 

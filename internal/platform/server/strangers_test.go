@@ -80,7 +80,7 @@ func emptyCluster(t *testing.T) (url string) {
 	return server.URL
 }
 
-func serve(t *testing.T, env map[string]string) serving {
+func startAPI(t *testing.T, env map[string]string) serving {
 	t.Helper()
 	s := serving{t, freeAddress(t), &lockedBuffer{}}
 	all := map[string]string{"BIND_ADDRESS": s.address, "METRICS_BIND_ADDRESS": freeAddress(t)}
@@ -163,7 +163,7 @@ func TestRequestsWithoutABodyDoNotTakeThePortAway(t *testing.T) {
 		"without a word":      "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, map[string]string{"MAX_CONNECTIONS": "32"})
+			s := startAPI(t, map[string]string{"MAX_CONNECTIONS": "32"})
 			first := s.send(request)
 			for range 200 {
 				s.send(request)
@@ -183,7 +183,7 @@ func TestRequestsWithoutABodyDoNotTakeThePortAway(t *testing.T) {
 // A call that reads no body waits for it, too, and not for longer than the port allows.
 func TestARightTokenDoesNotHoldAConnectionWithoutABody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := startAPI(t, nil)
 	conn := s.send("GET /healthcheck HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + ctfdToken + "\r\nContent-Length: 1000\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -197,7 +197,7 @@ func TestARightTokenDoesNotHoldAConnectionWithoutABody(t *testing.T) {
 
 // A platform keeps its connections, however many strangers come and however long it sends nothing.
 func TestAConnectionWithARightTokenStays(t *testing.T) {
-	s := serve(t, map[string]string{"MAX_CONNECTIONS": "32"})
+	s := startAPI(t, map[string]string{"MAX_CONNECTIONS": "32"})
 	const request = "GET /healthcheck HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + ctfdToken + "\r\n\r\n"
 	conn := s.send(request)
 	lines := bufio.NewReader(conn)
@@ -220,7 +220,7 @@ func TestAConnectionWithARightTokenStays(t *testing.T) {
 }
 
 func TestWrongTokensHaveARateOfTheirOwn(t *testing.T) {
-	s := serve(t, map[string]string{"RATE": "2"})
+	s := startAPI(t, map[string]string{"RATE": "2"})
 	unknownStatus, unknown := s.ask("token-that-nothing-has")
 	elsewhereStatus, elsewhere := s.ask(rctfToken)
 	if unknownStatus != http.StatusUnauthorized || elsewhereStatus != http.StatusUnauthorized || unknown != elsewhere {

@@ -34,7 +34,7 @@ type target struct {
 
 var _ = Describe("Strangers without a token", Label("network", "attack"), Serial, func() {
 	const token = "e2e-token-of-strangers-0123456789"
-	ask := func(ctx context.Context, t target, address string) (int, error) {
+	request := func(ctx context.Context, t target, address string) (int, error) {
 		scheme := "http"
 		if t.secure {
 			scheme = "https"
@@ -63,7 +63,7 @@ var _ = Describe("Strangers without a token", Label("network", "attack"), Serial
 		DeferCleanup(crowd.Leave)
 		Expect(crowd.Join(ctx, crowdSize)).To(Succeed())
 		for range 20 {
-			Expect(ask(ctx, t, address)).To(Equal(t.want))
+			Expect(request(ctx, t, address)).To(Equal(t.want))
 		}
 		Eventually(crowd.Open).WithContext(ctx).Should(BeNumerically("<=", t.limit))
 		Eventually(crowd.Open).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeZero())

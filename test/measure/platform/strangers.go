@@ -74,16 +74,16 @@ func (p port) measure(ctx context.Context, count int) ([]figure, error) {
 		return nil, err
 	}
 	coming, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
+	left := make(chan error, 1)
 	go func() {
 		for {
 			select {
 			case <-coming.Done():
-				ended <- nil
+				left <- nil
 				return
 			case <-time.After(time.Second):
 				if err := p.crowd.Join(ctx, min(refill, count-p.crowd.Open())); err != nil {
-					ended <- err
+					left <- err
 					return
 				}
 			}
@@ -94,7 +94,7 @@ func (p port) measure(ctx context.Context, count int) ([]figure, error) {
 	after, _ := memory(p.pid)
 	stop()
 	p.crowd.Leave()
-	if err := errors.Join(err, <-ended); err != nil {
+	if err := errors.Join(err, <-left); err != nil {
 		return nil, fmt.Errorf("with strangers: %w", err)
 	}
 	return []figure{
@@ -194,13 +194,13 @@ func (b *bench) operatorPorts(ctx context.Context) (p program, err error) {
 		p.stop()
 		return program{stop: func() {}}, err
 	}
-	crowd := func(address string, secure bool) *strangers.Crowd {
+	at := func(address string, secure bool) *strangers.Crowd {
 		return &strangers.Crowd{Address: address, TLS: secure, Request: strangers.Unfinished}
 	}
 	p.ports = []port{
-		{"operator: metrics", process.PID(), crowd(o.Metrics, true), get("https://"+o.Metrics+"/metrics", "", scraper)},
-		{"operator: probes", process.PID(), crowd(o.Probes, false), get("http://"+o.Probes+"/readyz", "", "")},
-		{"operator: webhooks", process.PID(), crowd(webhooks, true), review("https://" + webhooks + "/")},
+		{"operator: metrics", process.PID(), at(o.Metrics, true), get("https://"+o.Metrics+"/metrics", "", scraper)},
+		{"operator: probes", process.PID(), at(o.Probes, false), get("http://"+o.Probes+"/readyz", "", "")},
+		{"operator: webhooks", process.PID(), at(webhooks, true), review("https://" + webhooks + "/")},
 	}
 	return p, nil
 }
