@@ -181,6 +181,15 @@ func (v *Guest) received(n int) {
 	}
 }
 
+// Drain ends the connections that are untrusted and not fresh, so that a server which stops does not wait for them.
+func (g *Gate) Drain() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for element := g.untrusted.Front(); element != nil && time.Since(element.Value.(*Guest).since) >= fresh; element = g.untrusted.Front() {
+		g.end(element.Value.(*Guest))
+	}
+}
+
 func (g *Gate) expire(v *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

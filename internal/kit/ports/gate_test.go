@@ -102,6 +102,23 @@ func TestOneClientEndsItsOwnConnections(t *testing.T) {
 	}
 }
 
+// A server that stops waits for requests, and not for clients that send none.
+func TestAServerThatStopsEndsUntrustedConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Limits{}, slog.New(slog.DiscardHandler))
+		silent, trusted, late := visitor("10.0.0.1"), visitor("10.0.0.2"), visitor("10.0.0.3")
+		g.Admit(silent)
+		g.Admit(trusted).Trust()
+		<-time.After(fresh)
+		g.Admit(late)
+		g.Drain()
+		if !silent.closed() || trusted.closed() || late.closed() {
+			t.Error("want the silent connection closed, and no other")
+		}
+		<-time.After(admitTime)
+	})
+}
+
 // A platform may open many connections together. None of them ends before it could say who it is.
 func TestFreshConnectionsDoNotEndForOthersOfTheirAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,8 @@ type Options struct {
 // NewServer returns an HTTP server, and the listener that it must serve, without anything around it: listener behind a gate and TLS. HTTP/2 is not
 // served, because a connection then carries requests of several clients.
 func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
-	listener = Listener{listener, NewGate(o.Limits, o.Log)}
+	gate := NewGate(o.Limits, o.Log)
+	listener = Listener{listener, gate}
 	if o.TLS != nil {
 		config := o.TLS.Clone()
 		config.NextProtos = []string{"http/1.1"}
@@ -65,6 +66,7 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // clients can cause any number of these
 	}
 	server.SetKeepAlivesEnabled(o.KeepAlive)
+	server.RegisterOnShutdown(gate.Drain)
 	return server, listener
 }
 
