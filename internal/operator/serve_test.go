@@ -79,6 +79,7 @@ func TestTheWebhookServerAnswersAmongStrangers(t *testing.T) {
 			t.Errorf("%s %s %v, Connection: close is %v", answer.Status, text, err, answer.Close)
 		}
 	}
+	<-time.After(200 * time.Millisecond) // a server that stops waits for those that have just come
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
