@@ -39,7 +39,7 @@ spec:
   matchConstraints:
     resourceRules: [{apiGroups: [berg.norelect.ch], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [challengeinstances]}]
   matchConditions: [{name: others, expression: "request.userInfo.username != '%[3]s' && request.namespace == '%[1]s'"}]
-  validations: [{expression: "false", messageExpression: "'%[4]s' + object.spec.flag"}]`, `
+  validations: [{expression: "false", messageExpression: "'%[4]s' + object.spec.flag", reason: Forbidden}]`, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: %[1]s}
