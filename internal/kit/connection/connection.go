@@ -24,18 +24,18 @@ func Configure(config *rest.Config) *rest.Config {
 // its content.
 func WithoutMessage(err error) error {
 	if reason := apierrors.ReasonForError(err); reason != "" {
-		return withoutMessage{err, string(reason)}
+		return unquotedError{err, string(reason)}
 	}
 	return err
 }
 
-type withoutMessage struct {
+type unquotedError struct {
 	error
 	reason string
 }
 
-func (e withoutMessage) Error() string {
+func (e unquotedError) Error() string {
 	return fmt.Sprintf("the API server refuses it (%s); its message is not shown, because it may quote the content", e.reason)
 }
 
-func (e withoutMessage) Unwrap() error { return e.error }
+func (e unquotedError) Unwrap() error { return e.error }

@@ -42,8 +42,8 @@ type Options struct {
 	requestTime time.Duration // default: requestTime
 }
 
-// NewServer returns an HTTP server, and the listener that it must serve, without anything around it: listener behind a gate and TLS. HTTP/2 is not
-// served, because a connection then carries requests of several clients.
+// NewServer returns an HTTP server, and the listener that it must serve, without anything around it: listener behind a gate and
+// TLS. HTTP/2 is not served, because a connection then carries requests of several clients.
 func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 	gate := NewGate(o.Limits, o.Log)
 	listener = Listener{listener, gate}
@@ -73,17 +73,18 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 // serve ends the deadline of a request that has arrived: the answer may take longer, and the server would notice the end of
 // the deadline as that of the connection. Until then it counts the bytes of the body.
 func (o Options) serve(w http.ResponseWriter, r *http.Request) {
+	guest := find(r.Context())
 	arrived := func() {
 		// A writer without deadlines, such as the writer of a test, has none to end.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		if o.TrustRequests {
-			Trust(r.Context())
+		if o.TrustRequests && guest != nil {
+			guest.Trust()
 		}
 	}
 	if r.ContentLength == 0 {
 		arrived()
 	} else {
-		r.Body = &body{r.Body, find(r.Context()), arrived}
+		r.Body = &body{r.Body, guest, arrived}
 	}
 	o.Handler.ServeHTTP(w, r)
 }
