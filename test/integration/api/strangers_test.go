@@ -126,7 +126,7 @@ var _ = Describe("Strangers", func() {
 	It("with wrong tokens have a rate of their own, and learn nothing", func(ctx context.Context) {
 		l := listen(ctx, bergtest.Namespace(ctx), map[string]string{"RATE": "5"})
 		guess := func(token string) answer {
-			return call(ctx, "GET", l.ctfd.url+"/healthcheck", "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+			return call(ctx, "GET", l.url+"/healthcheck", "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
 		}
 		unknown, elsewhere := guess("token-that-is-unknown"), guess(tokensOf["rctf"])
 		Expect(unknown.Status).To(Equal(401))

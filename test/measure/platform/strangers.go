@@ -256,7 +256,7 @@ func (b *bench) tunnelPorts(ctx context.Context) (p program, err error) {
 	if err != nil {
 		return p, err
 	}
-	proxy := exec.CommandContext(ctx, b.tunnel, "client", "--tls-dir", folders[pki.ClientProxy], "--client-control-address", "127.0.0.1", //nolint:gosec // the program that was asked for
+	proxy := exec.CommandContext(ctx, b.tunnel, "client", "--tls-dir", folders[pki.ClientProxy], "--client-control-address", "127.0.0.1",
 		"--client-control-port", strconv.Itoa(address.Port), "--client-data-address", "127.0.0.1", "--client-data-port", "0")
 	if err := proxy.Start(); err != nil {
 		return p, err
@@ -285,7 +285,7 @@ func (b *bench) tunnelPorts(ctx context.Context) (p program, err error) {
 
 // fresh opens a connection for each request.
 var fresh = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-	DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // of this machine
+	DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 }}
 
 // get asks with a token: as the password of a user, or without a user as Bearer.
