@@ -41,22 +41,22 @@ var _ = Describe("Strangers at the ports of operators as processes", Ordered, Co
 	})
 
 	DescribeTable("do not take them away", func(ctx context.Context, port string, request string) {
-		webhooks, err := launch.FreeAddress()
+		served, err := launch.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
-		p := start(ctx, "WEBHOOK_BIND_ADDRESS="+webhooks, "WEBHOOK_CERT_DIR="+certificates()).ready()
+		p := start(ctx, "WEBHOOK_BIND_ADDRESS="+served, "WEBHOOK_CERT_DIR="+certificates()).ready()
 		crowd := &strangers.Crowd{Address: p.Probes, Request: request}
 		switch port {
 		case "metrics":
 			crowd.Address, crowd.TLS = p.Metrics, true
 		case "webhooks":
-			crowd.Address, crowd.TLS = webhooks, true
+			crowd.Address, crowd.TLS = served, true
 		}
 		DeferCleanup(crowd.Leave)
 		for range 4 {
 			Expect(crowd.Join(ctx, maxUntrusted)).To(Succeed())
 			Expect(p.probe("/readyz")).To(Equal(http.StatusOK))
 			Expect(statusOnly(p.scrape(ctx, scraper))).To(Equal(http.StatusOK))
-			Expect(review(ctx, webhooks)).To(ContainSubstring(`"allowed":true`))
+			Expect(review(ctx, served)).To(ContainSubstring(`"allowed":true`))
 		}
 		Eventually(crowd.Open).Should(BeNumerically("<=", maxUntrusted))
 		Eventually(crowd.Open).WithTimeout(time.Minute).Should(BeZero(), "they are not ended")
