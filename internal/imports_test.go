@@ -30,8 +30,8 @@ func allowed(dir string, test bool) []string {
 		return []string{"cmd/berg-operator", "internal"}
 	case dir == "cmd/kubectl-berg" || strings.HasPrefix(dir, "cmd/kubectl-berg/"): // the rules for Challenges, what they need, how they are stored and what removes flags are the operator's
 		return []string{"cmd/" + name, "internal/kit", "api", "internal/berg/rules", "internal/berg/redact", "internal/berg/plan", "internal/berg/view"}
-	case dir == "cmd/berg-api":
-		return []string{"internal/kit", "internal/platform"}
+	case floor == "cmd" && name == "berg-api":
+		return []string{"cmd/berg-api", "internal/kit", "api", "internal/platform"}
 	case floor == "cmd": // a program of its own; berg-<family> is that of a family
 		return []string{"cmd/" + name, "internal/kit", "api", "internal/" + strings.TrimPrefix(name, "berg-")}
 	case floor == "internal" && name == "kit":

@@ -13,11 +13,11 @@ import (
 // same nodes of a cluster. Others may copy a taint into a cache, or show that a node is cordoned, but decide nothing by them.
 func TestOnePackageDecidesWhichNodesTakeInstances(t *testing.T) {
 	copies := map[string]bool{
-		"internal/platform/livepage/capacity.go":    true, // a cache
-		"internal/berg/nodes/nodes.go":        true, // a cache
-		"internal/berg/prepull/watches.go":    true, // a cache, and what of a node is a change
-		"cmd/kubectl-berg/report/convert.go":  true, // shows each node
-		"cmd/kubectl-berg/doctor/capacity.go": true, // warns of a cordoned node
+		"internal/platform/livepage/capacity.go": true, // a cache
+		"internal/berg/nodes/nodes.go":           true, // a cache
+		"internal/berg/prepull/watches.go":       true, // a cache, and what of a node is a change
+		"cmd/kubectl-berg/report/convert.go":     true, // shows each node
+		"cmd/kubectl-berg/doctor/capacity.go":    true, // warns of a cordoned node
 	}
 	users := map[string]bool{}
 	for _, path := range sources(t, ".go") {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/platform/server"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
+	"github.com/bergctf/berg-operator/internal/platform/server"
 )
 
 const chart = "deploy/helm/berg-operator"

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/platform/server"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/platform/server"
 )
 
 func TestCopiesOfSettingsAreCurrent(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`
 // +kubebuilder:printcolumn:name="Outbound Traffic",type=boolean,JSONPath=`.spec.allowOutboundTraffic`
 // +kubebuilder:printcolumn:name="Hidden Until",type=date,JSONPath=`.spec.hideUntil`
-// +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Images",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="ImagesReady")].reason`
 // +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:selectablefield:JSONPath=`.spec.event`

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
@@ -175,7 +175,7 @@ const answerTimeout = 10 * time.Second
 func (r *root) connectTo(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
 	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // by --insecure only
 	if o.ca != "" {
-		pem, err := os.ReadFile(o.ca)
+		pem, err := localfile.Folder{}.Read(o.ca)
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "--ca: %w", err)
 		}

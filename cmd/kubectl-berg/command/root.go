@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -91,3 +93,15 @@ var (
 )
 
 func (r *root) paintSymbol(s symbol) string { return r.Paint(s.colour, s.text) }
+
+// untilCancelled runs a command that reads files, and returns when the program is asked to end: a read has no deadline.
+func untilCancelled(ctx context.Context, run func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- run() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return console.Silentf(console.ExitInterrupted, "interrupted")
+	}
+}

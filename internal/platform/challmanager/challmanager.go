@@ -18,10 +18,10 @@ import (
 	"time"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
-	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Endpoint serves the calls.

@@ -23,10 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/platform/changes"
-	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/berg/plan"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/changes"
+	"github.com/bergctf/berg-operator/internal/platform/instances"
 )
 
 // maxGone is the number of deletions that a reader may miss before it reads everything again.

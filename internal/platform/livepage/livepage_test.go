@@ -18,9 +18,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
-	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 const theFlag = "flag{<b>not for the wall</b>&\"'}"

@@ -1,4 +1,4 @@
-// Package rctf is the endpoint for rCTF: its HTTP instancer.
+// Package rctf is the endpoint for rCTF: its provider instancers/docker, which is an HTTP client.
 //
 // All calls go to one path and differ by their method. The token is in the body. rCTF makes the flag of each team and
 // checks it, and asks for the status every 2 s while an instance starts or stops, so no answer waits.

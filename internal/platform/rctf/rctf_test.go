@@ -7,8 +7,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/instances"
 )
 
 func TestEndpoints(t *testing.T) {

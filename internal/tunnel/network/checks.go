@@ -3,9 +3,8 @@ package network
 import (
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -67,7 +66,7 @@ func confinedProblem(err error) *outcome.Problem {
 	switch {
 	case p.Class == outcome.Waiting:
 		p.Reason = tunnelv1.ReasonNamespaceTerminating
-	case apierrors.IsForbidden(err):
+	case identity.LacksRight(err):
 		// API servers apply a new RoleBinding with a delay, so that this happens to every network.
 		p.Class, p.Reason = outcome.InProgress, tunnelv1.ReasonWaiting
 		p.Message = "The operator does not have its rights in the namespace yet; retrying: " + err.Error()

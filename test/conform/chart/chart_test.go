@@ -996,6 +996,54 @@ settings: {SERVICE_ACCOUNT_NAME: platform, SERVICE_ACCOUNT_NAMESPACE: quix}
 	}
 }
 
+// A setting with which pods do more than the policy of the operator's account allows brings its exemption.
+func TestExemptionsFollowSettings(t *testing.T) {
+	for values, want := range map[string][]any{
+		"": nil,
+		"settings: {CHALLENGE_ALLOWED_CAPABILITIES: NONE, HEXACTF_TRUSTED_AUTHORS: false}":                       nil,
+		"settings: {CHALLENGE_ALLOWED_CAPABILITIES: \"CHOWN, SYS_ADMIN\"}":                                       {"capabilities"},
+		"settings: {HEXACTF_ALLOWED_CAPABILITIES: [ALL], CHALLENGE_ALLOWED_CAPABILITIES: ALL}":                   {"capabilities"},
+		"settings: {CHALLENGE_SECCOMP_PROFILE: Unconfined, HEXACTF_TRUSTED_AUTHORS: true}":                       {"seccomp-unconfined", "hexactf-trusted-authors"},
+		"settings: {CHALLENGE_ALLOWED_CAPABILITIES: \"" + usualCapabilities(t) + "\", HEXACTF_ISOLATION: false}": nil,
+	} {
+		objects := must(t, everything(t)+values)
+		role, binding := objects["ClusterRole/<nil>/berg-operator-exemptions"], objects["ClusterRoleBinding/<nil>/berg-operator-exemptions"]
+		if (role != nil) != (want != nil) || (binding != nil) != (want != nil) {
+			t.Errorf("%s: %v, %v", values, role, binding)
+			continue
+		}
+		if got := field(role, "rules", 0, "resourceNames"); want != nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", values, got, want)
+		}
+	}
+	if off := must(t, "families: {hexactf: false}\nsettings: {HEXACTF_TRUSTED_AUTHORS: true}"); off["ClusterRole/<nil>/berg-operator-exemptions"] != nil {
+		t.Error("an API group that is off has an exemption")
+	}
+}
+
+// usualCapabilities are those that the policy allows without an exemption: the default of the settings.
+func usualCapabilities(t *testing.T) string {
+	t.Helper()
+	policy, err := os.ReadFile("../../../config/fence/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := os.ReadFile("../../../deploy/helm/berg-operator/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`CHALLENGE_ALLOWED_CAPABILITIES: "([A-Z_,]+)"`).FindSubmatch(values)
+	if list == nil {
+		t.Fatal("the setting has no default")
+	}
+	for name := range strings.SplitSeq(string(list[1]), ",") {
+		if !strings.Contains(string(policy), "'"+name+"'") {
+			t.Errorf("the policy does not allow %s, which the setting allows by default", name)
+		}
+	}
+	return string(list[1])
+}
+
 // A family that is off brings no alerts either.
 func TestAlertsFollowFamilies(t *testing.T) {
 	whole := must(t, everything(t)+"prometheus: {enabled: true}")

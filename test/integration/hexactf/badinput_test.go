@@ -328,6 +328,29 @@ var _ = Describe("An object of another owner", func() {
 		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	})
 
+	It("may not allow challenges in a namespace, which an administrator does", func(ctx context.Context) {
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "forbidden")
+		stolen := apiserver.As(apiserver.OperatorUser)
+		Eventually(func() error { // the API server takes a moment before it follows a label
+			return stolen.Create(ctx, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy}},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			}, client.DryRunAll)
+		}).Should(MatchError(ContainSubstring("berg-operator-fence")))
+		c := hexactftest.Challenge(ctx, ns, "web")
+		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonRefused)
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("kubectl label namespace " + ns + " apps.hexactf.io/operator=allowed"))
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty())
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "allowed")
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+
+		By("a challenge that runs ends without the label, too")
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "forbidden")
+		hexactftest.Delete(ctx, c)
+		expect.Gone(ctx, c)
+	})
+
 	It("may use up the quota, which does not end the challenge", func(ctx context.Context) {
 		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
 		Expect(k8s.Create(ctx, &corev1.ResourceQuota{

@@ -414,7 +414,7 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: kibashipv1.ProjectAdmin}
 		Eventually(func(g Gomega) { // the API server takes a moment before it follows a policy
 			err := stolen.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "greedy"}, RoleRef: ref, Subjects: subjects}, client.DryRunAll)
-			g.Expect(err).To(MatchError(ContainSubstring("the operator may bind roles in namespaces of")))
+			g.Expect(err).To(MatchError(ContainSubstring("the operator may bind the platform")))
 		}).Should(Succeed())
 		kibashiptest.Ready(ctx)
 	})

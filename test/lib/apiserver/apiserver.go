@@ -148,6 +148,13 @@ func Namespace(ctx context.Context) string {
 	return ns.Name
 }
 
+// LabelNamespace gives a namespace a label, as its administrator does.
+func LabelNamespace(ctx context.Context, namespace, label, value string) {
+	GinkgoHelper()
+	ns := Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
+	Change(ctx, ns, func() { metav1.SetMetaDataLabel(&ns.ObjectMeta, label, value) })
+}
+
 // DeleteNamespaces deletes the namespaces that specs made, and fails when there is one
 // whose name begins with any of foreign: what an operator made must be gone by then.
 func DeleteNamespaces(ctx context.Context, foreign ...string) {
