@@ -19,6 +19,7 @@ import (
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/operator"
@@ -86,6 +87,7 @@ func checkLeader(all []family.Family, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	restConfig = connection.Configure(restConfig)
 	return operator.CheckLeader(ctrl.SetupSignalHandler(), restConfig, process)
 }
 
@@ -116,6 +118,7 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	restConfig = connection.Configure(restConfig)
 	err = operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, log)
 	if ctx.Err() != nil {
 		return nil // stopped before it began to work

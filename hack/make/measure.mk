@@ -6,7 +6,7 @@ load: build ## Compare the operator with a bare client: everything takes more th
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run $(LOAD) $(ARGS)
 
 .PHONY: load-platform
-load-platform: build ## Compare starts through berg-api with direct ones, and measure its reads and memory: some ten minutes.
+load-platform: build tunnel-proxy ## Compare starts through berg-api with direct ones, measure its reads and memory, and all ports with strangers: some ten minutes.
 	$(GO_BUILD) -o $(BIN)/berg-api ./cmd/berg-api
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-platform --audit -- go run ./test/measure/platform $(ARGS)
 

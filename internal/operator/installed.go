@@ -155,7 +155,7 @@ func (i *Installation) Await(ctx context.Context, probes string) ([]family.Famil
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	stop, err := serveAlive(probes, "no API of the operator is installed")
+	stop, err := serveAlive(probes, "no API of the operator is installed", i.log)
 	if err != nil {
 		return nil, err
 	}

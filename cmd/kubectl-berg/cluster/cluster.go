@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 )
 
 func negotiated() runtime.NegotiatedSerializer {
@@ -72,18 +74,16 @@ func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.P
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Config: rest.CopyConfig(config), Namespace: namespace, clock: now}
+	c := &Cluster{Config: connection.Configure(config), Namespace: namespace, clock: now}
 	c.Config.UserAgent = userAgent
-	// The API server limits the rate by priority and fairness.
-	c.Config.QPS, c.Config.Burst = -1, 0
-	c.Config.WarningHandler = warn
+	c.Config.WarningHandlerWithContext = redact.Warnings{Next: warn}
 	c.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dateObserver{next, c} })
 	scheme, mapper := kinds()
 	direct, err := client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
 	if err != nil {
 		return nil, err
 	}
-	c.WithWatch = interceptor.NewClient(direct, interceptor.Funcs{
+	c.WithWatch = interceptor.NewClient(redact.Client(direct), interceptor.Funcs{
 		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			return c.read(ctx, func(ctx context.Context) error { return next.Get(ctx, key, o, opts...) })
 		},

@@ -11,6 +11,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -173,7 +174,8 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 // not connected to again; the result of Early counts until the nodes report its pods as ready. The results are kept in
 // memory only: after a restart of the operator the next reconciliation connects again.
 func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
-	key, id := client.ObjectKeyFromObject(out.Instance), out.Instance.UID
+	key, challenge := client.ObjectKeyFromObject(out.Instance), out.Instance.Spec.ChallengeRef
+	id := reach.Instance{UID: out.Instance.UID, Challenge: types.NamespacedName{Namespace: challenge.Namespace, Name: challenge.Name}}
 	requeue := func() { r.enqueueReady(ctrl.Request{NamespacedName: key}) }
 	opening := status.ToOpen(*out, now)
 	out.Opened = r.Reach.Early(key, id, opening.Pods, opening.Addresses, requeue)

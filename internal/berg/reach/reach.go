@@ -26,6 +26,13 @@ const (
 	minRetryInterval, maxRetryInterval = 5 * time.Millisecond, 40 * time.Millisecond
 )
 
+// Instance is what a Waiter must know of an instance.
+type Instance struct {
+	UID types.UID
+	// Challenge of the instance.
+	Challenge types.NamespacedName
+}
+
 // Waiter connects to instances.
 type Waiter struct {
 	timeout time.Duration
@@ -44,7 +51,7 @@ type Waiter struct {
 type stage struct {
 	slots chan struct{}
 	waits map[types.NamespacedName]*wait
-	trust trust
+	trust trusts
 }
 
 // wait is that for one instance.
@@ -87,13 +94,13 @@ func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(cont
 }
 
 func newStage() stage {
-	return stage{slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*wait{}}
+	return stage{slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*wait{}, trust: newTrusts()}
 }
 
 // Early reports whether the programs in pods have accepted connections at all addresses, although the node does not say so
 // yet. If it starts to connect, requeue is called when all have; an instance is connected to once. Without addresses it
 // reports only an earlier result. It does not block.
-func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
+func (r *Waiter) Early(key types.NamespacedName, i Instance, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(pods) == 0 {
 		return false
 	}
@@ -101,16 +108,17 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 	defer r.mu.Unlock()
 	// The UID decides, because another instance may have got the same name. Pods that were created later have not
 	// been connected to.
-	if w := r.early.waits[key]; w != nil && w.uid == uid {
+	if w := r.early.waits[key]; w != nil && w.uid == i.UID {
 		return w.done && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
 	}
 	// The lock is held, so only one reconciliation starts the connections.
-	if len(addresses) > 0 && r.early.begin(r.clock.Now()) {
-		w := &wait{uid: uid, pods: pods}
+	trust := r.early.trust.find(i.Challenge)
+	if len(addresses) > 0 && r.early.begin(trust, r.clock.Now()) {
+		w := &wait{uid: i.UID, pods: pods}
 		r.early.waits[key] = w
 		go func() {
 			got := r.connect(r.dials(addresses))
-			r.endEarly(w, got)
+			r.endEarly(w, trust, got)
 			if got == connected {
 				requeue()
 			}
@@ -121,22 +129,23 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 
 // Over reports whether the instance need not be waited for any more: all addresses have accepted a connection, or the
 // timeout is over. If not, requeue is called when that changes. It does not block.
-func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip.AddrPort, requeue func()) bool {
+func (r *Waiter) Over(key types.NamespacedName, i Instance, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(addresses) == 0 {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.ready.waits[key]; w != nil && w.uid == uid {
+	if w := r.ready.waits[key]; w != nil && w.uid == i.UID {
 		return w.done
 	}
-	if !r.ready.begin(r.clock.Now()) {
+	trust := r.ready.trust.find(i.Challenge)
+	if !r.ready.begin(trust, r.clock.Now()) {
 		return true
 	}
-	w := &wait{uid: uid}
+	w := &wait{uid: i.UID}
 	r.ready.waits[key] = w
 	go func() {
-		r.end(w, r.connect(r.dials(addresses)))
+		r.end(w, i.Challenge, trust, r.connect(r.dials(addresses)))
 		requeue()
 	}()
 	return false
@@ -194,13 +203,13 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 }
 
 // begin reports whether to connect to one more instance.
-func (s *stage) begin(now time.Time) bool {
+func (s *stage) begin(trust *trust, now time.Time) bool {
 	select {
 	case s.slots <- struct{}{}:
 	default:
 		return false
 	}
-	if !s.trust.begin(now) {
+	if !trust.begin(now) {
 		<-s.slots
 		return false
 	}
@@ -208,27 +217,28 @@ func (s *stage) begin(now time.Time) bool {
 }
 
 // endEarly: a program that loads says nothing about the network.
-func (r *Waiter) endEarly(w *wait, got result) {
+func (r *Waiter) endEarly(w *wait, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	<-r.early.slots
 	w.done = got == connected
 	if got == refused {
-		r.early.trust.skip()
+		trust.skip()
 		return
 	}
-	r.early.trust.end(w.done, r.clock.Now())
+	r.early.trust.end(trust, w.done, r.clock.Now())
 }
 
-func (r *Waiter) end(w *wait, got result) {
+func (r *Waiter) end(w *wait, challenge types.NamespacedName, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	<-r.ready.slots
 	w.done = true
-	before := r.ready.trust.proven
-	r.ready.trust.end(got == connected, r.clock.Now())
-	if before && !r.ready.trust.proven {
-		logf.Log.Info("Node ports cannot be reached from the operator. Instances become Running without a connection to them, until one succeeds")
+	before := trust.proven
+	r.ready.trust.end(trust, got == connected, r.clock.Now())
+	if before && !trust.proven {
+		logf.Log.Info("The node ports of a Challenge cannot be reached from the operator. Its instances become Running without a connection to them, until one succeeds",
+			"challenge", challenge.String())
 	}
 }
 

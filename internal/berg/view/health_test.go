@@ -60,11 +60,11 @@ func TestAGreenScreenIsGreen(t *testing.T) {
 		"isolation, without rights": {func(f *Facts) {
 			f.Isolation, f.Rows = nil, []*Row{shows(bergv1.ConditionNetworkPolicyCreated, bergv1.ReasonNotEnforced, "")}
 		}, HealthIsolation, Danger, "1 instances"},
-		"isolation, tested long ago":  {func(f *Facts) { f.Now = f.Now.Add(4 * time.Hour) }, HealthIsolation, Concern, "4h0m0s ago"},
-		"isolation, off":              {func(f *Facts) { f.Isolation, f.IsolationCheck = nil, "off" }, HealthIsolation, Concern, "not been verified"},
-		"no Gateway":                  {func(f *Facts) { f.Gateway.Object = nil }, HealthGateway, Danger, "berg/gate does not exist"},
+		"isolation, tested long ago":        {func(f *Facts) { f.Now = f.Now.Add(4 * time.Hour) }, HealthIsolation, Concern, "4h0m0s ago"},
+		"isolation, off":                    {func(f *Facts) { f.Isolation, f.IsolationCheck = nil, "off" }, HealthIsolation, Concern, "not been verified"},
+		"no Gateway":                        {func(f *Facts) { f.Gateway.Object = nil }, HealthGateway, Danger, "berg/gate does not exist"},
 		"a Gateway that no Challenge needs": {func(f *Facts) { f.Gateway.Object, f.Listeners = nil, nil }, HealthGateway, Concern, "does not exist"},
-		"a listener":                  {func(f *Facts) { f.Listeners = []string{"tls"} }, HealthGateway, Danger, "no listener tls"},
+		"a listener":                        {func(f *Facts) { f.Listeners = []string{"tls"} }, HealthGateway, Danger, "no listener tls"},
 		"Gateway, without rights": {func(f *Facts) {
 			f.Gateway, f.Rows = nil, []*Row{shows(bergv1.ConditionRoutesCreated, bergv1.ReasonGatewayNotReady, "GatewayClass x")}
 		}, HealthGateway, Danger, "GatewayClass x"},
@@ -82,14 +82,14 @@ func TestAGreenScreenIsGreen(t *testing.T) {
 		"node ports that are used up": {func(f *Facts) {
 			f.NodePorts, f.Rows = nil, []*Row{shows(bergv1.ConditionServicesCreated, bergv1.ReasonOutOfNodePorts, "")}
 		}, HealthNodePorts, Danger, "all node ports"},
-		"processes":                      {func(f *Facts) { f.ProcessLimits["b"] = -1 }, HealthProcesses, Concern, "pods on b"},
-		"a certificate that expires":     {func(f *Facts) { f.Certificates[0].NotAfter = f.Now.Add(50 * time.Hour) }, HealthCertificate, Concern, "2 days"},
-		"a certificate that has expired": {func(f *Facts) { f.Certificates[0].NotAfter = f.Now.Add(-time.Hour) }, HealthCertificate, Danger, "expired"},
-		"a certificate that browsers reject":        {func(f *Facts) { f.Certificates[0].Err, f.Certificates[0].Untrusted = "unknown authority", true }, HealthCertificate, Concern, "unknown authority"},
-		"a Gateway that is not reached":  {func(f *Facts) { f.Certificates[0] = Certificate{Listener: "http", Err: "refused"} }, HealthCertificate, NotLookedAt, "refused"},
-		"no replica of the platform API": {func(f *Facts) { f.Platform.Ready = 0 }, HealthPlatform, Danger, "no replica"},
-		"no platform API":                {func(f *Facts) { f.Platform = &Platform{} }, HealthPlatform, Fine, "not installed"},
-		"the example's domain":           {func(f *Facts) { f.Domain = "challenges.example.com" }, HealthDomain, Concern, "an example"},
+		"processes":                          {func(f *Facts) { f.ProcessLimits["b"] = -1 }, HealthProcesses, Concern, "pods on b"},
+		"a certificate that expires":         {func(f *Facts) { f.Certificates[0].NotAfter = f.Now.Add(50 * time.Hour) }, HealthCertificate, Concern, "2 days"},
+		"a certificate that has expired":     {func(f *Facts) { f.Certificates[0].NotAfter = f.Now.Add(-time.Hour) }, HealthCertificate, Danger, "expired"},
+		"a certificate that browsers reject": {func(f *Facts) { f.Certificates[0].Err, f.Certificates[0].Untrusted = "unknown authority", true }, HealthCertificate, Concern, "unknown authority"},
+		"a Gateway that is not reached":      {func(f *Facts) { f.Certificates[0] = Certificate{Listener: "http", Err: "refused"} }, HealthCertificate, NotLookedAt, "refused"},
+		"no replica of the platform API":     {func(f *Facts) { f.Platform.Ready = 0 }, HealthPlatform, Danger, "no replica"},
+		"no platform API":                    {func(f *Facts) { f.Platform = &Platform{} }, HealthPlatform, Fine, "not installed"},
+		"the example's domain":               {func(f *Facts) { f.Domain = "challenges.example.com" }, HealthDomain, Concern, "an example"},
 		"the example's domain, in a status": {func(f *Facts) {
 			f.Domain, f.Rows = "", []*Row{{Services: []bergv1.ServiceEndpoint{{Hostname: "a.challenges.example.com"}}}}
 		}, HealthDomain, Concern, "an example"},

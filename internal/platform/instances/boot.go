@@ -100,7 +100,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 			}
 			continue
 		case err != nil:
-			return Instance{}, false, explain(err)
+			return Instance{}, false, err
 		}
 		older, err := s.hasOlder(ctx, r, source, created)
 		if err != nil {
@@ -169,7 +169,7 @@ func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Ch
 			OwnerID:      owner, Flag: flag, Timeout: timeout, Until: r.latestEnd(),
 		},
 	}
-	return i, s.live.Create(ctx, i)
+	return i, explain(s.live.Create(ctx, i), flag)
 }
 
 // nameTaken returns an error if an instance of another pair has the name.

@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
@@ -54,14 +55,14 @@ func Is(err error, kind Kind) bool {
 }
 
 // explain converts an error of the API server that a platform can correct into an Error. Other errors stay internal,
-// because their texts may name parts of a spec: they are for the log.
-func explain(err error) error {
+// because their texts may name parts of a spec: they are for the log. A rule of the API may quote the flag.
+func explain(err error, flag string) error {
 	switch {
 	case apierrors.IsInvalid(err):
 		var status apierrors.APIStatus
 		if errors.As(err, &status) && status.Status().Details != nil {
 			for _, cause := range status.Status().Details.Causes {
-				return Fail(Invalid, "the instance is refused: %s", cause.Message)
+				return Fail(Invalid, "the instance is refused: %s", redact.Text(cause.Message, flag))
 			}
 		}
 		return Fail(Invalid, "the instance is refused by the API server")

@@ -36,7 +36,7 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return Instance{}, noInstance(r, source)
 		}
-		return Instance{}, explain(err)
+		return Instance{}, explain(err, current.Spec.Flag)
 	}
 	return s.observed(ctx, r, changed)
 }

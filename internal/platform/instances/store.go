@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/platform/changes"
 )
 
@@ -113,11 +114,11 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	direct, err := client.New(config, client.Options{Scheme: scheme})
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	return &Store{options: options, cache: cached, live: direct}, nil
+	return &Store{options: options, cache: cached, live: redact.Client(direct)}, nil
 }
 
 // Trim reduces objects to the fields that the API and the live page read, before the cache stores them. Others may write as large

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
@@ -339,6 +340,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 // It calls idle at each heartbeat; nil writes a comment, which keeps proxies from closing the connection. send and idle
 // report whether the stream goes on.
 func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
+	w = ports.Stream(w)
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
@@ -213,6 +214,7 @@ func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	changed, stop := d.Store.Changes(web.Namespace(r))
 	defer stop()
+	w = ports.Stream(w)
 	control := http.NewResponseController(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

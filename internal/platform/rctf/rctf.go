@@ -58,17 +58,17 @@ func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	data, err := web.Body(w, r)
 	if err != nil {
-		return "", nil, err
+		return "", r, err
 	}
+	received := r.Clone(r.Context())
+	received.Body = io.NopCloser(bytes.NewReader(data))
 	var body struct {
 		Token string `json:"rctfAuthToken"`
 	}
 	if err := json.Unmarshal(data, &body); err != nil {
-		return "", nil, instances.Fail(instances.Invalid, "the body must be a JSON object with rctfAuthToken")
+		return "", r, instances.Fail(instances.Invalid, "the body must be a JSON object with rctfAuthToken")
 	}
-	copied := r.Clone(r.Context())
-	copied.Body = io.NopCloser(bytes.NewReader(data))
-	return body.Token, copied, nil
+	return body.Token, received, nil
 }
 
 // request is the body of a call of rCTF.

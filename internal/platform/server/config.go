@@ -28,8 +28,8 @@ type Config struct {
 	BootWait, ReadWait, ConnectWait time.Duration
 	// SourceRate and Rate are requests a second of one source that write, and of all; bursts are twice as many.
 	SourceRate, Rate int
-	// MaxConnections at a time.
-	MaxConnections int
+	// MaxConnections at a time. AddressConnections are the connections of one address at a time; 0: half of all.
+	MaxConnections, AddressConnections int
 	// LivePage are the settings of the live page, in addition to Namespaces.
 	LivePage livepage.Options
 	// AdditionalPolicy is the treatment of the variables that a platform sends with a scenario.
@@ -69,7 +69,8 @@ func (c *Config) Section() settings.Section {
 			settings.New("CONNECT_WAIT", "5s", settings.Duration(&c.ConnectWait), "How long the API tries to connect to the addresses of an instance before it reports it as running."),
 			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Maximum number of starts, renewals and stops of one user or team per second, on average. A burst may be twice as large."),
 			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Maximum number of requests per second, on average. A burst may be twice as large."),
-			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. One address may have half of them."),
+			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. Connections without a valid token are a quarter of them at most, and 1024: the oldest one ends in favour of a further one."),
+			settings.New("MAX_CONNECTIONS_PER_ADDRESS", "0", settings.Int(&c.AddressConnections, 0, 1_000_000), "Maximum number of concurrent connections of one IPv4 address, or of one /64 network of IPv6. Further ones are closed. A Gateway is one address, whose clients share this number. 0: half of MAX_CONNECTIONS."),
 			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.Enum(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
 			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.LivePage.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the live page shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
 			settings.New("NODE_PORTS", "2768", settings.Int(&c.LivePage.NodePorts, 1, 65535), "Number of node ports of the API server, for the live page."),

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 )
 
 // scheme has the three kinds that are needed: all of Kubernetes' kinds would make the program three times as large.
@@ -66,7 +68,11 @@ func (c cluster) find(ctx context.Context, o object) (object, error) {
 }
 
 func (c cluster) create(ctx context.Context, o object) error {
-	return c.Post().Namespace(c.namespace).Resource(resourceName(o)).Body(o).Do(ctx).Into(o)
+	err := c.Post().Namespace(c.namespace).Resource(resourceName(o)).Body(o).Do(ctx).Into(o)
+	if _, isSecret := o.(*corev1.Secret); isSecret {
+		err = connection.WithoutMessage(err)
+	}
+	return err
 }
 
 // remove deletes an object, unless another one has its name by now.

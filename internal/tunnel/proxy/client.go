@@ -83,7 +83,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 
 	server := newControlServer(c.Identity, pki.ServerProxy, c)
 	var background sync.WaitGroup
-	background.Go(func() { c.finish(server.Serve(newLimitedListener(controlListener))) })
+	background.Go(func() { c.finish(server.Serve(limited(controlListener, "control", c.Log))) })
 	background.Go(func() { c.acceptData(dataListener) })
 
 	c.Log.Info("the client proxy listens", "control", controlAt.String(), "data", dataAt.String(), "instance", c.id())
@@ -544,7 +544,7 @@ func (c *client) giveUp(id uint64, reason control.StreamError, message string, c
 // acceptData accepts data connections.
 func (c *client) acceptData(listener *net.TCPListener) {
 	config := c.Identity.Serve(pki.ServerProxy, DataProtocol)
-	pending := newUnauthenticated()
+	gate := handshakeGate("data", c.Log)
 	for {
 		connection, err := listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -555,10 +555,13 @@ func (c *client) acceptData(listener *net.TCPListener) {
 			<-time.After(100 * time.Millisecond)
 			continue
 		}
-		authenticated := pending.admit(connection)
+		guest := gate.Admit(connection)
+		if guest == nil {
+			continue
+		}
 		go func() {
 			data, err := dataconn.Accept(connection, config)
-			authenticated()
+			guest.Leave() // authenticated or closed
 			if err != nil {
 				c.refuse(connection, err)
 				return

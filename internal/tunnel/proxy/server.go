@@ -109,7 +109,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	select {
 	case peer := <-connected:
 		reached = true
-		background.Go(func() { s.finish(grpcServer.Serve(newLimitedListener(listener))) })
+		background.Go(func() { s.finish(grpcServer.Serve(limited(listener, "control", s.Log))) })
 		s.Log.Info("the server proxy is connected", "control", bound.String(), "client", s.ClientControl.String(), "instance", s.instance, "peer", peer)
 		s.Ready(Ready{
 			Role: "server", Instance: s.instance, PID: os.Getpid(), Version: s.Version,

@@ -1139,6 +1139,16 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 			t.Errorf("the Deployment has no %s:\n%s", part, text)
 		}
 	}
+	const policy = "NetworkPolicy/" + namespace + "/berg-api-platforms"
+	if several[policy] != nil {
+		t.Error("namespaces that no value names are let in")
+	}
+	text, _ = yaml.Marshal(must(t, "api: {enabled: true, callers: [ctfd, envoy], scrapers: [observability]}")[policy])
+	for _, part := range []string{"key: kubernetes.io/metadata.name", "- ctfd\n", "- envoy\n", "port: api\n", "- observability\n", "port: metrics\n"} {
+		if !bytes.Contains(text, []byte(part)) {
+			t.Errorf("the policy for platforms has no %q:\n%s", part, text)
+		}
+	}
 	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-tokens"]); !bytes.Contains(text, []byte("- mine")) {
 		t.Errorf("the Role names another Secret than TOKEN_SECRET:\n%s", text)
 	}
