@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -73,17 +72,6 @@ func Sections(process *config.Process, all []family.Family) []settings.Section {
 		}
 	}
 	return append(sections, process.Section(apiNames(all)))
-}
-
-// NewScheme returns a scheme with every kind that some families read or write.
-func NewScheme(families ...family.Family) (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, f := range families {
-		if err := f.AddToScheme.AddToScheme(scheme); err != nil {
-			return nil, fmt.Errorf("build the scheme of %s: %w", f.API, err)
-		}
-	}
-	return scheme, nil
 }
 
 // New returns a manager with the controllers of the families, ready to start. It needs the API

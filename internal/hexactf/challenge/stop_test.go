@@ -20,15 +20,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// ending is a cluster with an isolated challenge that is being deleted.
-type ending struct {
+// endingCluster is a cluster with an isolated challenge that is being deleted.
+type endingCluster struct {
 	client.Client
 	*Reconciler
 	challenge *hexactfv1.Challenge
 	in        Inputs
 }
 
-func newEnding(t *testing.T) ending {
+func newEnding(t *testing.T) endingCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{hexactfv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme} {
@@ -54,7 +54,7 @@ func newEnding(t *testing.T) ending {
 		ownerFor(c).SetOn(d)
 		objects = append(objects, d)
 	}
-	e := ending{challenge: c, in: in}
+	e := endingCluster{challenge: c, in: in}
 	e.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, indexPartOf, func(o client.Object) []string { return []string{o.GetLabels()[hexactfv1.LabelPartOf]} }).Build()
 	e.Reconciler = &Reconciler{Access: reconcile.Access{
@@ -65,7 +65,7 @@ func newEnding(t *testing.T) ending {
 }
 
 // create creates a pod of the challenge with a name.
-func (e ending) create(t *testing.T, name string) *corev1.Pod {
+func (e endingCluster) create(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: e.in.Name.Namespace, Name: name, Labels: map[string]string{hexactfv1.LabelPartOf: partOfLabel(e.in.Name.Name)},
@@ -77,7 +77,7 @@ func (e ending) create(t *testing.T, name string) *corev1.Pod {
 }
 
 // stops reconciles once, and compares whether the challenge has stopped, and how many policies there are.
-func (e ending) stops(t *testing.T, moment string, want bool, policies int) []networkingv1.NetworkPolicy {
+func (e endingCluster) stops(t *testing.T, moment string, want bool, policies int) []networkingv1.NetworkPolicy {
 	t.Helper()
 	stopped, err := e.stop(t.Context(), e.challenge)
 	if err != nil || stopped != want {
