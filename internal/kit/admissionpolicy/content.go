@@ -24,7 +24,7 @@ type content struct {
 // contents are the policies that this program was built with, by their names. A change of a policy raises its revision, also that of
 // its annotation in config, so that an administrator may apply the policies of a later version first.
 var contents = map[string]content{
-	Fence:                                  {1, "93eb11be0e7a9f01"},
+	Fence:                                  {1, "ba49c404f6c28373"},
 	"berg-operator-fence-deletions":        {1, "a90b45d7ba62c922"},
 	"berg-operator-kibaship-tenants":       {1, "f25d0c4f706016b6"},
 	"berg-operator-kibaship-confined-pods": {1, "c69d081629abb9a9"},
