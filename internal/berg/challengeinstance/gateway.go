@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,7 +48,7 @@ func newGateways(mgr ctrl.Manager, cfg config.Gateway) (gateways, error) {
 		plural, singular string
 		scope            meta.RESTScope
 	}{"Gateway": {"gateways", "gateway", meta.RESTScopeNamespace}, "GatewayClass": {"gatewayclasses", "gatewayclass", meta.RESTScopeRoot}} {
-		gv := gatewayv1.SchemeGroupVersion
+		gv := schema.GroupVersion(gatewayv1.GroupVersion)
 		mapper.AddSpecific(gv.WithKind(kind), gv.WithResource(named.plural), gv.WithResource(named.singular), named.scope)
 	}
 	all, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
@@ -253,7 +254,7 @@ func (r *Reconciler) gatewayFound(ctx context.Context, key types.NamespacedName,
 		return false, err
 	}
 	if r.Presence.Check(gvk) != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // the kind is not served
 	}
 	err = r.gateways.Get(ctx, key, o)
 	return err == nil, client.IgnoreNotFound(err)

@@ -27,7 +27,7 @@ import (
 
 // busyGateway is a Gateway with much that says nothing about whether it works.
 func busyGateway() *gatewayv1.Gateway {
-	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.SchemeGroupVersion.String(), Kind: "Gateway"}}
+	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway"}}
 	g.Namespace, g.Name, g.ResourceVersion = "berg", "gate", "7"
 	g.Annotations = map[string]string{"large": strings.Repeat("x", 1<<16)}
 	g.Spec.GatewayClassName = "class"
@@ -47,11 +47,11 @@ func TestTheGatewayOfTheSettingsIsRead(t *testing.T) {
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		var list runtime.Object = &gatewayv1.GatewayList{
-			TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.SchemeGroupVersion.String(), Kind: "GatewayList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []gatewayv1.Gateway{*busyGateway()},
+			TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "GatewayList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []gatewayv1.Gateway{*busyGateway()},
 		}
 		if strings.HasSuffix(r.URL.Path, "gatewayclasses") {
 			list = &gatewayv1.GatewayClassList{
-				TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.SchemeGroupVersion.String(), Kind: "GatewayClassList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+				TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "GatewayClassList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
 				Items: []gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/c"}}},
 			}
 		}

@@ -88,7 +88,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if gone {
 		s.delays.Forget(req)
 		s.deliveries.forget(req.NamespacedName)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, nil //nolint:nilerr // the challenge is gone
 	}
 	// The cached outbox may still hold messages that the broker has acknowledged: deliveries knows them until the
 	// status does.

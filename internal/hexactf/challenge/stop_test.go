@@ -70,7 +70,7 @@ func (e endingCluster) create(t *testing.T, name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: e.in.Name.Namespace, Name: name, Labels: map[string]string{hexactfv1.LabelPartOf: partOfLabel(e.in.Name.Name)},
 	}}
-	if err := e.Client.Create(t.Context(), pod); err != nil {
+	if err := e.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	return pod
@@ -95,11 +95,11 @@ func TestPoliciesOutliveThePods(t *testing.T) {
 	pod := e.create(t, "web")
 	all := e.stops(t, "at the beginning", false, 2)
 	e.stops(t, "with zero replicas", false, 2)
-	if err := e.Client.Delete(t.Context(), &all[0]); err != nil {
+	if err := e.Delete(t.Context(), &all[0]); err != nil {
 		t.Fatal(err)
 	}
 	e.stops(t, "after a policy was deleted", false, 2)
-	if err := e.Client.Delete(t.Context(), pod); err != nil {
+	if err := e.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	e.stops(t, "without a pod", true, 0)
@@ -111,23 +111,23 @@ func TestPoliciesOutliveADeploymentThatIsDeletedInTheForeground(t *testing.T) {
 	e := newEnding(t)
 	key := client.ObjectKey{Namespace: e.in.Name.Namespace, Name: e.in.prefix("web") + deploymentSuffix}
 	d := &appsv1.Deployment{}
-	if err := e.Client.Get(t.Context(), key, d); err != nil {
+	if err := e.Get(t.Context(), key, d); err != nil {
 		t.Fatal(err)
 	}
 	d.Finalizers = []string{metav1.FinalizerDeleteDependents}
-	if err := e.Client.Update(t.Context(), d); err != nil {
+	if err := e.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Client.Delete(t.Context(), d); err != nil {
+	if err := e.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	e.stops(t, "at the beginning", false, 2)
 	e.stops(t, "while the Deployment is there", false, 2)
-	if err := e.Client.Get(t.Context(), key, d); err != nil {
+	if err := e.Get(t.Context(), key, d); err != nil {
 		t.Fatal(err)
 	}
 	d.Finalizers = nil
-	if err := e.Client.Update(t.Context(), d); err != nil {
+	if err := e.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	e.stops(t, "without the Deployment", true, 0)
@@ -140,7 +140,7 @@ func TestOrphanedPoliciesAreReleasedAfterTheirPods(t *testing.T) {
 	former := networkPolicies(e.in)
 	for _, p := range former {
 		OwnershipLabels.For("former", nil).SetOn(p)
-		if err := e.Client.Create(t.Context(), p); err != nil {
+		if err := e.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,13 +151,13 @@ func TestOrphanedPoliciesAreReleasedAfterTheirPods(t *testing.T) {
 		}
 		return !slices.ContainsFunc(former, func(p *networkingv1.NetworkPolicy) bool {
 			live := &networkingv1.NetworkPolicy{}
-			return e.Client.Get(t.Context(), client.ObjectKeyFromObject(p), live) != nil || len(live.OwnerReferences) == 0
+			return e.Get(t.Context(), client.ObjectKeyFromObject(p), live) != nil || len(live.OwnerReferences) == 0
 		})
 	}
 	if released() {
 		t.Error("the garbage collector gets the policies while a pod is left")
 	}
-	if err := e.Client.Delete(t.Context(), pod); err != nil {
+	if err := e.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	if !released() {
@@ -174,7 +174,7 @@ func TestTheChallengeOfANetworkPolicyIsNamed(t *testing.T) {
 	policy := networkPolicies(in)[0]
 	ownerFor(other).SetOn(policy)
 	for _, o := range []client.Object{other, policy} {
-		if err := e.Client.Create(t.Context(), o); err != nil {
+		if err := e.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}

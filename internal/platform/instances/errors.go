@@ -77,6 +77,9 @@ func explain(err error, flag string) error {
 
 // isQuota reports whether a quota of the cluster refuses an object. It counts as a limit, which platforms show.
 func isQuota(err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
 	meaning, known := refusal.Explain(err.Error())
-	return known && meaning.Kind == refusal.Quota && apierrors.IsForbidden(err)
+	return known && meaning.Kind == refusal.Quota
 }

@@ -36,11 +36,11 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 		}
 		if object != nil {
 			i = shown
-			switch {
-			case i.State == view.Running:
+			switch i.State {
+			case view.Running:
 				s.connect(ctx, i, deadline.C())
 				return i, nil
-			case i.State == view.Ending:
+			case view.Ending:
 				return i, errStopped
 			}
 			waits, err := s.slotComes(ctx, r.Namespace, i)

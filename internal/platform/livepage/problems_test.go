@@ -111,9 +111,9 @@ func TestADeadOperatorIsTheFirstLine(t *testing.T) {
 		t.Errorf("it runs again: %s", got)
 	}
 
-	new := anInstance("new", "", "")
-	new.CreationTimestamp = metav1.Time{Time: clock.Now()}
-	put(t, b, new)
+	recent := anInstance("new", "", "")
+	recent.CreationTimestamp = metav1.Time{Time: clock.Now()}
+	put(t, b, recent)
 	if got := alerts(); strings.Contains(got, "operator") {
 		t.Errorf("a new instance: %s", got)
 	}

@@ -55,7 +55,10 @@ const (
 
 // emptyCluster names its kinds, and has no object.
 func emptyCluster(t *testing.T) (url string) {
-	resources := map[string]string{"/api/v1": "ConfigMap Secret Event Node", "/apis/berg.norelect.ch/v1": "Challenge ChallengeCheck ChallengeInstance ChallengeInstanceRecord"}
+	resources := map[string]string{
+		"/api/v1": "ConfigMap Secret Event Node", "/apis/berg.norelect.ch/v1": "Challenge ChallengeCheck ChallengeInstance ChallengeInstanceRecord",
+		"/apis/apps/v1": "Deployment", "/apis/coordination.k8s.io/v1": "Lease",
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch kinds := resources[r.URL.Path]; {
@@ -68,10 +71,12 @@ func emptyCluster(t *testing.T) (url string) {
 		case r.URL.Path == "/api":
 			_ = json.NewEncoder(w).Encode(metav1.APIVersions{Versions: []string{"v1"}})
 		case r.URL.Path == "/apis":
-			version := metav1.GroupVersionForDiscovery{GroupVersion: "berg.norelect.ch/v1", Version: "v1"}
-			_ = json.NewEncoder(w).Encode(metav1.APIGroupList{Groups: []metav1.APIGroup{
-				{Name: "berg.norelect.ch", Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version},
-			}})
+			var list metav1.APIGroupList
+			for _, group := range []string{"apps", "berg.norelect.ch", "coordination.k8s.io"} {
+				version := metav1.GroupVersionForDiscovery{GroupVersion: group + "/v1", Version: "v1"}
+				list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version})
+			}
+			_ = json.NewEncoder(w).Encode(list)
 		default:
 			http.NotFound(w, r)
 		}

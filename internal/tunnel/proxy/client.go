@@ -194,7 +194,7 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 				received <- err
 				return
 			}
-			if failure := result.GetFailure(); failure != nil && !(failure.GetRetry() && c.openAgain(result.GetStreamRef().GetStreamId())) {
+			if failure := result.GetFailure(); failure != nil && (!failure.GetRetry() || !c.openAgain(result.GetStreamRef().GetStreamId())) {
 				c.giveUp(result.GetStreamRef().GetStreamId(), failure.GetError(), failure.GetMessage(), false)
 			}
 		}

@@ -20,12 +20,15 @@ import (
 )
 
 const (
-	// Class is the GatewayClass of the controller, Controller its name.
-	Class      = "simulated"
+	// Class is the GatewayClass of the controller.
+	Class = "simulated"
+	// Controller is the name of the controller.
 	Controller = "berg.test/simulated"
 
-	// The Gateway of the operator's defaults.
-	Namespace, Name = "berg", "berg-gateway"
+	// Namespace has the Gateway of the operator's defaults.
+	Namespace = "berg"
+	// Name of that Gateway.
+	Name = "berg-gateway"
 
 	retryInterval = 200 * time.Millisecond
 )

@@ -85,8 +85,12 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 	}{
 		"served":                 {running: true},
 		"a Gateway that is gone": {[]func(*Outcome){func(o *Outcome) { o.Ways.Gateway.Object = nil }}, routes, "GatewayNotReady", "False", []string{"Gateway berg/gate does not exist"}, bergv1.CauseRefused, false},
-		"a class that is gone": {[]func(*Outcome){func(o *Outcome) { o.Ways.Gateway.Class, o.Ways.Gateway.Object.Status = nil, gatewayv1.GatewayStatus{} }},
-			routes, "GatewayNotReady", "False", []string{"berg/gate", "GatewayClass class", "does not exist"}, bergv1.CauseRefused, false},
+		"a class that is gone": {
+			[]func(*Outcome){func(o *Outcome) { o.Ways.Gateway.Class, o.Ways.Gateway.Object.Status = nil, gatewayv1.GatewayStatus{} }},
+			routes, "GatewayNotReady", "False",
+			[]string{"berg/gate", "GatewayClass class", "does not exist"},
+			bergv1.CauseRefused, false,
+		},
 		"a class that no controller takes": {[]func(*Outcome){func(o *Outcome) {
 			o.Ways.Gateway.Class.Status.Conditions, o.Ways.Gateway.Object.Status.Conditions = nil, []metav1.Condition{controllerSays("Accepted", "Unknown", "Pending", "Waiting for controller")}
 		}}, routes, "GatewayNotReady", "False", []string{"GatewayClass class", "controller example.com/controller", "not installed"}, bergv1.CauseRefused, false},
@@ -104,8 +108,12 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 		"a new route that is refused":     {[]func(*Outcome){young, routeCondition("ResolvedRefs", "BackendNotFound", "web")}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
 		"a Service without endpoints":     {[]func(*Outcome){func(o *Outcome) { o.Ways.Services["web"] = Service{} }}, services, "NoEndpoints", "Unknown", []string{"web leads to no pod"}, bergv1.CauseAddressPending, false},
 		"a new Service without endpoints": {[]func(*Outcome){func(o *Outcome) { o.Ways.Services["web"] = Service{Created: noon} }}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
-		"pods that are not ready": {[]func(*Outcome){func(o *Outcome) { o.Pods = []corev1.Pod{pod("web", false)} }, gatewayCondition("Accepted", "Invalid", "no")},
-			routes, "GatewayNotReady", "False", []string{"Invalid: no"}, bergv1.CauseRefused, false},
+		"pods that are not ready": {
+			[]func(*Outcome){func(o *Outcome) { o.Pods = []corev1.Pod{pod("web", false)} }, gatewayCondition("Accepted", "Invalid", "no")},
+			routes, "GatewayNotReady", "False",
+			[]string{"Invalid: no"},
+			bergv1.CauseRefused, false,
+		},
 		"a port that needs no Gateway": {[]func(*Outcome){func(o *Outcome) {
 			o.Ways.Gateway, o.Pinned.Containers[0].Ports[0].Type, o.Ways.Services = view.Gateway{}, bergv1.PublicPort, map[string]Service{"web-nodeport": {Leads: true}}
 		}}, "", "", "", nil, "", true},
