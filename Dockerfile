@@ -5,7 +5,9 @@
 #
 # `make image` makes an image of the same content without a Docker daemon.
 ARG GO_VERSION=1.26
-FROM --platform=$BUILDPLATFORM docker.io/library/golang:${GO_VERSION} AS build
+# Releases are made without it. To build from a certain content, give the image by digest: --build-arg GO_IMAGE=...@sha256:...
+ARG GO_IMAGE=docker.io/library/golang:${GO_VERSION}
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
 WORKDIR /src
@@ -27,9 +29,18 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-api ./cmd/berg-api
 
+# The licences of the linked modules ask for their texts next to the programs.
+COPY LICENSE ./
+COPY hack/tools/sbom/ hack/tools/sbom/
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    cd hack/tools/sbom && \
+    go run . --name berg-operator --version ${VERSION} --output /bill.json --notices /operator.txt /manager /berg-tunnel && \
+    go run . --name berg-api --version ${VERSION} --output /bill.json --notices /api.txt /berg-api
+
 # The platform API is an image of its own: docker build --target api
 FROM scratch AS api
 COPY --from=build --chmod=0555 /berg-api /berg-api
+COPY --from=build --chmod=0444 /api.txt /NOTICES.txt
 USER 65532:65532
 ENTRYPOINT ["/berg-api"]
 
@@ -38,5 +49,6 @@ ENTRYPOINT ["/berg-api"]
 FROM scratch
 COPY --from=build --chmod=0555 /manager /manager
 COPY --from=build --chmod=0555 /berg-tunnel /berg-tunnel
+COPY --from=build --chmod=0444 /operator.txt /NOTICES.txt
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/platform/server"
 )
@@ -61,8 +62,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
-	rc.QPS, rc.Burst = -1, -1 // the API server's own priorities and fairness bound us
-	s, err := server.New(rc, config, clock.RealClock{}, log)
+	s, err := server.New(connection.Configure(rc), config, clock.RealClock{}, log)
 	if err != nil {
 		return err
 	}

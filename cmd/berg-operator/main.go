@@ -19,6 +19,7 @@ import (
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/operator"
@@ -86,14 +87,16 @@ func checkLeader(all []family.Family, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	restConfig = connection.Configure(restConfig)
 	return operator.CheckLeader(ctrl.SetupSignalHandler(), restConfig, process)
 }
 
 func run(process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
-	logger := zap.New(
+	ctx := ctrl.SetupSignalHandler()
+	logger := operator.WithQuietStop(ctx, zap.New(
 		zap.Level(zapcore.Level(-process.LogLevel)),
 		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is not a bug of the operator
-	)
+	))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // what client-go logs without a context
 	log := ctrl.Log.WithName("setup")
@@ -111,11 +114,11 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 		log.Error(err, "the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it")
 	}
 
-	ctx := ctrl.SetupSignalHandler()
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	restConfig = connection.Configure(restConfig)
 	err = operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, log)
 	if ctx.Err() != nil {
 		return nil // stopped before it began to work

@@ -24,7 +24,13 @@ import (
 var version = "v0.0.0-dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	// expose removes its objects, even when nothing reads its output any more.
+	signal.Ignore(syscall.SIGPIPE)
 	go func() {
 		// A second signal ends the program immediately.
 		<-ctx.Done()

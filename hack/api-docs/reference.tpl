@@ -5,9 +5,11 @@
 
 Every field, with type, unit, default and rule. `kubectl explain` tells the same. A field
 that is not marked as required may be left out or, in a Challenge, be null.
-{{ range . }}
+{{- /* Challenge instances come first: most readers look for them. */}}
+{{ range . }}{{ if eq .Group "berg.norelect.ch" }}{{ template "version" . }}{{ end }}{{ end }}
+{{- range . }}{{ if ne .Group "berg.norelect.ch" }}
 {{- template "version" . }}
-{{- end }}
+{{- end }}{{ end }}
 {{- end -}}
 
 {{- define "version" }}

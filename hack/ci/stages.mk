@@ -97,4 +97,4 @@ kafka:           node-packages;     $(RUN) 2 make test-kafka
 full-tunnel:     packages;          $(RUN) 1 make stress-tunnel
 site:            node-packages;     $(RUN) 1 make test-docs-site
 signatures:      tools;             $(RUN) 1 make verify-signatures
-rights:          $(USED);           $(RUN) 1 make rights
+rights:          build-simulated $(USED); $(RUN) 2 make rights TEST_CLUSTER=ci-$@

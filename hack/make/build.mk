@@ -18,25 +18,29 @@ run: ## Run the operator on this machine against the cluster of KUBECONFIG (make
 ARCH ?= $(shell go env GOARCH)
 IMAGE_BUILD := go run -C test/cluster/components/image . build
 
+# bill writes the list of what is in an image, and the notices of its licences: $(call bill,berg-api,PROGRAM...).
+bill = go run -C hack/tools/sbom . --name $1 --version v$(VERSION) --output $(DIST)/images/$1.cdx.json \
+	--notices $(DIST)/linux-$(ARCH)/$1.txt $(addprefix $(DIST)/linux-$(ARCH)/,$2)
+# notices is the file of these notices in the image.
+notices = $(DIST)/linux-$(ARCH)/$1.txt:/NOTICES.txt:0444
+
 .PHONY: image
 image: ## Build the operator's image without Docker, and list what is in it: dist/images/berg-operator.tar, .cdx.json.
 	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/manager ./cmd/berg-operator
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/berg-tunnel ./cmd/berg-tunnel
+	$(call bill,berg-operator,manager berg-tunnel)
 	$(IMAGE_BUILD) --ref $(IMG) --output $(DIST)/images/berg-operator.tar --platform linux/$(ARCH) \
 		--user 65532:65532 --entrypoint /manager $(DIST)/linux-$(ARCH)/manager:/manager:0555 \
-		$(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555
-	go run -C hack/tools/sbom . --name berg-operator --version v$(VERSION) \
-		--output $(DIST)/images/berg-operator.cdx.json $(DIST)/linux-$(ARCH)/manager
+		$(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555 $(call notices,berg-operator)
 
 .PHONY: api-image
 api-image: ## Build the image of the platform API without Docker, and list what is in it: dist/images/berg-api.tar, .cdx.json.
 	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/berg-api ./cmd/berg-api
+	$(call bill,berg-api,berg-api)
 	$(IMAGE_BUILD) --ref $(API_IMG) --output $(DIST)/images/berg-api.tar --platform linux/$(ARCH) \
-		--user 65532:65532 --entrypoint /berg-api $(DIST)/linux-$(ARCH)/berg-api:/berg-api:0555
-	go run -C hack/tools/sbom . --name berg-api --version v$(VERSION) \
-		--output $(DIST)/images/berg-api.cdx.json $(DIST)/linux-$(ARCH)/berg-api
+		--user 65532:65532 --entrypoint /berg-api $(DIST)/linux-$(ARCH)/berg-api:/berg-api:0555 $(call notices,berg-api)
 
 .PHONY: gate-image
 gate-image: ## Build the image of the gate without Docker, and list what is in it: dist/images/berg-gate.tar, .cdx.json.

@@ -25,6 +25,6 @@ demo-down: ## Remove everything that the demo created.
 	hack/demo down $(ARGS)
 
 .PHONY: first-ten-minutes
-first-ten-minutes: image ## Run the commands of README.md up to the first flag, and print how long each step takes; needs root.
+first-ten-minutes: image ## Run the commands of README.md up to the first flag and the removal, and print how long each step takes; needs root.
 	hack/packages node olm
 	hack/walk-readme first-ten-minutes

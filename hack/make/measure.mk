@@ -6,7 +6,7 @@ load: build ## Compare the operator with a bare client: everything takes more th
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run $(LOAD) $(ARGS)
 
 .PHONY: load-platform
-load-platform: build ## Compare starts through berg-api with direct ones, and measure its reads and memory: some ten minutes.
+load-platform: build tunnel-proxy ## Compare starts through berg-api with direct ones, measure its reads and memory, and all ports with strangers: some ten minutes.
 	$(GO_BUILD) -o $(BIN)/berg-api ./cmd/berg-api
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-platform --audit -- go run ./test/measure/platform $(ARGS)
 
@@ -105,10 +105,12 @@ chaos-kibaship: ## Create and delete LIVES=60 KibaShip projects with application
 FUZZTIME ?= 5m
 
 .PHONY: fuzz
-fuzz: ## Fuzz Challenges from JSON to plan, and the flag's program, for FUZZTIME=5m each.
+fuzz: ## Fuzz Challenges from JSON to plan, the flag's program, and files of authors, for FUZZTIME=5m each.
 	$(GO_TEST) ./internal/berg/challengeinstance -run '^$$' -fuzz '^FuzzAuthors$$' -fuzztime $(FUZZTIME)
 	$(GO_TEST) ./internal/berg/challengeinstance -run '^$$' -fuzz '^FuzzFromJSON$$' -fuzztime $(FUZZTIME)
 	$(GO_TEST) ./internal/berg/flagexec -run '^$$' -fuzz '^FuzzBuild$$' -fuzztime $(FUZZTIME)
+	$(GO_TEST) ./cmd/kubectl-berg/importer -run '^$$' -fuzz '^FuzzImport$$' -fuzztime $(FUZZTIME)
+	$(GO_TEST) ./cmd/kubectl-berg/lint -run '^$$' -fuzz '^FuzzCheck$$' -fuzztime $(FUZZTIME)
 
 # How long, and how many.
 QUIET           ?= 10m

@@ -39,10 +39,9 @@ catalog-build: ## Build the catalog's image without Docker: dist/images/berg-ope
 scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-operator-scorecard.tar.
 	mkdir -p $(DIST)/images
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/scorecard ./test/scorecard
+	$(call bill,berg-operator-scorecard,scorecard)
 	$(IMAGE_BUILD) --ref $(SCORECARD_IMG) --output $(DIST)/images/berg-operator-scorecard.tar --platform linux/$(ARCH) \
-		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555
-	go run -C hack/tools/sbom . --name berg-operator-scorecard --version v$(VERSION) \
-		--output $(DIST)/images/berg-operator-scorecard.cdx.json $(DIST)/linux-$(ARCH)/scorecard
+		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555 $(call notices,berg-operator-scorecard)
 
 # The layout that the repositories of OperatorHub's community want. What was there of this version
 # is replaced, and other versions stay. COMMUNITY is a clone of such a repository.

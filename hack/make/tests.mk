@@ -134,7 +134,11 @@ $(INTEGRATION:%=run-integration/%): run-integration/%:
 USED = $(foreach suite,$(INTEGRATION),$(call used,$(suite))) $(DIST)/rights/e2e.json
 
 .PHONY: rights
-rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
+rights: stolen-token ## Try what a stolen token can do, and compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
 	@for file in $(USED); do [[ -e $$file ]] || { \
 		echo "make: $$file is missing, which records what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }; done
 	go run $(RIGHTS) $(USED)
+
+.PHONY: stolen-token
+stolen-token: ## Try with the token of each installation what an attacker could do, and compare it with docs/security.md.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-rights -- go run $(RIGHTS) --attack docs/security.md

@@ -85,7 +85,11 @@ func pack(version, system, machine, output string) (archive, error) {
 	if err := build.Run(); err != nil {
 		return a, fmt.Errorf("build: %w", err)
 	}
-	members := []member{{a.bin, program, 0o755}, {"LICENSE", "LICENSE", 0o644}}
+	notices, err := writeNotices(version, program)
+	if err != nil {
+		return a, err
+	}
+	members := []member{{a.bin, program, 0o755}, {"LICENSE", "LICENSE", 0o644}, {"NOTICES.txt", notices, 0o644}}
 	if system != "windows" { // the script needs sh
 		members = append(members, member{completion, filepath.Join("cmd", name, completion), 0o755})
 	}
@@ -100,6 +104,21 @@ func pack(version, system, machine, output string) (archive, error) {
 	a.sum = hex.EncodeToString(sum[:])
 	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
 	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // a published file
+}
+
+// writeNotices writes what the licences of the linked modules ask for next to a program.
+func writeNotices(version, program string) (file string, err error) {
+	if program, err = filepath.Abs(program); err != nil {
+		return "", err
+	}
+	file = program + ".txt"
+	list := exec.Command("go", "run", "-C", "hack/tools/sbom", ".", "--name", name, "--version", version,
+		"--output", program+".cdx.json", "--notices", file, program)
+	list.Stderr = os.Stderr
+	if err := list.Run(); err != nil {
+		return "", fmt.Errorf("list the licences: %w", err)
+	}
+	return file, nil
 }
 
 // pinned overrides the variables of the builder's environment that would change the program.

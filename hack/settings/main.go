@@ -82,11 +82,11 @@ type group struct {
 	settings    []settings.Setting
 }
 
-// notValues are settings without a value: families sets the first, Kubernetes the second, a Role names the third, Services and
-// probes the addresses, and api.enabled and api.platformNamespaces the others.
+// notValues are settings without a value: families sets the first, Kubernetes the second, Roles name the Lease and the Deployment, Services
+// and probes the addresses, and api.enabled and api.platformNamespaces the others.
 var notValues = map[string][]string{
 	"operator": {"ENABLED_APIS", "POD_NAMESPACE", "LEASE_NAME"},
-	"api":      {"POD_NAMESPACE", "PLATFORM_NAMESPACE", "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS"},
+	"api":      {"POD_NAMESPACE", "PLATFORM_NAMESPACE", "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS", "OPERATOR_DEPLOYMENT", "LEASE_NAME"},
 }
 
 // chartGroups returns the groups in the order of values.yaml. The last one is the platform API.
@@ -107,25 +107,17 @@ func chartGroups(root string) ([]group, error) {
 	groups = append(groups, group{"operator", process.Title, process.Settings}, group{"api", "", api.Settings})
 	for i, g := range groups {
 		groups[i].settings = slices.DeleteFunc(slices.Clone(g.settings), func(s settings.Setting) bool {
-			return slices.Contains(notValues[g.name], s.Name) || g.name == "api" && sharedWithOperator(s)
+			return slices.Contains(notValues[g.name], s.Name)
 		})
 	}
 	return groups, nil
 }
-
-// sharedWithOperator reports whether a setting of the API is one of the operator, and has its value.
-func sharedWithOperator(s settings.Setting) bool { return strings.HasPrefix(s.Name, "CHALLENGE_") }
 
 func settingNames(groups []group) map[string][]string {
 	names := map[string][]string{}
 	for _, g := range groups {
 		for _, s := range g.settings {
 			names[g.name] = append(names[g.name], s.Name)
-		}
-	}
-	for _, s := range new(server.Config).Section().Settings {
-		if sharedWithOperator(s) {
-			names["shared"] = append(names["shared"], s.Name)
 		}
 	}
 	return names

@@ -8,7 +8,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/operator"
-	"github.com/bergctf/berg-operator/internal/platform/server"
+	"github.com/bergctf/berg-operator/internal/platform/livepage"
 )
 
 func TestCopiesOfSettingsAreCurrent(t *testing.T) {
@@ -27,8 +27,8 @@ func TestCopiesOfSettingsAreCurrent(t *testing.T) {
 	}
 }
 
-// The live page calculates with the operator's settings: where neither is set, both mean the same.
-func TestSharedSettingsHaveOneDefault(t *testing.T) {
+// The live page reads the operator's settings from its Deployment: a variable that is not set there has the operator's default.
+func TestTheLivePageHasTheDefaultsOfTheOperator(t *testing.T) {
 	defaults := map[string]string{}
 	for _, section := range operator.Sections(new(config.Process), families.All()) {
 		for _, s := range section.Settings {
@@ -36,16 +36,13 @@ func TestSharedSettingsHaveOneDefault(t *testing.T) {
 		}
 	}
 	found := 0
-	for _, s := range new(server.Config).Section().Settings {
-		if !sharedWithOperator(s) {
-			continue
-		}
+	for _, s := range livepage.OperatorSettings() {
 		found++
 		if value, known := defaults[s.Name]; !known || value != s.Default {
-			t.Errorf("%s is %q for the API, %q for the operator (it has it: %t)", s.Name, s.Default, value, known)
+			t.Errorf("%s is %q for the live page, %q for the operator (it has it: %t)", s.Name, s.Default, value, known)
 		}
 	}
 	if found < 5 {
-		t.Errorf("only %d settings are shared with the operator", found)
+		t.Errorf("only %d settings are read from the operator", found)
 	}
 }

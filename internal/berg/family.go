@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -58,7 +59,7 @@ func New(cfg *config.Berg) family.Family {
 		API:      bergv1.GroupVersion.Group,
 		Settings: cfg.Section(),
 		AddToScheme: runtime.SchemeBuilder{
-			bergv1.AddToScheme, corev1.AddToScheme, eventsv1.AddToScheme, appsv1.AddToScheme,
+			bergv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, appsv1.AddToScheme,
 			batchv1.AddToScheme, authorizationv1.AddToScheme, authenticationv1.AddToScheme, rbacv1.AddToScheme, nodev1.AddToScheme,
 			networkingv1.AddToScheme, policyv1.AddToScheme, gatewayv1.Install, ciliumv2.AddToScheme,
 		},

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -72,11 +73,13 @@ func trim(o client.Object) {
 	case *policyv1.PodDisruptionBudget:
 		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	case *gatewayv1.HTTPRoute:
-		o.Status = gatewayv1.HTTPRouteStatus{}
+		o.Status.Parents = status.TrimParents(o.Status.Parents)
 		cache.Bound(o, domains...)
 	case *gatewayv1.TLSRoute:
-		o.Status = gatewayv1.TLSRouteStatus{}
+		o.Status.Parents = status.TrimParents(o.Status.Parents)
 		cache.Bound(o, domains...)
+	case *discoveryv1.EndpointSlice:
+		status.TrimEndpoints(o)
 	case *ciliumv2.CiliumNetworkPolicy:
 		cache.Bound(o, domains...)
 	}
@@ -96,7 +99,7 @@ func trimWithoutImages(o client.Object) {
 func labelled(o client.Object) bool {
 	switch o.(type) {
 	case *corev1.ConfigMap, *corev1.Service, *corev1.Pod, *appsv1.Deployment, *batchv1.Job, *networkingv1.NetworkPolicy,
-		*policyv1.PodDisruptionBudget, *gatewayv1.HTTPRoute, *gatewayv1.TLSRoute, *ciliumv2.CiliumNetworkPolicy:
+		*policyv1.PodDisruptionBudget, *discoveryv1.EndpointSlice, *gatewayv1.HTTPRoute, *gatewayv1.TLSRoute, *ciliumv2.CiliumNetworkPolicy:
 		return true
 	default:
 		return false

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -211,6 +212,14 @@ func (c Challenge) MayUse(from, target string) bool {
 	}
 }
 
+// Trusts reports whether owner IDs belong to a namespace: its instances go before other namespaces' instances of the same owner.
+func (c Challenge) Trusts(namespace string) bool {
+	if len(c.InstanceNamespaces) > 0 {
+		return slices.Contains(c.InstanceNamespaces, namespace)
+	}
+	return namespace == c.Namespace
+}
+
 // defaultCapabilities are the capabilities that authors may add by default: the default set of a
 // container runtime, and capabilities for network and debugging challenges.
 const defaultCapabilities = "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE"
@@ -254,16 +263,16 @@ func (b *Berg) Section() settings.Section {
 			settings.New("SOURCE_BUDGET", "0", settings.Int(&b.Challenge.SourceBudget, 0, 1000000), "What the instances of one source may cost together, by spec.cost of their Challenges. Others wait in Pending. 0: no limit."),
 			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.Enum(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
-			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner has one instance in the whole cluster, so an instance in one namespace keeps the owner's next one waiting in any other: name only namespaces of platforms that you trust. Empty: all namespaces."),
+			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner has one instance in the whole cluster, so name only namespaces of platforms that you trust: an instance in one keeps the owner's next one waiting in any other. Empty: all namespaces; an instance of another namespace ends when one of CHALLENGE_NAMESPACE needs its owner ID."),
 			settings.New("CHALLENGE_REF_POLICY", "TrustedNamespace", settings.Enum(&b.Challenge.RefPolicy, RefTrustedNamespace, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use. TrustedNamespace: instances of CHALLENGE_NAMESPACE may use all, others those of their own namespace. Otherwise those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
-			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", defaultCapabilities, capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none."),
+			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", defaultCapabilities, capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none. More than the default needs the exemption capabilities."),
 			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&b.Challenge.CPULimit), "CPU limit of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&b.Challenge.CPURequest), "CPU request of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&b.Challenge.MemoryLimit), "Memory limit of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&b.Challenge.MemoryRequest), "Memory request of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_LIMIT", "1Gi", settings.Bytes(&b.Challenge.EphemeralStorageLimit), "How much a container may write to the disk of its node, including its log. A pod that writes more is evicted. 0: no limit."),
 			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&b.Challenge.EphemeralStorageRequest), "Ephemeral storage request of a container. 0: none, for nodes that do not report the size of their disk."),
-			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.Enum(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged."),
+			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.Enum(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged and, without user namespaces, the exemption seccomp-unconfined."),
 			settings.New("CHALLENGE_USER_NAMESPACES", "auto", settings.Enum(&b.Challenge.UserNamespaces, UserNamespacesAuto, UserNamespacesTrue, UserNamespacesFalse), "Whether pods run in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. true: always; the kernel and the container runtime of every node must support it. auto: pods without a RuntimeClass, while every node that takes pods supports it; none while the operator may not watch nodes (config/berg/nodes). false: never."),
 			settings.New("CHALLENGE_NESTED_SECCOMP_PROFILE", "", settings.Optional(nestedProfile(&b.Challenge.NestedSeccompProfile)), "Which system calls containers with sandbox: nested may make: a file below the kubelet's folder seccomp on every node, such as berg-nested.json, or Unconfined for all. Their pods run in a user namespace, which a node must support, and the operator must be permitted to watch nodes (config/berg/nodes). Empty: Challenges with sandbox: nested are refused."),
 			settings.New("CHALLENGE_EGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.EgressBandwidth), "Bits per second that a pod may send if its Challenge does not set a limit."),

@@ -21,6 +21,7 @@ import (
 type KibaShip struct {
 	Tekton       TektonMode
 	ProjectAdmin string // ClusterRole that is bound in the namespace of each Project
+	PodSecurity  PodSecurityLevel
 	// ImageRegistries are host[:port] of the registries of a DockerImage; nil: all with a public address.
 	ImageRegistries []string
 	Builds          Builds
@@ -85,6 +86,7 @@ func (k *KibaShip) Section() settings.Section {
 		Settings: append([]settings.Setting{
 			settings.New("TEKTON_MODE", string(TektonOptional), settings.Enum(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What happens while Tekton is not installed. optional: Projects are Ready, and get access to Tekton when it is installed. required: Projects are Failed until then. off: Tekton is not used, and nothing is built."),
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
+			settings.New("PROJECT_POD_SECURITY", string(PodSecurityBaseline), settings.Enum(&k.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted), "Pod Security level that the namespace of a Project enforces whose podSecurity is empty: privileged, baseline or restricted. Builds need baseline or privileged. With privileged the namespace has no level, and the account of a Project without other bounds has all rights in it: it is root on the nodes."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
 		}, k.Builds.settings()...),
 	}
@@ -94,16 +96,16 @@ func (b *Builds) settings() []settings.Setting {
 	return []settings.Setting{
 		settings.New("GIT_PROVIDER_URLS", "", settings.Func(b.setProviders), "Comma-separated URLs of git providers that are not at their public hosts, as provider=URL, for example github.com=https://git.example.org. bitbucket.com is bitbucket.org unless set."),
 		settings.New("BUILD_GIT_IMAGE", "docker.io/alpine/git:v2.49.1", settings.Name(&b.GitImage, image), "Image that clones repositories. It needs git and a shell."),
-		settings.New("BUILD_IMAGE", "ghcr.io/osscontainertools/kaniko:v1.28.2", settings.Name(&b.BuilderImage, image), "Image that builds without privileges: kaniko's executor, or one with the same arguments. It does not push and has no credentials. Use a digest to pin it."),
+		settings.New("BUILD_IMAGE", "ghcr.io/osscontainertools/kaniko:v1.28.2", settings.Name(&b.BuilderImage, image), "Image that builds without privileges: kaniko's executor of version 1.24 or newer. It does not push and has no credentials. Use a digest to pin it."),
 		settings.New("BUILD_ARGS", "", settings.Func(b.setBuilderArgs), "Comma-separated arguments for the builder in addition to those that every build needs, for example --registry-mirror=mirror.example.org."),
-		settings.New("BUILD_PUSH_IMAGE", "", settings.Optional(settings.Name(&b.PushImage, image)), "Image that pushes the built image: an image of this operator. Empty: the image that the operator itself runs."),
+		settings.New("BUILD_PUSH_IMAGE", "", settings.Optional(settings.Name(&b.PushImage, image)), "Image that prepares the source for the builder, and pushes the built image: an image of this operator. Empty: the image that the operator itself runs."),
 		settings.New("BUILD_BASE_IMAGE", "", settings.Optional(settings.Name(&b.BaseImage, image)), "Image with a shell that runs the buildCommand of an Application without a Dockerfile. Empty: every Application needs a Dockerfile."),
 		settings.New("BUILD_REGISTRY", "", settings.Func(registryAt(&b.Registry)), "Where built images are pushed to, as host[:port][/path], for example registry.example.org/kibaship. Empty: nothing is built."),
 		settings.New("BUILD_REGISTRY_SECRET", "", settings.Optional(settings.Name(&b.RegistrySecret, validation.IsDNS1123Subdomain)), "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with the credentials to push images. Empty: no credentials."),
 		settings.New("BUILD_PULL_SECRET", "", settings.Optional(settings.Name(&b.PullSecret, validation.IsDNS1123Subdomain)), "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with the credentials to read the images behind FROM, and to read and write the cache. The commands of a Dockerfile can read them. Empty: no credentials, unless an Application names a Secret."),
-		settings.New("BUILD_CACHE_REGISTRY", "", settings.Func(registryAt(&b.CacheRegistry)), "Where the builder keeps the layers of earlier builds, as host[:port][/path], below it one repository for each Application. Empty: no cache."),
+		settings.New("BUILD_CACHE_REGISTRY", "", settings.Func(registryAt(&b.CacheRegistry)), "Where the builder keeps the layers of earlier builds, as host[:port][/path], below it one repository for each Application. A build succeeds without it, and says so, while it cannot be reached. Empty: no cache."),
 		settings.New("BUILD_CA_CONFIG_MAP", "", settings.Optional(settings.Name(&b.CAConfigMap, validation.IsDNS1123Subdomain)), "Name of a ConfigMap in the namespace of each Project whose key ca.crt holds the certificate authorities of git server and registry. Empty: those that the images trust."),
-		settings.New("BUILD_TIMEOUT", "30m", settings.Duration(&b.Timeout), "Maximum duration of a run. Then it is stopped."),
+		settings.New("BUILD_TIMEOUT", "30m", settings.Duration(&b.Timeout), "Maximum duration of a run. Then it is stopped. Half of it is the maximum duration of the clone."),
 		settings.New("BUILD_CONCURRENCY", "20", settings.Int(&b.Concurrency, 0, 10000), "How many builds of all Projects run at the same time. Others wait, those of the Project with the fewest builds first. 0: no limit."),
 		settings.New("DEPLOYMENT_RESULT_TIME", "10m", settings.Duration(&b.ResultTime), "How long a Deployment is Succeeded or Failed before it is Waiting for its next change. Its conditions keep the result."),
 		settings.New("BUILD_WORKSPACE", string(WorkspaceEmptyDir), settings.Enum(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume), "Where a clone is stored until it is built: emptyDir, in the pod that clones and builds; volume, in a volume that two pods use."),

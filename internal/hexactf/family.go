@@ -5,6 +5,7 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,7 +26,7 @@ func New(cfg *config.HexaCTF) family.Family {
 	return family.Family{
 		API:         hexactfv1.GroupVersion.Group,
 		Settings:    cfg.Section(),
-		AddToScheme: runtime.SchemeBuilder{hexactfv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme},
+		AddToScheme: runtime.SchemeBuilder{hexactfv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme},
 		Cache:       caches,
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Busy:        family.NewBusy(func() client.ObjectList { return &hexactfv1.ChallengeList{} }, building),
@@ -63,7 +64,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) er
 	mgr := deps.Manager
 	reconciler := &challenge.Reconciler{
 		Access: deps.Access("challenge-operator"),
-		Config: cfg,
+		Config: cfg, Namespace: deps.Namespace,
 	}
 	if cfg.Kafka.Enabled() {
 		publisher, err := kafka.New(cfg.Kafka)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/internal/config"
@@ -25,12 +26,17 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 	if err != nil {
 		return err
 	}
+	logs, err := clientcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	return (&deployment.Reconciler{
 		Access:   deps.Access("kibaship-operator"),
 		Config:   cfg,
 		Presence: deps.Presence,
 		Direct:   deps.Direct,
 		Own:      &identity.ImageFinder{Reader: deps.Writer.Live, Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}},
+		Logs:     logs,
 		Secrets:  names,
 		Starts:   starts,
 	}).SetupWithManager(ctx, mgr)

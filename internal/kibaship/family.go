@@ -25,6 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
+	"github.com/bergctf/berg-operator/internal/kibaship/source"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -41,7 +42,7 @@ func New(cfg *config.KibaShip) family.Family {
 		Cache:       caches,
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Webhooks:    admission.Webhooks(),
-		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main},
+		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main, source.Command: source.Main},
 		Busy:        family.NewBusy(func() client.ObjectList { return &kibashipv1.ProjectList{} }, building),
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 // AwaitAPIServer returns when the API server answers, or with the error of ctx.
@@ -24,7 +26,7 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
-	stop, err := serveAlive(probes, "waiting for the API server")
+	stop, err := serveAlive(probes, "waiting for the API server", log)
 	if err != nil {
 		return err
 	}
@@ -41,17 +43,17 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 }
 
 // serveAlive answers the probes of a process that is alive, and not ready for a reason.
-func serveAlive(address, reason string) (stop func(), err error) {
+func serveAlive(address, reason string, log logr.Logger) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve the probes: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", http.StripPrefix("/healthz", healthz.CheckHandler{Checker: healthz.Ping}))
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle(livePath, http.StripPrefix(livePath, healthz.CheckHandler{Checker: healthz.Ping}))
+	mux.HandleFunc(readyPath, func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, reason, http.StatusServiceUnavailable)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	server, listener := ports.NewServer(listener, ports.Options{Handler: mux, TrustRequests: true, Log: portLog(log, "probes")})
 	go func() { _ = server.Serve(listener) }() // it ends with an error when it is closed
 	return func() { _ = server.Close() }, nil
 }

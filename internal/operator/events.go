@@ -10,6 +10,7 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 )
 
@@ -21,11 +22,12 @@ const (
 	flushTime = time.Second
 )
 
-// reportingManager is a manager that writes events one at a time.
+// reportingManager is a manager that writes events one at a time, and has the checks of the probes.
 type reportingManager struct {
 	ctrl.Manager
 	sink        *eventSink
 	broadcaster events.EventBroadcaster
+	checks      checks
 }
 
 func newReportingManager(mgr ctrl.Manager) (*reportingManager, error) {
@@ -34,7 +36,22 @@ func newReportingManager(mgr ctrl.Manager) (*reportingManager, error) {
 		return nil, err
 	}
 	sink := newEventSink(&events.EventSinkImpl{Interface: client})
-	return &reportingManager{Manager: mgr, sink: sink, broadcaster: events.NewBroadcaster(sink)}, nil
+	return &reportingManager{
+		Manager: mgr, sink: sink, broadcaster: events.NewBroadcaster(sink),
+		checks: checks{live: map[string]healthz.Checker{}, ready: map[string]healthz.Checker{}},
+	}, nil
+}
+
+// AddHealthzCheck implements manager.Manager.
+func (m *reportingManager) AddHealthzCheck(name string, check healthz.Checker) error {
+	m.checks.live[name] = check
+	return nil
+}
+
+// AddReadyzCheck implements manager.Manager.
+func (m *reportingManager) AddReadyzCheck(name string, check healthz.Checker) error {
+	m.checks.ready[name] = check
+	return nil
 }
 
 // GetEventRecorder returns a recorder for a controller of this name.

@@ -155,7 +155,7 @@ func (i *Installation) Await(ctx context.Context, probes string) ([]family.Famil
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	stop, err := serveAlive(probes, "no API of the operator is installed")
+	stop, err := serveAlive(probes, "no API of the operator is installed", i.log)
 	if err != nil {
 		return nil, err
 	}
@@ -203,18 +203,19 @@ func (i *Installation) AwaitChange(ctx context.Context, running []family.Family)
 	checks := 0
 	var retry <-chan time.Time // nil: the next check is after a change
 	for {
+		listed := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case event := <-changes.happened:
-			checks = completionChecks
-			if event {
-				checks = 0
-			}
+			checks, listed = 0, !event
 		case <-retry:
 			checks++
 		}
 		found, incomplete, err := i.Families(ctx)
+		if listed && err == nil && !incomplete {
+			checks = completionChecks // nothing is being installed
+		}
 		if err == nil && !slices.Equal(apiNames(found), apiNames(running)) {
 			i.log.Info("an API was installed or removed: the operator starts again", "before", apiNames(running), "now", apiNames(found))
 			return nil

@@ -1,7 +1,7 @@
 package operator
 
 import (
-	"net"
+	"crypto/sha256"
 	"net/http"
 	"sync"
 
@@ -11,7 +11,8 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 // The limits of requests for metrics. Each unknown token costs a TokenReview in the operator's name, and shares the API server's
@@ -21,59 +22,90 @@ const (
 	burstOfAddress   = 100 // in a burst, from one address
 	scrapesOfAll     = 100 // a second
 	burstOfAll       = 500 // in a burst
-	// maxAddresses limits the memory: the address that asked least recently is forgotten first.
-	maxAddresses = 1024
+	// maxAccepted is how many accepted tokens are remembered.
+	maxAccepted = 64
 )
 
-// authenticated is the filter of controller-runtime behind the limits.
-func authenticated(config *rest.Config, httpClient *http.Client) (server.Filter, error) {
+// authenticated returns the filter of controller-runtime behind the limits.
+func authenticated(config *rest.Config, httpClient *http.Client, log logr.Logger, next http.Handler) (http.Handler, error) {
 	filter, err := filters.WithAuthenticationAndAuthorization(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
 	limits := newScrapeLimits(clock.RealClock{})
-	return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
-		next, err := filter(log, handler)
-		return limits.before(next), err
-	}, nil
+	checked, err := filter(log, limits.accept(next))
+	return limits.before(checked), err
 }
 
-// scrapeLimits are the limits of all clients together and of each address.
+// scrapeLimits are the limits of all clients together and of each address. Tokens that were accepted before are not limited:
+// guesses keep no scraper waiting.
 type scrapeLimits struct {
-	clock clock.PassiveClock
-	mu    sync.Mutex
-	all   *rate.Limiter
-	each  *lru.Cache // of *rate.Limiter, by address
+	clock    clock.PassiveClock
+	each     *ports.Rates
+	accepted *lru.Cache // by hash of a token
+	mu       sync.Mutex
+	all      *rate.Limiter
 }
 
 func newScrapeLimits(c clock.PassiveClock) *scrapeLimits {
-	return &scrapeLimits{clock: c, all: rate.NewLimiter(scrapesOfAll, burstOfAll), each: lru.New(maxAddresses)}
+	return &scrapeLimits{
+		clock: c, each: ports.NewRates(scrapesOfAddress, burstOfAddress), accepted: lru.New(maxAccepted),
+		all: rate.NewLimiter(scrapesOfAll, burstOfAll),
+	}
 }
 
-// allow reports whether a request of an address may cost something. An address beyond its own limit takes nothing from others.
-func (l *scrapeLimits) allow(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	bucket, known := l.each.Get(address)
-	if !known {
-		bucket = rate.NewLimiter(scrapesOfAddress, burstOfAddress)
-		l.each.Add(address, bucket)
+// allow reports whether a request may cost something. An address beyond its own limit takes nothing from others.
+func (l *scrapeLimits) allow(r *http.Request) bool {
+	if _, known := l.accepted.Get(hashToken(r)); known {
+		return true
 	}
 	now := l.clock.Now()
-	return bucket.(*rate.Limiter).AllowN(now, 1) && l.all.AllowN(now, 1)
+	if !l.each.Allow(now, r) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.AllowN(now, 1)
 }
 
+func hashToken(r *http.Request) [sha256.Size]byte {
+	return sha256.Sum256([]byte(r.Header.Get("Authorization")))
+}
+
+// before limits requests before their token is checked, and ends the connections of clients that are refused.
 func (l *scrapeLimits) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		address, _, err := net.SplitHostPort(r.RemoteAddr)
-		if err != nil {
-			address = r.RemoteAddr
-		}
-		if !l.allow(address) {
+		if !l.allow(r) {
+			ports.Refuse(w, r)
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "Too many requests for metrics from this address: ask ten times a second at most", http.StatusTooManyRequests)
+			http.Error(w, "Too many requests for metrics: ask ten times a second at most, with a valid token", http.StatusTooManyRequests)
 			return
 		}
+		next.ServeHTTP(&refuser{ResponseWriter: w, request: r}, r)
+	})
+}
+
+// accept remembers the token of a request that was let through.
+func (l *scrapeLimits) accept(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ports.Trust(r.Context())
+		l.accepted.Add(hashToken(r), nil)
 		next.ServeHTTP(w, r)
 	})
 }
+
+// refuser ends the connection of a client whose token is refused.
+type refuser struct {
+	http.ResponseWriter
+	request *http.Request
+}
+
+func (w *refuser) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		ports.Refuse(w.ResponseWriter, w.request)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the writer.
+func (w *refuser) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -50,7 +50,7 @@ func TestScrapesAreLimited(t *testing.T) {
 	if accepted > burstOfAll {
 		t.Errorf("%d requests of many addresses in a burst", accepted)
 	}
-	if got := limits.each.Len(); got > maxAddresses {
+	if got := limits.each.Size(); got > 1024 {
 		t.Errorf("%d addresses are remembered", got)
 	}
 }

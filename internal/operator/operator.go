@@ -4,17 +4,14 @@ package operator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -28,15 +25,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
-
-// shutdownTime is how long the process may take to stop: the time for running
-// reconciliations, and a little more. The Deployment's terminationGracePeriodSeconds
-// must be longer.
-const shutdownTime = reconcile.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"
@@ -82,24 +74,13 @@ func Sections(process *config.Process, all []family.Family) []settings.Section {
 	return append(sections, process.Section(apiNames(all)))
 }
 
-// NewScheme returns a scheme with every kind that some families read or write.
-func NewScheme(families ...family.Family) (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, f := range families {
-		if err := f.AddToScheme.AddToScheme(scheme); err != nil {
-			return nil, fmt.Errorf("build the scheme of %s: %w", f.API, err)
-		}
-	}
-	return scheme, nil
-}
-
 // New returns a manager with the controllers of the families, ready to start. It needs the API
 // server to resolve kinds.
 func New(ctx context.Context, restConfig *rest.Config, process config.Process, families []family.Family, opts Options) (ctrl.Manager, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	restConfig = connection(restConfig)
+	restConfig = connection.Configure(restConfig)
 	options, candidate, err := managerOptions(restConfig, process, families, opts)
 	if err != nil {
 		return nil, err
@@ -149,19 +130,10 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err := mgr.AddReadyzCheck("caches", cachesFilled(candidate, mgr.Elected())); err != nil {
 		return nil, err
 	}
+	if err := servePorts(mgr, mgr.checks.handler(), process); err != nil {
+		return nil, err
+	}
 	return mgr, nil
-}
-
-// connection returns how the process reaches the API server.
-func connection(restConfig *rest.Config) *rest.Config {
-	restConfig = rest.CopyConfig(restConfig)
-	// The API server limits requests by priority and fairness; a limit of the client would
-	// only add delay. Zero means the client's default, so it must be negative.
-	restConfig.QPS = -1
-	// Warnings of admission may quote the written object, flags included, and the client would log
-	// them.
-	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
-	return restConfig
 }
 
 // managerOptions returns the options of the manager, and a channel that is closed when the process takes part in the
@@ -175,9 +147,8 @@ func managerOptions(restConfig *rest.Config, process config.Process, families []
 		Scheme:    scheme,
 		NewClient: client.New,
 
-		HealthProbeBindAddress:  process.HealthProbeBindAddress,
-		PprofBindAddress:        process.PprofBindAddress,
-		Metrics:                 metricsOptions(process),
+		HealthProbeBindAddress:  "0", // servePorts serves them
+		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),
 		Logger:                  ctrl.Log,
@@ -221,17 +192,6 @@ func elect(options *ctrl.Options, lease *lease, name string) {
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
 	options.Logger = calmLogger(options.Logger)
-}
-
-func metricsOptions(p config.Process) server.Options {
-	options := server.Options{BindAddress: p.MetricsBindAddress}
-	if p.MetricsSecure && p.MetricsBindAddress != "0" {
-		options.SecureServing = true
-		options.FilterProvider = authenticated
-		// HTTP/2 is disabled because of its denial-of-service vulnerabilities.
-		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	}
-	return options
 }
 
 func controllerOptions(opts Options) ctrlconfig.Controller {

@@ -4,21 +4,28 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
+	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 // The names of the objects of the webhooks, as in the manifests. The Operator Lifecycle Manager
@@ -45,12 +52,17 @@ func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Pro
 	if process.WebhookBindAddress == "0" {
 		return nil
 	}
-	server, err := newWebhookServer(process, families)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(process.WebhookCertDir, "tls.crt")); err == nil {
-		server.options.CertDir = process.WebhookCertDir
+	server := newWebhookServer(process, families, m.mgr.GetLogger())
+	certificate, key := filepath.Join(process.WebhookCertDir, "tls.crt"), filepath.Join(process.WebhookCertDir, "tls.key")
+	if _, err := os.Stat(certificate); err == nil {
+		watcher, err := certwatcher.New(certificate, key)
+		if err != nil {
+			return fmt.Errorf("read the certificate of the webhooks: %w", err)
+		}
+		if err := m.mgr.Add(everyReplica{watcher}); err != nil {
+			return err
+		}
+		server.certificate = watcher.GetCertificate
 		server.open()
 		return server.addTo(m)
 	}
@@ -70,7 +82,7 @@ func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Pro
 	if err != nil {
 		return err
 	}
-	server.options.TLSOpts = append(server.options.TLSOpts, func(c *tls.Config) { c.GetCertificate = certificates.certificate })
+	server.certificate = certificates.certificate
 	return server.addTo(m)
 }
 
@@ -88,78 +100,78 @@ func (m dependencyBuilder) webhooksInstalled(ctx context.Context) (bool, error) 
 	return err == nil, err
 }
 
+// everyReplica runs what does not need the lease.
+type everyReplica struct{ manager.Runnable }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everyReplica) NeedLeaderElection() bool { return false }
+
 // webhookServer serves once it is opened.
 type webhookServer struct {
-	options  webhook.Options
-	handlers map[string]http.Handler
+	address     string
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// handlers are those of webhook.Server, which counts and logs requests. It has no limits of connections, and does not serve.
+	handlers webhook.Server
+	log      *slog.Logger
 	// needed: a family that is enabled has webhooks.
 	needed bool
 	once   sync.Once
 	opened chan struct{}
-	server webhook.Server
+	served atomic.Bool
 }
 
-func newWebhookServer(process config.Process, families []servedFamily) (*webhookServer, error) {
-	host, text, err := net.SplitHostPort(process.WebhookBindAddress)
-	if err != nil {
-		return nil, err
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return nil, err
-	}
+func newWebhookServer(process config.Process, families []servedFamily, log logr.Logger) *webhookServer {
 	s := &webhookServer{
-		options: webhook.Options{Host: host, Port: port, WebhookMux: http.NewServeMux(), TLSOpts: []func(*tls.Config){
-			// HTTP/2 is disabled because of its denial-of-service vulnerabilities.
-			func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} },
-		}},
-		handlers: map[string]http.Handler{"/": &admission.Webhook{Handler: admission.HandlerFunc(admit)}},
-		opened:   make(chan struct{}),
+		address: process.WebhookBindAddress, handlers: webhook.NewServer(webhook.Options{}), log: portLog(log, "webhooks"),
+		opened: make(chan struct{}),
 	}
+	s.handlers.Register("/", &admission.Webhook{Handler: admission.HandlerFunc(admit)})
 	for _, f := range families {
 		for _, w := range f.Webhooks {
 			s.needed = true
-			s.handlers[w.Path] = w.Handler(f.dependencies)
+			s.handlers.Register(w.Path, w.Handler(f.dependencies))
 		}
 	}
-	return s, nil
+	return s
 }
 
 // admit is for objects of families that are not enabled.
 func admit(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
 
 func (s *webhookServer) addTo(m dependencyBuilder) error {
-	s.server = webhook.NewServer(s.options)
-	for path, handler := range s.handlers {
-		s.server.Register(path, handler)
-	}
 	if err := m.mgr.AddReadyzCheck("webhooks", s.ready); err != nil {
 		return err
 	}
-	return m.mgr.Add(s)
+	return m.mgr.Add(everyReplica{s})
 }
 
 // open lets the server start. It may be called more than once.
 func (s *webhookServer) open() { s.once.Do(func() { close(s.opened) }) }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica answers.
-func (s *webhookServer) NeedLeaderElection() bool { return false }
-
 // Start implements manager.Runnable.
 func (s *webhookServer) Start(ctx context.Context) error {
 	select {
 	case <-s.opened:
-		return s.server.Start(ctx)
 	case <-ctx.Done():
 		return nil
 	}
+	listener, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return fmt.Errorf("serve the webhooks: %w", err)
+	}
+	server, listener := ports.NewServer(listener, ports.Options{
+		Handler: s.handlers.WebhookMux(), TLS: &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
+		TrustRequests: true, Log: s.log,
+	})
+	s.served.Store(true)
+	return (&manager.Server{Name: "webhooks", Server: server, Listener: listener, ShutdownTimeout: ptr.To(shutdownTime)}).Start(ctx)
 }
 
 // ready reports whether a server that has to answer does so.
-func (s *webhookServer) ready(r *http.Request) error {
+func (s *webhookServer) ready(*http.Request) error {
 	select {
 	case <-s.opened:
-		if s.server.StartedChecker()(r) != nil {
+		if !s.served.Load() {
 			return errors.New("the webhooks are not served yet")
 		}
 	default:

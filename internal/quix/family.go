@@ -61,7 +61,7 @@ func caches(cfg config.Quix) cache.Options {
 // trim keeps only the identity of a namespace that belongs to another owner: a cluster may have thousands of them.
 func trim(o client.Object) {
 	ns, ok := o.(*corev1.Namespace)
-	if !ok || ns.Labels[quixv1.LabelManagedBy] == quixv1.ManagedBy || ns.Annotations[quixv1.AnnotationUID] != "" || ns.DeletionTimestamp != nil {
+	if !ok || ns.Labels[quixv1.LabelManagedBy] == quixv1.ManagedBy || ns.Labels[quixv1.LabelEnvironmentID] != "" || ns.Annotations[quixv1.AnnotationUID] != "" || ns.DeletionTimestamp != nil {
 		return
 	}
 	cache.KeepIdentity(ns)

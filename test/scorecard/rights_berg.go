@@ -19,6 +19,10 @@ var _ = allow("berg.norelect.ch", map[string][]string{
 	"cluster: pods":                                                      {"delete", "list", "watch"}, // delete: with a grace period, before their policies
 	"cluster: clusterroles.rbac.authorization.k8s.io/berg-operator-berg": {"get"},                     // goes when the operator is removed
 	"cluster: daemonsets.apps/cilium":                                    see,                         // whether agents of Cilium run
+	// Whether players reach an instance.
+	"cluster: gateways.gateway.networking.k8s.io":       see,
+	"cluster: gatewayclasses.gateway.networking.k8s.io": see,
+	"cluster: endpointslices.discovery.k8s.io":          see,
 	// Whether optional APIs are there.
 	"cluster: customresourcedefinitions.apiextensions.k8s.io": see,
 	// Why a node refuses a pod stands in events alone.

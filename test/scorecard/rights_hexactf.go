@@ -9,8 +9,9 @@ var _ = allow("apps.hexactf.io", map[string][]string{
 	// What a challenge owns is deleted by Kubernetes with it.
 	"cluster: services":                          kept,
 	"cluster: deployments.apps":                  kept,
-	"cluster: networkpolicies.networking.k8s.io": kept,
+	"cluster: networkpolicies.networking.k8s.io": own, // the last step of an end
 	"cluster: pods":                              see,
+	"namespace: leases.coordination.k8s.io":      {"create", "delete", "list"}, // ends that the broker has not acknowledged
 })
 
 var kept = []string{"create", "get", "list", "update", "watch"}

@@ -24,7 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`
 // +kubebuilder:printcolumn:name="Outbound Traffic",type=boolean,JSONPath=`.spec.allowOutboundTraffic`
 // +kubebuilder:printcolumn:name="Hidden Until",type=date,JSONPath=`.spec.hideUntil`
-// +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Images",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="ImagesReady")].reason`
 // +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:selectablefield:JSONPath=`.spec.event`
@@ -75,6 +75,16 @@ type ChallengeSpec struct {
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Description"
 	Description string `json:"description,omitempty"`
+
+	// How players connect, shown instead of the bare addresses, for example
+	// "ssh -p {port} ctf@{host}, password ctf". {host}, {port} and {url} are the address of the first port
+	// that players reach, {NAME.host}, {NAME.port} and {NAME.url} the address of the port NAME. An edit
+	// reaches live instances without a rollout. At most 1024 characters. Default: the addresses.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Connection Info"
+	ConnectionInfo string `json:"connectionInfo,omitempty"`
 
 	// Flag of a challenge that has one flag for all players. The operator does
 	// not use it: an instance carries its own flag in spec.flag.
@@ -608,8 +618,8 @@ type Port struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:internalPort","urn:alm:descriptor:com.tectonic.ui:select:publicPort","urn:alm:descriptor:com.tectonic.ui:select:publicHttpRoute","urn:alm:descriptor:com.tectonic.ui:select:publicTlsRoute"}
 	Type PortType `json:"type,omitempty"`
 
-	// Whether the operator and the node connect to a public TCP port before the instance
-	// is Running. Set false for a program that serves one connection and ends, and for
+	// Whether the operator, the node and the platform API connect to a public TCP port before
+	// players do. Set false for a program that serves one connection and ends, and for
 	// one that opens the port later. Default: true.
 	// +optional
 	// +nullable

@@ -99,6 +99,13 @@ type ChallengeInstanceSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
 	Timeout string `json:"timeout,omitempty"`
 
+	// Latest end of the instance, for example the end of the event, as in 2030-01-31T18:00:00Z. It
+	// expires then however long it waited for its start, and also while it waits. May be changed while
+	// it lives. Default: none, spec.timeout alone counts.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Until"
+	Until *metav1.Time `json:"until,omitempty"`
+
 	// Set it to terminate the instance: the operator then deletes it. UserRequest:
 	// the player asked; AdminTermination: an organiser did; Timeout: the operator
 	// itself sets it when the instance expires. Default: empty, the instance
@@ -208,6 +215,13 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Services"
 	Services []ServiceEndpoint `json:"services,omitempty"`
 
+	// How players connect, in the words of the author: spec.connectionInfo of the Challenge with the
+	// addresses of this instance. Empty without such a text, until the addresses are known, and while the
+	// instance is being deleted.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Connection Info"
+	ConnectionInfo string `json:"connectionInfo,omitempty"`
+
 	// When the operator began to build the instance. Empty while it waits for an
 	// earlier instance of its owner, or cannot be built.
 	// +optional
@@ -226,7 +240,7 @@ type ChallengeInstanceStatus struct {
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
 
 	// When the instance expires: startedAt plus spec.timeout, or plus
-	// CHALLENGE_MAX_LIFETIME if that is set and shorter.
+	// CHALLENGE_MAX_LIFETIME if that is set and shorter, but not after spec.until.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
@@ -478,6 +492,12 @@ type ServiceEndpoint struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="TLS"
 	TLS bool `json:"tls,omitempty"`
 
+	// connectAtStart of the port, if it is false: programs that only want to know whether the port is
+	// reachable must not connect to it. Default: true.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Connect At Start",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ConnectAtStart *bool `json:"connectAtStart,omitempty"`
+
 	// The whole address in one text, to give to a player: https:// or http:// for a browser, else
 	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the scheme's own
 	// is left out.
@@ -499,15 +519,15 @@ const (
 	ConditionNamespaceCreated = "NamespaceCreated"
 	// ConditionNetworkPolicyCreated: the network policy is in place.
 	ConditionNetworkPolicyCreated = "NetworkPolicyCreated"
-	// ConditionServicesCreated: all Services are in place.
+	// ConditionServicesCreated: all Services are in place, and those for players lead to pods.
 	ConditionServicesCreated = "ServicesCreated"
-	// ConditionRoutesCreated: all routes are in place.
+	// ConditionRoutesCreated: all routes are in place, and their Gateway serves them.
 	ConditionRoutesCreated = "RoutesCreated"
 	// ConditionDeploymentsCreated: all Deployments are in place.
 	ConditionDeploymentsCreated = "DeploymentsCreated"
 	// ConditionPodsReady: all pods were ready once.
 	ConditionPodsReady = "PodsReady"
-	// ConditionHealthy: all pods of a running instance are ready now.
+	// ConditionHealthy: all pods of a running instance are ready now, and its addresses are served.
 	ConditionHealthy = "Healthy"
 	// ConditionNamespaceDeleted: the namespace is gone.
 	ConditionNamespaceDeleted = "NamespaceDeleted"
@@ -558,6 +578,13 @@ const (
 	ReasonAPINotInstalled      = "APINotInstalled"
 	ReasonRefused              = "Refused"
 	ReasonWriteFailed          = "WriteFailed"
+	ReasonGatewayNotReady      = "GatewayNotReady"
+	ReasonRouteRefused         = "RouteRefused"
+	ReasonRoutePending         = "RoutePending"
+	ReasonNoEndpoints          = "NoEndpoints"
+	ReasonServiceMissing       = "ServiceMissing"
+	ReasonOutOfNodePorts       = "OutOfNodePorts"
+	ReasonOutOfAddresses       = "OutOfAddresses"
 	ReasonReady                = "Ready"
 	ReasonStarting             = "Starting"
 	ReasonStartDeadline        = "StartDeadlineExceeded"

@@ -223,7 +223,8 @@ type GitRepository struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Start Command"
 	StartCommand string `json:"startCommand,omitempty"`
 
-	// Secret whose keys are environment variables of the Application.
+	// Secret whose keys are environment variables of the Application. The operator only checks that it exists: a build does not get
+	// it, and the platform that runs the image hands it over.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Env"
 	Env *LocalReference `json:"env,omitempty"`

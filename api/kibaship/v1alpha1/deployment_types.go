@@ -188,7 +188,7 @@ type PipelineRunStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Image"
 	Image string `json:"image,omitempty"`
 
-	// Why the run failed, or why it waits.
+	// Why the run failed, why it waits, or what it warns of.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
 	Message string `json:"message,omitempty"`

@@ -248,6 +248,9 @@ const (
 	// another one.
 	AnnotationChecksum = "quix.io/plan-checksum"
 
+	// AnnotationConfirmDeletion on an Environment is "true" when an administrator wants it to be deleted although that was asked for
+	// before this operator came, and its CRD is being deleted.
+	AnnotationConfirmDeletion = "quix.io/confirm-deletion"
 	// AnnotationNamespaceToken on the namespace is the value whose SHA-256 is in status.namespaceTokenHash.
 	AnnotationNamespaceToken = "quix.io/namespace-token"
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/tunnel/expose"
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
 )
@@ -62,6 +63,7 @@ three objects. It needs no operator, no kubectl and no route from the cluster to
 			if o.Config, err = config.ClientConfig(); err != nil {
 				return usageError{fmt.Errorf("find the cluster: %w", err)}
 			}
+			o.Config = connection.Configure(o.Config)
 			if o.Namespace == "" {
 				if o.Namespace, _, err = config.Namespace(); err != nil {
 					return usageError{fmt.Errorf("find the namespace: %w", err)}

@@ -19,16 +19,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 )
 
 func negotiated() runtime.NegotiatedSerializer {
@@ -43,6 +47,10 @@ type Cluster struct {
 	Config *rest.Config
 	// Namespace is the namespace that kubectl would use.
 	Namespace string
+	// RetryTimeout is how long each read is repeated while the API server does not answer. 0: it is not repeated.
+	RetryTimeout time.Duration
+	// Lost is called with the error when reads begin to be repeated, and with nil when the API server answers again.
+	Lost func(error)
 
 	clock clock.PassiveClock
 	skew  skew
@@ -66,15 +74,53 @@ func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.P
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Config: rest.CopyConfig(config), Namespace: namespace, clock: now}
+	c := &Cluster{Config: connection.Configure(config), Namespace: namespace, clock: now}
 	c.Config.UserAgent = userAgent
-	// The API server limits the rate by priority and fairness.
-	c.Config.QPS, c.Config.Burst = -1, 0
-	c.Config.WarningHandler = warn
+	c.Config.WarningHandlerWithContext = redact.Warnings{Next: warn}
 	c.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dateObserver{next, c} })
 	scheme, mapper := kinds()
-	c.WithWatch, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
-	return c, err
+	direct, err := client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
+	if err != nil {
+		return nil, err
+	}
+	c.WithWatch = interceptor.NewClient(redact.Client(direct), interceptor.Funcs{
+		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return c.read(ctx, func(ctx context.Context) error { return next.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return c.read(ctx, func(ctx context.Context) error { return next.List(ctx, list, opts...) })
+		},
+	})
+	return c, nil
+}
+
+// read limits the time of each attempt, and repeats it for RetryTimeout while the API server does not answer. A read inside of an
+// Attempt is not repeated: its caller does that.
+func (c *Cluster) read(ctx context.Context, once func(context.Context) error) error {
+	end, bounded := ctx.Deadline()
+	if c.RetryTimeout <= 0 || bounded && time.Until(end) <= attemptTimeout {
+		return Attempt(ctx, once)
+	}
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}
+	began, lost := c.clock.Now(), false
+	for {
+		err := Attempt(ctx, once)
+		if !Transient(err) || ctx.Err() != nil || c.clock.Since(began) >= c.RetryTimeout {
+			if lost && err == nil {
+				c.Lost(nil)
+			}
+			return err
+		}
+		if !lost && c.Lost != nil {
+			lost = true
+			c.Lost(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(backoff.Step()):
+		}
+	}
 }
 
 // kinds are the Kinds that the program uses. They are fixed, so that no command needs discovery.
@@ -196,7 +242,7 @@ func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all
 	for {
 		limited := append([]client.ListOption{client.Limit(pageSize), client.Continue(page.Continue)}, opts...)
 		page = bergv1.ChallengeInstanceList{}
-		if err := Attempt(ctx, func(ctx context.Context) error { return c.List(ctx, &page, limited...) }); err != nil {
+		if err := c.List(ctx, &page, limited...); err != nil {
 			return nil, "", err
 		}
 		all = append(all, page.Items...)

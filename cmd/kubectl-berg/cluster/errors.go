@@ -18,6 +18,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 var errNoAnswer = errors.New("the API server did not answer")
@@ -57,6 +58,7 @@ func Explain(action string, err error) error {
 		return console.Errorf(code, "%w", &explainedError{fmt.Sprintf(format, args...), err})
 	}
 	text := console.OneLine(err.Error())
+	meaning, refused := refusal.Explain(text)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return console.Errorf(console.ExitInterrupted, "interrupted")
@@ -66,6 +68,8 @@ func Explain(action string, err error) error {
 		return console.Errorf(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or use --kubeconfig")
 	case apierrors.IsUnauthorized(err):
 		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", action)
+	case refused && meaning.Kind != refusal.Rights && meaning.Kind != refusal.Trouble:
+		return fail(console.ExitFailed, "%s: %s. %s", action, strings.TrimRight(text, "."), meaning.Do)
 	case apierrors.IsForbidden(err):
 		return fail(console.ExitForbidden, "%s: %s. %s", action, text, Remedy(text))
 	case NotServed(err):

@@ -29,7 +29,10 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 		SilenceUsage:  true,
 		Version:       version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berg"},
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) (err error) {
+			if r.retryTimeout, err = c.Flags().GetDuration(retryFlag); err != nil {
+				return err
+			}
 			if r.output == string(console.SARIF) && c.Name() == "lint" {
 				r.Format = console.SARIF
 				return nil
@@ -49,6 +52,7 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 		f.Hidden = !slices.Contains([]string{"namespace", "context", "kubeconfig", "as"}, f.Name)
 	})
 	cmd.PersistentFlags().StringVarP(&r.output, "output", "o", "", "output format: json, yaml, wide or name (default text)")
+	cmd.PersistentFlags().Duration(retryFlag, 0, retryHelp+"; 0: not at all")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("namespace", r.completeNamespaces)
 	cmd.AddGroup(&cobra.Group{ID: "look", Title: "Inspect:"}, &cobra.Group{ID: "play", Title: "Try:"},

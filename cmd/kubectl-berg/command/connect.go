@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
@@ -146,12 +146,15 @@ func (r *root) printServices(i *bergv1.ChallengeInstance, name string) error {
 		}
 		return r.WriteJSON(connections)
 	}
-	r.writeServices(services)
+	r.writeServices(i.Status.ConnectionInfo, services)
 	return nil
 }
 
-// writeServices prints the addresses and commands.
-func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
+// writeServices prints the author's text, the addresses and commands.
+func (r *root) writeServices(text string, services []bergv1.ServiceEndpoint) {
+	for line := range strings.Lines(text) {
+		r.Printf("  %s\n", console.OneLine(line))
+	}
 	if len(services) == 0 {
 		r.Printf("  all ports are internal: players cannot connect to them\n")
 		return
@@ -175,7 +178,7 @@ const answerTimeout = 10 * time.Second
 func (r *root) connectTo(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
 	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // by --insecure only
 	if o.ca != "" {
-		pem, err := os.ReadFile(o.ca)
+		pem, err := localfile.Folder{}.Read(o.ca)
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "--ca: %w", err)
 		}

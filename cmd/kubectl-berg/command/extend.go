@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -30,7 +31,7 @@ func (r *root) extend() *cobra.Command {
 		Use:   "extend TIME NAME... | extend TIME --all | extend --until 23:30 --all",
 		Short: "Give instances more time",
 		Long: `Give instances more time: TIME is added to their timeout. With --until they expire at that time, and
-instances that expire later are not changed.
+instances that expire later are not changed. A spec.until that is earlier moves with it.
 
 Each run has an ID and stores it on the instances that it extends. If a run is interrupted, repeat the
 command with --id and that ID: it extends the rest, and no instance twice. The operator's
@@ -115,7 +116,11 @@ func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInsta
 			return bulk.Already, nil
 		}
 	}
-	change := map[string]any{"spec": map[string]any{"timeout": timeoutText(lifetime + extension)}}
+	spec := map[string]any{"timeout": timeoutText(lifetime + extension)}
+	if end := i.Status.StartedAt.Add(lifetime + extension); i.Spec.Until != nil && i.Spec.Until.Time.Before(end) {
+		spec["until"] = metav1.NewTime(end)
+	}
+	change := map[string]any{"spec": spec}
 	if until.IsZero() {
 		change["metadata"] = map[string]any{"annotations": map[string]any{annotationExtended: id}}
 	}

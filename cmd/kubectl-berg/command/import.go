@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"io"
 	"maps"
 	"os"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/importer"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 )
 
 var secretName = regexp.MustCompile(`(?i)flag|pass|secret|token|key`)
@@ -33,7 +33,8 @@ func (r *root) importFiles() *cobra.Command {
 		Short: "Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, kCTF or rCTF",
 		Long: `Make a Challenge of a compose file, a Dockerfile or a challenge of klodd, kCTF or rCTF, without a cluster. A folder is
 searched for them: each compose file in it becomes a Challenge, Dockerfiles alone become the containers of one.
-Handouts, solutions and health checks are left out.
+Handouts, solutions and health checks are left out. A challenge.yml of ctfcli gives name, category, flag and the kind of
+port. Files outside of the folder are not read, not even through a link, unless --allow-outside is given.
 
 The Challenge goes to standard output. Standard error first asks where the flag is, if that is not certain: commands of
 a Dockerfile are not interpreted. Then it says what could not be carried over, in the words of the file, what was
@@ -46,7 +47,9 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
   kubectl berg import challenges/kernel/ --flag-file '/root/flag-{entropy}.txt' > challenge.yaml
   kubectl berg import compose.yaml --env FLAG='flag{test}' -n berg | kubectl apply -f -`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return r.runImport(args[0], o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return untilCancelled(cmd.Context(), func() error { return r.runImport(args[0], o) })
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.Name, "name", "", "name of the Challenge (default: that of the compose project, or of the folder)")
@@ -56,6 +59,8 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
 	f.StringArrayVar(&o.variables, "env", nil, "value of a variable in the compose file, as in FLAG=flag{test}; goes before the file .env")
 	f.StringSliceVar(&o.Profiles, "profile", nil, "profiles of the compose file to include")
 	f.StringSliceVar(&o.settings, "setting", nil, "setting of the operator, as in CHALLENGE_ALLOWED_CAPABILITIES=KILL (default: the operator's default)")
+	f.BoolVar(&o.Split, "split", false, "make a Challenge of each group of services that no network of the compose file connects")
+	f.BoolVar(&o.AllowOutside, "allow-outside", false, "read files outside of the folder, too, as in env_file: ../common.env")
 	f.BoolVar(&o.strict, "strict", false, "exit with code 4 if something could not be carried over")
 	return c
 }
@@ -111,7 +116,7 @@ func (r *root) imported(path string, o importer.Options) (importer.Result, error
 	if path != "-" {
 		return importer.Import(path, o)
 	}
-	content, err := io.ReadAll(r.In)
+	content, err := localfile.ReadAll(r.In)
 	if err != nil {
 		return importer.Result{}, console.Errorf(console.ExitFailed, "standard input: %w", err)
 	}

@@ -65,6 +65,14 @@ func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
 
 // instanceLifetime returns the time from the start of an instance to its expiry. It is known after the start.
 func instanceLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
+	if d, known = timeoutLifetime(i); known && i.Spec.Until != nil {
+		d = min(d, i.Spec.Until.Sub(i.Status.StartedAt.Time))
+	}
+	return d, known
+}
+
+// timeoutLifetime is instanceLifetime without spec.until.
+func timeoutLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
 	if i.Status.StartedAt == nil {
 		return 0, false
 	}

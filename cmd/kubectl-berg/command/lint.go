@@ -1,7 +1,7 @@
 package command
 
 import (
-	"io"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -30,14 +31,17 @@ func (r *root) lint() *cobra.Command {
 		Short: "Check Challenges in files, without a cluster",
 		Long: `Check Challenges in files and folders, without a cluster: what the API server refuses, what no instance can
 start with, and what YAML makes of a value. The operator uses the same rules for the condition Accepted.
-Files without a Challenge are skipped.
+Files without a Challenge are skipped, and links that lead out of a folder are not followed. It is assumed that the
+operator has its default settings and takes sandbox: nested, with a warning: --setting says what yours has.
 
 Exit code 0: no error, 3: no Challenge found, 4: an error was found (with --strict, or a warning).`,
 		Example: `  kubectl berg lint -f challenges/
   kubectl berg lint -f challenges/ -o sarif > lint.sarif
   kubectl berg lint -f challenge.yaml --setting CHALLENGE_ALLOWED_CAPABILITIES=ALL`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return r.lintFiles(o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return untilCancelled(cmd.Context(), func() error { return r.lintFiles(o) })
+		},
 	}
 	f := c.Flags()
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "files or folders with Challenges, - for standard input")
@@ -116,33 +120,36 @@ func (r *root) writeFindings(findings []lint.Finding) {
 	}
 }
 
+const nestedProfile = "CHALLENGE_NESTED_SECCOMP_PROFILE"
+
 // parseRuleSettings reads the settings that limit a Challenge and ignores the others.
 func parseRuleSettings(given []string) (rules.Settings, error) {
 	values := map[string]string{
 		"CHALLENGE_ALLOWED_CAPABILITIES": doctor.Defaults["CHALLENGE_ALLOWED_CAPABILITIES"],
 		"CHALLENGE_START_DEADLINE":       doctor.Defaults["CHALLENGE_START_DEADLINE"],
 		// The default refuses sandboxes. An author who writes one has an administrator who prepares nodes.
-		"CHALLENGE_NESTED_SECCOMP_PROFILE": "Unconfined",
+		nestedProfile: "Unconfined",
 	}
 	last := ""
+	out := rules.Settings{SandboxAssumed: true}
 	for _, text := range given {
 		name, value, ok := strings.Cut(text, "=")
 		switch _, known := doctor.Defaults[name]; {
 		case ok && known:
 			values[name], last = value, name
+			out.SandboxAssumed = out.SandboxAssumed && name != nestedProfile
 		case !ok && last == "CHALLENGE_ALLOWED_CAPABILITIES": // the option splits its value at commas
 			values[last] += "," + text
 		default:
 			return rules.Settings{}, console.Errorf(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that concerns Challenges", text)
 		}
 	}
-	var out rules.Settings
 	for name := range strings.SplitSeq(values["CHALLENGE_ALLOWED_CAPABILITIES"], ",") {
 		if name = rules.Capability(strings.TrimSpace(name)); name != "" && name != "NONE" {
 			out.Capabilities = append(out.Capabilities, name)
 		}
 	}
-	out.NestedSandbox = values["CHALLENGE_NESTED_SECCOMP_PROFILE"] != ""
+	out.NestedSandbox = values[nestedProfile] != ""
 	if text := values["CHALLENGE_START_DEADLINE"]; text != "" {
 		deadline, err := time.ParseDuration(text)
 		if err != nil {
@@ -158,7 +165,7 @@ func (r *root) sources(files []string, recursive bool) ([]lint.Source, error) {
 	var out []lint.Source
 	for _, file := range files {
 		if file == "-" {
-			content, err := io.ReadAll(r.In)
+			content, err := localfile.ReadAll(r.In)
 			if err != nil {
 				return nil, console.Errorf(console.ExitFailed, "standard input: %w", err)
 			}
@@ -169,16 +176,24 @@ func (r *root) sources(files []string, recursive bool) ([]lint.Source, error) {
 		if err != nil {
 			return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
 		}
-		paths := []string{file}
-		if info.IsDir() {
-			if paths, err = filesIn(file, recursive); err != nil {
+		paths, folder := []string{file}, localfile.Folder{}
+		if info.IsDir() { // a link in it does not lead out of it
+			paths, err = filesIn(file, recursive)
+			if err == nil {
+				folder, err = localfile.Within(file)
+			}
+			if err != nil {
 				return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
 			}
 		}
 		for _, path := range paths {
-			content, err := os.ReadFile(path)
+			content, err := folder.Read(path)
+			if errors.Is(err, localfile.ErrRefused) && info.IsDir() {
+				r.Notef("%s %s %s", r.PaintErr(console.Yellow, "warning:"), path, console.OneLine(err.Error()))
+				continue
+			}
 			if err != nil {
-				return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
+				return nil, console.Errorf(console.ExitNotFound, "-f %s: %w", path, err)
 			}
 			out = append(out, lint.Source{Name: path, Content: content, Named: !info.IsDir()})
 		}

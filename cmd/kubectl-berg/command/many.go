@@ -27,7 +27,7 @@ func (o *bulkOptions) add(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and change nothing")
 	f.Float64Var(&o.pace, "pace", 0, "maximum number of changes per second; 0: as fast as the API server allows")
-	f.DurationVar(&o.timeout, "retry-timeout", 5*time.Minute, "how long to retry while the API server does not answer")
+	f.DurationVar(&o.timeout, retryFlag, 5*time.Minute, retryHelp)
 }
 
 func (o *bulkOptions) addYes(c *cobra.Command) {

@@ -57,7 +57,9 @@ CPUs and 64 GiB if nodes cannot be read.`,
 		Example: `  kubectl berg plan --players 500 --playing 60% -n berg
   kubectl berg plan -f challenges/ --players 2000 --start 5m --node-cpu 8 --node-memory 32Gi --price 0.40 --duration 24h`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.planFor(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return untilCancelled(cmd.Context(), func() error { return r.planFor(cmd.Context(), o) })
+		},
 	}
 	f := c.Flags()
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "files or folders with Challenges, - for standard input")

@@ -194,7 +194,7 @@ func (g *gatherer) eventsIn(ctx context.Context, opts ...client.ListOption) (all
 	for page := (corev1.EventList{}); ; {
 		limited := append([]client.ListOption{client.Limit(500), client.Continue(page.Continue)}, opts...)
 		page = corev1.EventList{}
-		if err := cluster.Attempt(ctx, func(ctx context.Context) error { return g.List(ctx, &page, limited...) }); err != nil {
+		if err := g.List(ctx, &page, limited...); err != nil {
 			return all, err
 		}
 		read += len(page.Items)

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"context"
+	"time"
+
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -16,11 +19,21 @@ type root struct {
 	version string
 	clock   clock.WithTicker
 	output  string
+	// retryTimeout is the value of retryFlag, of all commands or of this one.
+	retryTimeout time.Duration
 }
+
+const (
+	retryFlag = "retry-timeout"
+	retryHelp = "how long to retry while the API server does not answer"
+)
 
 // open prepares the connection to the API server.
 func (r *root) open() (*cluster.Cluster, error) {
 	c, err := cluster.Connect(r.flags, "kubectl-berg/"+r.version, r.clock, warnings{r.Console})
+	if err == nil {
+		c.RetryTimeout, c.Lost = r.retryTimeout, r.reportConnection
+	}
 	return c, cluster.Explain("read the kubeconfig", err)
 }
 
@@ -91,3 +104,15 @@ var (
 )
 
 func (r *root) paintSymbol(s symbol) string { return r.Paint(s.colour, s.text) }
+
+// untilCancelled runs a command that reads files, and returns when the program is asked to end: a read has no deadline.
+func untilCancelled(ctx context.Context, run func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- run() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return console.Silentf(console.ExitInterrupted, "interrupted")
+	}
+}

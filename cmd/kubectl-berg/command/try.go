@@ -45,8 +45,8 @@ func (r *root) try() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "try CHALLENGE",
 		Short: "Start a test instance, show its start and how to connect, delete it on Ctrl-C",
-		Long: `Start a test instance of a Challenge, for a new random owner. The command shows the progress of the
-start, then how to connect, and deletes the instance on Ctrl-C. If the command is killed or loses its
+		Long: `Start a test instance of a Challenge, for a new random owner. Its flag has the characters & / $ ', which
+careless scripts break. The command shows the progress of the start, then how to connect, and deletes the instance on Ctrl-C. If the command is killed or loses its
 connection, the instance expires after --timeout.`,
 		Example: `  kubectl berg try guestbook -n berg
   kubectl berg try guestbook --once      # for scripts: check that it starts
@@ -176,8 +176,8 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 // randomFlag returns a flag that cannot be guessed, in the format of the Challenge.
 func randomFlag(format string) string {
 	random := make([]byte, 12)
-	_, _ = rand.Read(random) // never fails
-	text := "try_" + hex.EncodeToString(random)
+	_, _ = rand.Read(random)                        // never fails
+	text := "try_&/$'" + hex.EncodeToString(random) // a script of the author must leave these characters as they are
 	if strings.Count(format, "...") == 1 && len(format) < 256 {
 		return strings.Replace(format, "...", text, 1)
 	}
@@ -262,6 +262,7 @@ func (t *trial) create(ctx context.Context) error {
 		created := t.instance.DeepCopy()
 		err := cluster.Attempt(ctx, func(ctx context.Context) error { return t.cluster.Create(ctx, created) })
 		if apierrors.IsAlreadyExists(err) {
+			created = &bergv1.ChallengeInstance{}
 			err = t.cluster.Get(ctx, client.ObjectKeyFromObject(t.instance), created)
 			if err == nil && created.Spec.OwnerID != t.instance.Spec.OwnerID {
 				return console.Errorf(console.ExitFailed, "instance %s already exists and has another owner: try again", t.instance.Name)
@@ -338,7 +339,7 @@ func (t *trial) start(ctx context.Context) error {
 			t.Printf("  %s\n", t.Paint(console.Faint, words))
 		}
 		t.Printf("\n")
-		t.writeServices(t.instance.Status.Services)
+		t.writeServices(t.instance.Status.ConnectionInfo, t.instance.Status.Services)
 		t.Printf("\n")
 	}
 	return nil

@@ -9,13 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
@@ -31,7 +27,7 @@ func (r *root) why() *cobra.Command {
 		Short: "Explain the first problem of an instance, and what to do about it",
 		Long: `Explain the first problem of an instance, and what to do about it.
 
-It reads the status, and the pods, events, routes and the end of the logs of the instance as far as your
+It reads the status, and the pods, events and the end of the logs of the instance as far as your
 permissions allow.
 With --all it checks all instances and groups those with the same problem. Exit code 4: a problem was
 found.`,
@@ -89,7 +85,6 @@ func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstan
 		v.Pods = pods.Items
 	}
 	if view.IsHealthy(i) {
-		v.Routes = routes(ctx, c, i, namespace, readable)
 		return v
 	}
 	var events corev1.EventList
@@ -127,44 +122,10 @@ func logEnds(ctx context.Context, c *cluster.Cluster, namespace string, logs []w
 			break
 		}
 		if err == nil {
-			ends[l.Container] = string(text)
+			ends[l.Container] = why.ReadLog(string(text))
 		}
 	}
 	return ends
-}
-
-// routes returns the routes of an instance, nil if it has none.
-func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, namespace string, readable func(string, error) bool) []why.Route {
-	var out []why.Route
-	if !slices.ContainsFunc(i.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == bergv1.ConditionRoutesCreated && c.Reason == bergv1.ReasonCreated
-	}) {
-		return nil
-	}
-	read := func(name string, parents []gatewayv1.RouteParentStatus) {
-		route := why.Route{Name: name, Unclaimed: len(parents) == 0}
-		for _, p := range parents {
-			for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
-				if c := meta.FindStatusCondition(p.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
-					route.Rejected = fmt.Sprintf("%s: %s", c.Reason, c.Message)
-				}
-			}
-		}
-		out = append(out, route)
-	}
-	var http gatewayv1.HTTPRouteList
-	if readable("HTTPRoutes", c.List(ctx, &http, client.InNamespace(namespace))) {
-		for _, h := range http.Items {
-			read(h.Name, h.Status.Parents)
-		}
-	}
-	var tls gatewayv1.TLSRouteList
-	if readable("TLSRoutes", c.List(ctx, &tls, client.InNamespace(namespace))) {
-		for _, t := range tls.Items {
-			read(t.Name, t.Status.Parents)
-		}
-	}
-	return out
 }
 
 func (r *root) showFinding(f why.Finding) error {

@@ -8,18 +8,11 @@ import (
 func Check(s Survey) []Result {
 	var results []Result
 	for _, check := range []func(Survey) []Result{
-		server, clockSkew, crds, rights, operator, policiesInForce, versions, settings, gatewayAPI, gateway, names, certificates, policy, isolation, images, sandboxes, capacity, quotas, instances,
+		server, clockSkew, crds, rights, operator, policiesInForce, versions, settings, gatewayAPI, gateway, names, certificates, policy, health, images, sandboxes, capacity, quotas, instances,
 	} {
 		results = append(results, check(s)...)
 	}
 	return oneLine(results)
-}
-
-func oneLine(results []Result) []Result {
-	for i := range results {
-		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
-	}
-	return results
 }
 
 // Worst returns the highest level of results.

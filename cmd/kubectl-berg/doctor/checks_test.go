@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 var noon = time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -56,6 +58,8 @@ func healthySurvey() Survey {
 	for i := range s.Gateway.Spec.Listeners {
 		allowRoutes(&s.Gateway.Spec.Listeners[i], gatewayv1.NamespacesFromSelector, bergv1.LabelManagedBy, "berg")
 	}
+	s.GatewayRead, s.GatewayClass = true, &gatewayv1.GatewayClass{}
+	s.ProcessLimits, s.Platform = map[string]int64{"a": 1024}, &view.Platform{Installed: true, Ready: 2, Want: 2}
 	s.InstancePods = []corev1.Pod{{}}
 	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 	s.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -182,20 +186,34 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 			s.Names = map[string][]string{}
 			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "the name does not exist"}
 		}, "DNS name", console.Problem, "does not exist"},
-		"name elsewhere":     {func(s *Survey) { s.Names[ProbeName+".play.example.org"] = []string{"192.0.2.9"} }, "DNS name", console.Warning, "192.0.2.9"},
-		"expired":            {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(-time.Hour) }, "certificate, HTTPS", console.Problem, "expired"},
-		"expires soon":       {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(48 * time.Hour) }, "certificate, HTTPS", console.Warning, "expires in"},
-		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Untrusted = "unknown authority", true }, "certificate, HTTPS", console.Warning, "unknown authority"},
-		"no Cilium":          {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", console.Problem, "no instance starts"},
-		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", console.Problem, ""},
-		"not verified":       {func(s *Survey) { s.Pods = nil; env(s, "ISOLATION_CHECK", "off") }, "isolation test", console.Warning, "has not been verified"},
-		"not verified yet":   {func(s *Survey) { s.Pods = nil }, "isolation test", console.Unknown, "has not finished"},
-		"not to be seen":     {func(s *Survey) { s.Pods, s.Deployment, s.Unreadable["operator"] = nil, nil, "you may not" }, "isolation test", console.Unknown, "you may not"},
-		"nothing to see":     {func(s *Survey) { s.Pods, s.Deployment = nil, nil }, "isolation test", console.Unknown, "was not found"},
+		"name elsewhere":                {func(s *Survey) { s.Names[ProbeName+".play.example.org"] = []string{"192.0.2.9"} }, "DNS name", console.Warning, "192.0.2.9"},
+		"expired":                       {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(-time.Hour) }, "certificate, HTTPS", console.Problem, "expired"},
+		"expires soon":                  {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(48 * time.Hour) }, "certificate, HTTPS", console.Warning, "expires in"},
+		"signed by yourself":            {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Untrusted = "unknown authority", true }, "certificate, HTTPS", console.Warning, "unknown authority"},
+		"no Cilium":                     {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", console.Problem, "no instance starts"},
+		"no limit of processes":         {func(s *Survey) { s.ProcessLimits["b"] = -1 }, "process limits", console.Warning, "no limit of processes for pods on b"},
+		"limits that are hidden":        {func(s *Survey) { s.ProcessLimits, s.Unreadable["processes"] = nil, "you may not" }, "process limits", console.Unknown, "you may not"},
+		"no platform API that is ready": {func(s *Survey) { s.Platform.Ready = 0 }, "platform API", console.Problem, "no replica"},
+		"one replica of it":             {func(s *Survey) { s.Platform.Ready = 1 }, "platform API", console.Warning, "1 of 2"},
+		"no class":                      {func(s *Survey) { s.GatewayClass, s.Gateway.Status.Conditions = nil, nil }, "Gateway", console.Problem, "the class does not exist"},
+		"routes near the limit of Cilium": {func(s *Survey) {
+			s.GatewayClass.Spec.ControllerName = "io.cilium/gateway-controller"
+			for n := range 1400 {
+				i := bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(n)}}
+				i.Status.Phase = bergv1.PhaseRunning
+				i.Status.Services = []bergv1.ServiceEndpoint{{Hostname: "01920000-0000-7000-8000-000000000001.play.example.org"}}
+				s.Instances = append(s.Instances, i)
+			}
+		}, "routes", console.Problem, "about 1500"},
+		"not isolated":     {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", console.Problem, ""},
+		"not verified":     {func(s *Survey) { s.Pods = nil; env(s, "ISOLATION_CHECK", "off") }, "isolation test", console.Warning, "has not been verified"},
+		"not verified yet": {func(s *Survey) { s.Pods = nil }, "isolation test", console.Unknown, "has not finished"},
+		"not to be seen":   {func(s *Survey) { s.Pods, s.Deployment, s.Unreadable["operator"] = nil, nil, "you may not" }, "isolation test", console.Unknown, "you may not"},
+		"nothing to see":   {func(s *Survey) { s.Pods, s.Deployment = nil, nil }, "isolation test", console.Unknown, "was not found"},
 		"verified long ago": {func(s *Survey) {
 			env(s, "ISOLATION_CHECK", "interval")
 			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
-		}, "isolation test", console.Warning, "24h00m ago"},
+		}, "isolation test", console.Warning, "24h0m0s ago"},
 		"an image": {func(s *Survey) {
 			s.InstancePods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: "x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "denied"}}}}}}}
 		}, "image pulls", console.Problem, "x:1 (1 pods: denied)"},

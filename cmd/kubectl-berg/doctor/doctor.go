@@ -13,6 +13,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // Result is the result of one check.
@@ -70,6 +71,12 @@ type Survey struct {
 	Renewed   time.Time
 	LeaseTime time.Duration
 	Gateway   *gatewayv1.Gateway
+	// GatewayRead: the Gateway was looked for. GatewayClass is its class.
+	GatewayRead  bool
+	GatewayClass *gatewayv1.GatewayClass
+	// ProcessLimits are the limits of processes of a pod by node, Platform the state of the platform API.
+	ProcessLimits map[string]int64
+	Platform      *view.Platform
 	// HTTPS and TLSListener are the listeners of the Gateway; nil if they were not tried.
 	HTTPS, TLSListener *TLS
 	// Names are the addresses of the names that DNS resolved, NameErrors the errors of the others.
@@ -137,4 +144,11 @@ func (s Survey) hidden(check, kind string) ([]Result, bool) {
 		return result(check, console.Unknown, message, askAdministrator), true
 	}
 	return nil, false
+}
+
+func oneLine(results []Result) []Result {
+	for i := range results {
+		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
+	}
+	return results
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -15,6 +14,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // routed reports which listeners of the Gateway the Challenges need.
@@ -82,12 +82,8 @@ func gateway(s Survey) []Result {
 		return result("Gateway", needed(http || tls), fmt.Sprintf("the Gateway %s does not exist", name),
 			"Create it as in config/berg/samples/prerequisites, or set GATEWAY_NAME and GATEWAY_NAMESPACE.")
 	}
-	if c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed)); c == nil || c.Status != metav1.ConditionTrue {
-		text := "no controller has accepted it"
-		if c != nil && c.Reason != "Pending" {
-			text = c.Message
-		}
-		return result("Gateway", needed(http || tls), fmt.Sprintf("%s does not work: %s", name, text),
+	if text := s.gatewayView().Problem(); text != "" {
+		return result("Gateway", needed(http || tls), text,
 			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateways.gateway.networking.k8s.io %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
 	}
 	results := result("Gateway", console.OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
@@ -128,15 +124,8 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 			return result(check, level, message+", but each instance has its own namespace: its routes are rejected",
 				fmt.Sprintf("Set allowedRoutes.namespaces of the listener: from: Selector, with matchLabels %s: %s, as in config/berg/samples/prerequisites/gateway.yaml.", bergv1.LabelManagedBy, bergv1.ManagedBy))
 		}
-		for _, status := range s.Gateway.Status.Listeners {
-			if status.Name != l.Name {
-				continue
-			}
-			for _, kind := range []gatewayv1.ListenerConditionType{gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerConditionAccepted} {
-				if c := meta.FindStatusCondition(status.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
-					return result(check, level, fmt.Sprintf("%s: %s", c.Reason, c.Message), "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway.")
-				}
-			}
+		if text := s.gatewayView().ListenerProblem(name); text != "" {
+			return result(check, level, text, "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway.")
 		}
 		if configured := s.setting(portSetting); strconv.Itoa(int(l.Port)) != configured {
 			return result(check, console.Warning, fmt.Sprintf("its port is %d, but players are shown %s", l.Port, configured),
@@ -184,3 +173,11 @@ func rejectsRoutes(allowed *gatewayv1.AllowedRoutes) string {
 
 // instanceNamespaceLabels are the labels of the namespaces of all instances.
 var instanceNamespaceLabels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace}
+
+// gatewayView returns the Gateway of the settings as it was read.
+func (s Survey) gatewayView() view.Gateway {
+	return view.Gateway{
+		Namespace: s.setting("GATEWAY_NAMESPACE"), Name: s.setting("GATEWAY_NAME"),
+		Object: s.Gateway, Class: s.GatewayClass, ClassHidden: s.Unreadable["class"] != "",
+	}
+}

@@ -39,8 +39,9 @@ func Inspect(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error)
 	s.inParallel(ctx,
 		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes no context
 		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.ciliumAgents,
-		func(ctx context.Context) { s.policies(ctx, d) },
+		s.platform, func(ctx context.Context) { s.policies(ctx, d) },
 	)
+	s.processes(ctx)
 	if o.Whole {
 		s.inParallel(ctx, s.checks, s.records)
 	}

@@ -19,8 +19,15 @@ const networkTimeout = 5 * time.Second
 func (s *surveyor) gateway(ctx context.Context) {
 	g := &gatewayv1.Gateway{}
 	key := client.ObjectKey{Namespace: s.setting("GATEWAY_NAMESPACE"), Name: s.setting("GATEWAY_NAME")}
-	if s.readable("gateway", "Gateways", s.Get(ctx, key, g)) {
-		s.set(func() { s.Gateway = g })
+	found := s.readable("gateway", "Gateways", s.Get(ctx, key, g))
+	s.set(func() { s.GatewayRead = s.Unreadable["gateway"] == "" })
+	if !found {
+		return
+	}
+	s.set(func() { s.Gateway = g })
+	class := &gatewayv1.GatewayClass{}
+	if s.readable("class", "GatewayClasses", s.Get(ctx, client.ObjectKey{Name: string(g.Spec.GatewayClassName)}, class)) {
+		s.set(func() { s.GatewayClass = class })
 	}
 }
 

@@ -6,28 +6,23 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/dotenv"
 	"github.com/compose-spec/compose-go/v2/loader"
-	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/sirupsen/logrus"
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
-var (
-	plainVariable    = regexp.MustCompile(`(^|[^$])\$(?:\{(\w+)\}|(\w+))`)
-	unknownKey       = regexp.MustCompile(`^(?:validating \S+: )?services\.\S+ (?:false schema|additional properties)`)
-	requiredVariable = regexp.MustCompile(`\$\{(\w+):?\?[^}]*\}`)
-)
+// unknownKey matches an error about a key that compose files do not have.
+var unknownKey = regexp.MustCompile(`^(?:validating \S+: )?services\.\S+ (?:false schema|additional properties)`)
 
 // compose imports a compose file, with its override files.
 func (out *Result) compose(file string, extraFiles []string, content []byte, o Options) error {
@@ -54,10 +49,15 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 		name = folderName(file)
 	}
 	d := out.draft(file, name, o)
+	d.root = root
 	l := composeLoader{draft: d, folder: folder, environment: o.Environment, unset: map[string]bool{}}
 	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
-	if _, missing := os.Stat(filepath.Join(folder, ".env")); missing == nil {
-		if l.file, err = l.variables(filepath.Join(folder, ".env")); err != nil {
+	if out.files.isFile(filepath.Join(folder, ".env")) {
+		l.file, err = l.variables(filepath.Join(folder, ".env"))
+		switch {
+		case errors.Is(err, localfile.ErrRefused):
+			d.lost(nil, "env_file", filepath.Join(folder, ".env"), refusal(err))
+		case err != nil:
 			return fmt.Errorf("%s: %s", filepath.Join(folder, ".env"), oneLine(err.Error()))
 		}
 	}
@@ -68,7 +68,11 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	}
 	details := types.ConfigDetails{WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: file, Content: content}}, Environment: types.Mapping{}}
 	for _, path := range extraFiles {
-		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path})
+		extra, err := out.files.Read(path)
+		if err != nil {
+			return fmt.Errorf("%s: %s", path, refusal(err))
+		}
+		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path, Content: extra})
 	}
 	project, err := l.load(details)
 	if err != nil {
@@ -77,12 +81,23 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	if len(project.Services) == 0 {
 		return fmt.Errorf("%s: must be a compose file: it has no services", file)
 	}
-	d.compose(project, yamlnode.Child(root, "services"), &l)
+	groups := d.compose(project, yamlnode.Child(root, "services"), &l)
 	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
 		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env") +
 			". If the dollar belongs to the text, write $$, or in a file of variables single quotes around the value"})
 	}
-	return d.finish()
+	if len(groups) < 2 || !o.Split {
+		return d.finish()
+	}
+	for _, g := range groups {
+		o.Name = ""
+		part := out.draft(file, g.name, o)
+		part.root, part.services = root, g.services
+		if err := part.finish(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // firstFormat reports whether a file has the format of the first version of compose: services without a key above them.
@@ -95,44 +110,16 @@ func firstFormat(root *yamlv3.Node) bool {
 	return len(root.Content) > 0
 }
 
-type composeLoader struct {
-	*draft
-	folder            string
-	environment, file map[string]string
-	unset             map[string]bool
-}
-
-func (l *composeLoader) lookup(name string) (string, bool) {
-	if value, ok := l.environment[name]; ok {
-		return value, true
-	}
-	value, ok := l.file[name]
-	return value, ok
-}
-
-// substitute replaces variables as docker compose does. One that is required and not set is replaced by nothing, too.
-func (l *composeLoader) substitute(text string, mapping template.Mapping) (string, error) {
-	note := func(name string) {
-		if _, ok := mapping(name); !ok {
-			l.unset[name] = true
-		}
-	}
-	for _, found := range plainVariable.FindAllStringSubmatch(text, -1) {
-		note(found[2] + found[3])
-	}
-	text = requiredVariable.ReplaceAllStringFunc(text, func(found string) string {
-		name := requiredVariable.FindStringSubmatch(found)[1]
-		note(name)
-		value, _ := mapping(name)
-		return strings.ReplaceAll(value, "$", "$$")
-	})
-	return template.SubstituteWithOptions(text, mapping, template.WithoutLogging)
-}
-
 // load reads files as docker compose does. What docker compose refuses is imported as far as possible, and named.
 func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error) {
-	var first error
-	for attempt := range 3 {
+	first, attempt := l.checkReferences(details), 0
+	switch {
+	case errors.Is(first, localfile.ErrRefused):
+		attempt = 2 // without other files
+	case first != nil:
+		return nil, errors.New(lint.FormatYAMLError(first))
+	}
+	for ; attempt < 3; attempt++ {
 		project, err := loadProject(details, func(o *loader.Options) {
 			o.SetProjectName("challenge", true)
 			o.SkipNormalization, o.SkipConsistencyCheck, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
@@ -142,7 +129,9 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 			o.Interpolate.LookupValue, o.Interpolate.Substitute = l.lookup, l.substitute
 		})
 		if err == nil {
-			if first != nil && !unknownKey.MatchString(first.Error()) { // each of those is named by itself
+			if errors.Is(first, localfile.ErrRefused) {
+				l.lost(nil, "services", "", "extends and include are left out: "+refusal(first))
+			} else if first != nil && !unknownKey.MatchString(first.Error()) { // each of those is named by itself
 				l.lost(nil, "services", "", "docker compose refuses the file: "+oneLine(first.Error()))
 			}
 			return project, nil
@@ -166,47 +155,6 @@ func loadProject(details types.ConfigDetails, options func(*loader.Options)) (pr
 		}
 	}()
 	return loader.LoadWithContext(context.Background(), details, options)
-}
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// readEnvironment reads a file of variables.
-func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, error) {
-	if file.Format == "raw" {
-		content, err := os.ReadFile(file.Path)
-		if err != nil {
-			return nil, fmt.Errorf("read: %w", err)
-		}
-		out := map[string]string{}
-		for line := range strings.Lines(string(content)) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
-				out[name] = value
-			}
-		}
-		return out, nil
-	}
-	return l.variables(file.Path)
-}
-
-// variables reads a file of variables, and notes the variables that its values refer to and nothing sets.
-func (l *composeLoader) variables(file string) (map[string]string, error) {
-	var missing []string
-	out, err := dotenv.ReadFile(file, func(name string) (string, bool) {
-		value, ok := l.lookup(name)
-		if !ok {
-			missing = append(missing, name)
-		}
-		return value, ok
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	for _, name := range missing {
-		if _, ok := out[name]; !ok {
-			l.unset[name] = true
-		}
-	}
-	return out, nil
 }
 
 // dropEmptyPorts removes ports whose number is a variable that is not set, and reports whether there are any: docker

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 
 // image is the content of a Dockerfile, as far as its instructions say it. Commands of RUN are not interpreted.
 type image struct {
+	files *files
 	// file is the name of the Dockerfile, "" if there is none to read.
 	file    string
 	context string
@@ -36,6 +36,8 @@ type image struct {
 	check check
 
 	entrypoint, command []string
+	// jail: a command or a copied file is that of a jail.
+	jail bool
 	// lines are the instructions of the last stage, with their programs.
 	lines []string
 	// runs are the commands of RUN that have not been searched for flags.
@@ -46,6 +48,8 @@ type image struct {
 	restricted []sourceLine
 	// refused are lines that docker build refuses, with its words.
 	refused []sourceLine
+	// syntax is the frontend that the file names, which may know more instructions than this parser.
+	syntax string
 }
 
 // sourceLine is an instruction of a Dockerfile.
@@ -62,6 +66,8 @@ type copied struct {
 	name string
 	// text is the content of a file that stands in the Dockerfile. Its from is "".
 	text string
+	// number is the line of its instruction.
+	number int
 	// unclear is an instruction whose destination may be a file or a folder.
 	unclear sourceLine
 }
@@ -75,16 +81,20 @@ type stage struct {
 }
 
 // readDockerfile reads a Dockerfile, without building it. Values of arguments are their defaults or given.
-func readDockerfile(file, context, target string, args map[string]string) image {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return image{context: context}
+func (f *files) readDockerfile(file, context, target string, args map[string]string) (image, error) {
+	content, err := f.Read(file)
+	if err == nil && len(bytes.TrimSpace(content)) == 0 {
+		err = errEmpty
 	}
-	return parseDockerfile(string(content), file, context, target, args)
+	if err != nil {
+		return image{files: f, context: context}, err
+	}
+	return f.parseDockerfile(string(content), file, context, target, args), nil
 }
 
 // dockerfile collects the stages of a Dockerfile.
 type dockerfile struct {
+	files   *files
 	context string
 	lex     *shell.Lex
 	// given are arguments of the build, arguments their values and defaults.
@@ -93,12 +103,13 @@ type dockerfile struct {
 	refused          []sourceLine
 }
 
-func parseDockerfile(content, file, context, target string, args map[string]string) image {
+func (f *files) parseDockerfile(content, file, context, target string, args map[string]string) image {
 	parsed, err := parser.Parse(strings.NewReader(content))
 	if err != nil {
-		return image{file: file, context: context, refused: []sourceLine{{1, oneLine(err.Error())}}}
+		return image{files: f, file: file, context: context, refused: []sourceLine{{1, oneLine(err.Error())}}}
 	}
-	d := dockerfile{context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
+	syntax, _, _, _ := parser.DetectSyntax([]byte(content))
+	d := dockerfile{files: f, context: context, lex: shell.NewLex(parsed.EscapeToken), given: args, arguments: map[string]string{}}
 	for _, node := range parsed.AST.Children {
 		instruction, err := instructions.ParseInstruction(node)
 		if err == nil {
@@ -115,9 +126,12 @@ func parseDockerfile(content, file, context, target string, args map[string]stri
 			out = s.image
 		}
 	}
-	out.file, out.context, out.refused = file, context, d.refused
+	out.files, out.file, out.context, out.refused, out.syntax = f, file, context, d.refused, syntax
 	return out
 }
+
+// errEmpty means that a file has nothing in it.
+var errEmpty = errors.New("is empty")
 
 // errNoStage means that an instruction stands before the first FROM.
 var errNoStage = errors.New("no build stage in current context")
@@ -134,7 +148,11 @@ func (d *dockerfile) add(instruction any, source sourceLine) error {
 		return errNoStage
 	}
 	s := &d.stages[len(d.stages)-1]
-	s.lines = append(s.lines, source.text)
+	switch instruction.(type) {
+	case *instructions.LabelCommand, *instructions.MaintainerCommand: // words for people
+	default:
+		s.lines = append(s.lines, source.text)
+	}
 	if e, ok := instruction.(instructions.SupportsSingleWordExpansion); ok {
 		if err := e.Expand(d.expand); err != nil {
 			return err
@@ -168,6 +186,7 @@ func (d *dockerfile) add(instruction any, source sourceLine) error {
 			run.text += "\n" + file.Data
 		}
 		s.runs = append(s.runs, run)
+		s.jail = s.jail || startsJail(run.text)
 	case *instructions.AddCommand:
 		s.copyFiles(i.SourcesAndDest, nil, source)
 	case *instructions.CopyCommand:
@@ -227,7 +246,7 @@ func (d *dockerfile) from(f *instructions.Stage) error {
 	if err != nil {
 		return err
 	}
-	s := stage{name: f.Name, image: image{context: d.context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
+	s := stage{name: f.Name, image: image{files: d.files, context: d.context, env: map[string]string{}, texts: map[string]string{}, workdir: "/"}}
 	if earlier := d.stage(base); earlier != nil {
 		s.image = earlier.image
 		s.env, s.texts = maps.Clone(s.env), maps.Clone(s.texts)
@@ -253,6 +272,7 @@ func (d *dockerfile) stage(name string) *stage {
 // copy follows a COPY instruction: files of the context, and flags of earlier stages.
 func (d *dockerfile) copy(s *stage, c *instructions.CopyCommand, source sourceLine) {
 	before := len(s.copies)
+	s.jail = s.jail || isJailImage(c.From) || c.From != "" && slices.ContainsFunc(c.SourcePaths, func(from string) bool { return jailProgram.MatchString(path.Base(from)) })
 	if c.From == "" {
 		s.copyFiles(c.SourcesAndDest, nil, source)
 	} else if earlier := d.stage(c.From); earlier != nil && earlier != s {
@@ -275,6 +295,12 @@ func (s *stage) copyFiles(files instructions.SourcesAndDest, earlier *stage, sou
 	to := path.Clean(absolute(s.workdir, files.DestPath))
 	folder := strings.HasSuffix(files.DestPath, "/") || path.Base(files.DestPath) == "." || len(files.SourcePaths)+len(files.SourceContents) > 1 ||
 		to == "/" || slices.Contains(s.folders, to) || rules.UsuallyFolder(to)
+	before := len(s.copies)
+	defer func() {
+		for n := range s.copies[before:] {
+			s.copies[before+n].number = source.number
+		}
+	}()
 	add := func(c copied) {
 		c.to = to
 		if folder {
@@ -310,12 +336,12 @@ func (s *stage) copyContext(from, to string, add func(copied)) {
 	}
 	for _, name := range names {
 		source := filepath.Join(s.context, filepath.FromSlash(name))
-		if info, err := os.Stat(source); name != "." && (err != nil || !info.IsDir()) {
+		if name != "." && !s.files.isFolder(source) {
 			add(copied{from: name, name: path.Base(name)})
 			continue
 		}
 		s.copies = append(s.copies, copied{from: name, to: to, folder: true})
-		for _, flag := range flagsBelow(source) {
+		for _, flag := range s.files.flagsBelow(source) {
 			s.copies = append(s.copies, copied{from: path.Join(name, flag), to: path.Join(to, flag)})
 		}
 	}
@@ -338,7 +364,7 @@ func (s *stage) copyStage(source *stage, from, to string, add func(copied)) {
 }
 
 // settle decides about destinations that may be folders, when all instructions of a stage are known: one is a folder if
-// an instruction puts something below it.
+// an instruction names something below it.
 func (s *stage) settle() {
 	for n := range s.copies {
 		c := &s.copies[n]
@@ -346,7 +372,8 @@ func (s *stage) settle() {
 			continue
 		}
 		above := func(other string) bool { return strings.HasPrefix(other+"/", c.to+"/") }
-		if slices.ContainsFunc(s.folders, above) || slices.ContainsFunc(s.copies, func(o copied) bool { return above(o.to) && (o.folder || o.to != c.to) }) {
+		named := func(line string) bool { return strings.Contains(line, c.to+"/") }
+		if slices.ContainsFunc(s.folders, above) || slices.ContainsFunc(s.lines, named) || slices.ContainsFunc(s.copies, func(o copied) bool { return above(o.to) && (o.folder || o.to != c.to) }) {
 			c.to = path.Join(c.to, c.name)
 		} else {
 			s.unclear = append(s.unclear, c.unclear)

@@ -50,8 +50,8 @@ type port struct {
 	udp  bool
 	// loopback: only the author's machine itself reaches it.
 	loopback bool
-	// http, tcp: the author says that it is.
-	http, tcp bool
+	// http, tcp, tls: the author says that it is. With tls, a proxy ends TLS, and the container gets a raw connection.
+	http, tcp, tls bool
 }
 
 // draft is a Challenge on its way.
@@ -61,20 +61,17 @@ type draft struct {
 	file      string
 	challenge *bergv1.Challenge
 	services  []*service
-}
-
-func (out *Result) draft(file, name string, o Options) *draft {
-	d := &draft{result: out, options: o, file: file, challenge: &bergv1.Challenge{}}
-	d.challenge.APIVersion, d.challenge.Kind = bergv1.GroupVersion.String(), "Challenge"
-	d.challenge.Namespace = o.Namespace
-	d.challenge.Name = cmp.Or(dnsName(cmp.Or(o.Name, name), 63), "challenge")
-	return d
+	// root is the file of the author, nil for a Dockerfile.
+	root *yamlv3.Node
+	// about describes the challenge to players, nil if no file does.
+	about *about
 }
 
 // note is about a key of a service, or of the file if s is nil.
 func (d *draft) note(s *service, key, text, message string) Note {
 	n := Note{File: d.file, Key: key, Text: text, Message: message}
 	if s == nil {
+		n.Line = yamlnode.Line(d.root, key)
 		return n
 	}
 	n.Service = s.name
@@ -82,10 +79,7 @@ func (d *draft) note(s *service, key, text, message string) Note {
 		n.File = cmp.Or(s.image.file, n.File)
 		return n
 	}
-	n.Line = s.node.Line
-	if keyNode := yamlnode.Child(s.node, key); keyNode != nil {
-		n.Line = keyNode.Line
-	}
+	n.Line = cmp.Or(itemLine(yamlnode.Child(s.node, key), text), yamlnode.Line(s.node, key), s.node.Line)
 	return n
 }
 
@@ -142,47 +136,6 @@ func (d *draft) hostname(text string) string {
 		unique = fmt.Sprintf("%s-%d", name, i)
 	}
 	return unique
-}
-
-// finish chooses defaults where the files are silent, and adds the Challenge to the result.
-func (d *draft) finish() error {
-	for _, s := range d.services {
-		s.container.Hostname = d.hostname(s.name)
-		if s.container.Hostname != s.name {
-			d.chosen(s, "hostname", s.container.Hostname, "is the name by which other containers reach it: change it where they use "+s.name)
-		}
-	}
-	d.renameHosts()
-	for _, s := range d.services {
-		d.chooseImage(s)
-		for _, l := range s.image.refused {
-			n := d.note(s, "build", "", "docker build refuses this line: "+l.text)
-			n.File, n.Line = s.image.file, l.number
-			d.result.Lost = append(d.result.Lost, n)
-		}
-	}
-	if err := d.addFlags(); err != nil {
-		return err
-	}
-	d.choosePorts()
-	for _, s := range d.services {
-		listens := func(number int32) bool {
-			return slices.ContainsFunc(s.container.Ports, func(p bergv1.Port) bool { return p.Port == number && p.Transport() == "TCP" })
-		}
-		if p := d.validProbe(s, "healthcheck", s.check.or(s.image.check).probe(listens)); p != nil {
-			s.container.ReadinessProbe = p
-		}
-		d.suit(s)
-		if len(s.container.Environment) == 0 {
-			s.container.Environment = nil
-		}
-		d.challenge.Spec.Containers = append(d.challenge.Spec.Containers, s.container)
-	}
-	if n := len(d.services); n > rules.MaxContainers {
-		d.lost(nil, "services", "", fmt.Sprintf("a Challenge has at most %d containers, and there are %d: remove some", rules.MaxContainers, n))
-	}
-	d.result.Challenges = append(d.result.Challenges, *d.challenge)
-	return nil
 }
 
 // validProbe returns a probe that the operator accepts, nil for another one.
@@ -322,10 +275,9 @@ var (
 	// databases speak no HTTP, and players hardly reach them.
 	databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
 
-	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|nsjail|pwn\.red|redpwn/jail|kctf[-_]|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
+	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
 	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
 		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
-	isJail    = regexp.MustCompile(`nsjail|pwn\.red/jail|redpwn/jail|kctf[-_]|bubblewrap|\bbwrap\b`)
 	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|\bchrome\b|chromedriver|geckodriver|firefox|browserless|xss-?bot|admin-?bot`)
 )
 
@@ -339,7 +291,7 @@ func (s *service) web(p port) bool {
 		return false
 	case p.http || p.host == 80 || p.host == 443:
 		return true
-	case p.tcp || s.jail || speaksTCP.MatchString(text):
+	case p.tcp || p.tls || s.isJail() || speaksTCP.MatchString(text):
 		return false
 	}
 	for _, line := range s.check.or(s.image.check).test {
@@ -350,79 +302,15 @@ func (s *service) web(p port) bool {
 	return slices.Contains(httpNumbers, p.number) || speaksWeb.MatchString(text)
 }
 
-// choosePorts says who reaches each port, and how.
-func (d *draft) choosePorts() {
-	open := func(s *service, p port) bool { return !p.loopback }
-	public := slices.ContainsFunc(d.services, func(s *service) bool {
-		return slices.ContainsFunc(s.published, func(p port) bool { return open(s, p) })
-	})
-	nodePorts, allPorts := 0, 0
-	for _, s := range d.services {
-		published, exposed := s.published, s.exposed
-		if len(published) == 0 && len(exposed) == 0 {
-			exposed = s.image.ports()
-			if number := imagePort(s.named); len(exposed) == 0 && number != 0 {
-				exposed = []port{{number: number}}
-			}
-		}
-		// Where nothing is for players, the first container that is not a database is.
-		if !public && len(published) == 0 && !slices.ContainsFunc(d.services, func(other *service) bool { return len(other.published) > 0 }) &&
-			slices.ContainsFunc(exposed, func(p port) bool { return !slices.Contains(databases, p.number) }) {
-			published, exposed, public = exposed, nil, true
-			d.chosen(s, "ports", "", "players reach it, since no service publishes a port")
-		} else if !public && len(published) > 0 {
-			d.chosen(s, "ports", sourceText(yamlnode.Child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
-		}
-		var made []bergv1.Port
-		var tooMany []int32
-		add := func(p port, players bool) {
-			if p.number < 1 || p.number > 65535 {
-				d.lost(s, "ports", fmt.Sprint(p.number), "must be a port from 1 to 65535")
-				return
-			}
-			transport := bergv1.Protocol("")
-			if p.udp {
-				transport = "udp"
-			}
-			if slices.ContainsFunc(made, func(m bergv1.Port) bool { return m.Port == p.number && m.Protocol == transport }) {
-				return
-			}
-			made = append(made, bergv1.Port{Port: p.number, Protocol: transport})
-			made[len(made)-1].Type, made[len(made)-1].AppProtocol = s.portType(p, players)
-			if made[len(made)-1].OnNodePort() {
-				nodePorts++
-			}
-			if made[len(made)-1].OnNodePort() && nodePorts > rules.MaxNodePorts || len(made) > rules.MaxPorts || allPorts+len(made) > rules.MaxAllPorts {
-				made = made[:len(made)-1]
-				tooMany = append(tooMany, p.number)
-			}
-		}
-		for _, p := range published {
-			add(p, open(s, p) || !public)
-		}
-		for _, p := range exposed {
-			add(p, false)
-		}
-		if n := len(tooMany); n > 0 {
-			text := fmt.Sprint(tooMany[0])
-			if n > 1 {
-				text = fmt.Sprintf("%d ports, %d to %d", n, slices.Min(tooMany), slices.Max(tooMany))
-			}
-			d.lost(s, "ports", text, fmt.Sprintf("too many ports: a container has at most %d, a Challenge %d, and %d for players that are not HTTP", rules.MaxPorts, rules.MaxAllPorts, rules.MaxNodePorts))
-		}
-		d.namePorts(s, made)
-		allPorts += len(made)
-		s.container.Ports = made
-	}
-	if !public && !slices.ContainsFunc(d.services, func(s *service) bool { return len(s.published) > 0 }) {
-		d.lost(nil, "ports", "", "no port for players is known: add one with type publicHttpRoute or publicPort")
-	}
-}
-
 // portType returns the type of a port for players, and its application protocol.
 func (s *service) portType(p port, players bool) (bergv1.PortType, string) {
 	protocol := ""
 	switch {
+	case p.http: // the author says so, also at 8443
+		protocol = "http"
+	case p.tls && players:
+		return bergv1.PublicTLSRoute, ""
+	case p.tcp && players && p.number != 22 && p.number != 2222:
 	case !p.udp && slices.Contains(tlsNumbers, p.number):
 		protocol = "https"
 	case !p.udp && (p.number == 22 || p.number == 2222):
@@ -463,87 +351,83 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 	}
 }
 
-// isJail reports whether the programs of a service make namespaces.
-func (s *service) isJail() bool { return s.jail || isJail.MatchString(s.text()) }
+// otherFields lists the fields of an object that a Challenge does not have.
+func (d *draft) otherFields(s *service, node *yamlv3.Node, known []string) {
+	d.otherFieldsAs(s, d.file, node, known, "a Challenge has no such field")
+}
 
-// suit adds the settings that jails, browsers and programs for one connection need.
-func (d *draft) suit(s *service) {
-	text := s.text()
-	words := slices.Concat(s.container.Command, s.container.Args)
-	if len(words) == 0 {
-		words = s.image.program()
-	}
-	if program, change := rules.ServesOnce(words); program != "" {
-		for i := range s.container.Ports {
-			if p := &s.container.Ports[i]; p.ConnectsAtStart() {
-				p.ConnectAtStart = new(bool)
-				d.chosen(s, "connectAtStart", "false", program+" ends after one connection, and players wait until it is started again: "+change+", and remove this field")
-			}
-		}
-	}
-	if s.isJail() {
-		if !d.options.Allowed.NestedSandbox {
-			d.lost(s, "privileged", "", "a jail needs namespaces of its own: let the administrator set CHALLENGE_NESTED_SECCOMP_PROFILE, and write sandbox: nested")
-		} else {
-			s.container.Sandbox = bergv1.SandboxNested
-			d.chosen(s, "sandbox", "nested", "a jail makes namespaces of its own: the administrator must have set CHALLENGE_NESTED_SECCOMP_PROFILE")
-		}
-	}
-	if !isBrowser.MatchString(text) {
+// otherFieldsAs lists them for a file, in other words.
+func (d *draft) otherFieldsAs(s *service, file string, node *yamlv3.Node, known []string, message string) {
+	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.MappingNode {
 		return
 	}
-	if !d.challenge.Spec.AllowOutboundTraffic {
-		d.challenge.Spec.AllowOutboundTraffic = true
-		d.chosen(s, "allowOutboundTraffic", "true", "a browser usually visits addresses of players: remove it if it visits this challenge only")
-	}
-	if limits := s.container.ResourceLimits; limits == nil || limits.Memory == nil {
-		memory := bergv1.Amount("1Gi")
-		if limits == nil {
-			s.container.ResourceLimits = &bergv1.Resources{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if key := node.Content[i].Value; !slices.Contains(known, key) {
+			n := d.note(s, key, sourceText(node.Content[i+1]), message)
+			n.File, n.Line = file, node.Content[i].Line
+			d.result.Lost = append(d.result.Lost, n)
 		}
-		s.container.ResourceLimits.Memory = &memory
-		d.chosen(s, "resourceLimits.memory", "1Gi", "a browser needs more than the default of the operator")
 	}
 }
 
-// dockerfiles makes one container of each Dockerfile. content is the Dockerfile from standard input.
-func (out *Result) dockerfiles(files []string, content []byte, o Options) error {
-	name := folderName(files[0])
-	if len(files) > 1 {
-		name = folderName(filepath.Join(commonFolder(files), "Dockerfile"))
-	}
-	d := out.draft(files[0], name, o)
-	for _, file := range files {
-		context := filepath.Dir(file)
-		s := &service{name: folderName(file), build: &Build{Context: context}}
-		if len(files) == 1 {
-			s.name = d.challenge.Name
-		} else if base := filepath.Base(context); base != "." && base != "/" {
-			s.name = base
-		}
-		if base := filepath.Base(file); base != "Dockerfile" {
-			s.build.Dockerfile = file
-			if _, suffix, ok := strings.Cut(base, "."); ok && len(files) > 1 && strings.HasPrefix(strings.ToLower(base), "dockerfile.") {
-				s.name = suffix
-			}
-		}
-		if file == standardInput {
-			s.build.Dockerfile = ""
-			s.image = parseDockerfile(string(content), file, context, "", nil)
-		} else {
-			s.image = readDockerfile(file, context, "", nil)
-		}
-		d.services = append(d.services, s)
-	}
-	return d.finish()
+// reasons explain keys that a Challenge does not have, and name the alternative.
+var reasons = map[string]string{
+	"volumes":           "a container has no volumes: COPY the files into the image. What it writes stays until its pod ends",
+	"tmpfs":             "a container has no volumes: it may write to its own file system",
+	"volumes_from":      "a container has no volumes: COPY the files into the image",
+	"configs":           "a container has no volumes: COPY the file into the image",
+	"secrets":           "a container has no volumes: COPY the file into the image, or use environment",
+	"depends_on":        "all containers start together: let the program try again until it can connect",
+	"privileged":        "no container is privileged",
+	"read_only":         "the file system can be written: let the image run as a user who may not",
+	"user":              "the user is that of the image: write USER in the Dockerfile",
+	"working_dir":       "the folder is that of the image: write WORKDIR in the Dockerfile",
+	"network_mode":      "each container has a network of its own: they reach each other by hostname",
+	"pid":               "each container has processes of its own",
+	"ipc":               "each container has shared memory of its own",
+	"devices":           "no container gets a device of the node",
+	"gpus":              "no container gets a device of the node",
+	"security_opt":      "the administrator chooses the seccomp profile of all challenges, with CHALLENGE_SECCOMP_PROFILE",
+	"cap_drop":          "a container has the default capabilities of the container runtime",
+	"ulimits":           "limits are those of the container runtime",
+	"pids_limit":        "a Challenge has no such field: the limit is podPidsLimit of the kubelets, where the administrator has set one",
+	"sysctls":           "kernel parameters are those of the node",
+	"restart":           "a container that ends is started again",
+	"stdin_open":        "players connect to ports, not to the terminal",
+	"tty":               "players connect to ports, not to the terminal",
+	"labels":            "labels of containers have no effect: routes follow from ports",
+	"init":              "the image's program is process 1: start it with tini, or let it reap its children",
+	"extra_hosts":       "names are those of the cluster's DNS, and hostnames of containers",
+	"dns":               "names are those of the cluster's DNS, and hostnames of containers",
+	"stop_grace_period": "containers end immediately",
+	"stop_signal":       "containers end immediately",
+	"platform":          "images must be built for the architecture of the nodes, usually linux/amd64",
+	"external_links":    "a container reaches the containers of its instance only",
+	"logging":           "logs are those of the cluster",
+	"develop":           "a Challenge is not watched for changes: build a new image",
+	"cpu_shares":        "use resourceRequests.cpu",
+	"mem_swappiness":    "the node decides how it uses swap",
+	"memswap_limit":     "the node decides how it uses swap",
+	"oom_kill_disable":  "a container above its memory limit is killed",
+	"runtime":           "set runtimeClassName to a RuntimeClass of the cluster",
+	"post_start":        "put it into the program of the image",
+	"pre_stop":          "containers end immediately",
 }
 
-func commonFolder(files []string) string {
-	common := filepath.Dir(files[0])
-	for _, file := range files[1:] {
-		for common != "." && common != "/" && !strings.HasPrefix(file, common+string(filepath.Separator)) {
-			common = filepath.Dir(common)
-		}
+// isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.
+func isSysAdmin(name string) bool {
+	return slices.Contains([]string{"SYS_ADMIN", "ALL"}, rules.Capability(strings.ToUpper(name)))
+}
+
+// capability adds a capability that the operator allows.
+func (d *draft) capability(s *service, c *bergv1.Container, name string) {
+	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
+	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}
+	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
+		d.lost(s, "cap_add", name, errs[0].Detail)
+		return
 	}
-	return common
+	if !slices.Contains(c.AdditionalCapabilities, name) {
+		c.AdditionalCapabilities = append(c.AdditionalCapabilities, name)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
@@ -30,10 +31,11 @@ var (
 // isFlagFile reports whether a file has the flag, by its name. Sources and programs have other endings.
 func isFlagFile(name string) bool { return flagFile.MatchString(path.Base(filepath.ToSlash(name))) }
 
+// pathShape matches a value that names a file: with folders, or with an ending.
+var pathShape = regexp.MustCompile(`^(?:file://|https?://|[A-Za-z]:\\|~|\$|\.{0,2}/)|^[\w.-]+(?:/[\w.-]+)+$|^[\w-]+\.(?:txt|dat|bin|enc|key|env|md|png|jpg|py|php|json)$`)
+
 // isPath reports whether the value of a variable names a file.
-func isPath(value string) bool {
-	return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./") || strings.HasSuffix(value, ".txt")
-}
+func isPath(value string) bool { return !strings.Contains(value, "{") && pathShape.MatchString(value) }
 
 // flagVariable picks the variable with the flag: FLAG, then a variable with such a name, then a variable whose value is
 // a flag.
@@ -51,14 +53,84 @@ func flagVariable(environment map[string]string) string {
 	return ""
 }
 
+// writesFlag matches a command that writes a variable into a file, and its parts: the variable and the file.
+var writesFlag = regexp.MustCompile(`\$\{?(\w*[A-Za-z]\w*)[^>|]*(?:>>?|\|\s*tee(?:\s+-\w+)*)\s*["']?([^\s"';&|]+)`)
+
+// variableWritten returns the variable that a start script writes into the file with the flag, "" if there is none.
+func (i image) variableWritten() (name string, source string) {
+	for _, f := range append([]startFile{{text: strings.Join(i.program(), " ")}}, i.named(i.program())...) {
+		if !strings.HasPrefix(f.text, "#!") && f.name != "" {
+			continue
+		}
+		for _, found := range writesFlag.FindAllStringSubmatch(f.text, -1) {
+			file := path.Base(found[2])
+			assigned := regexp.MustCompile(`(?m)(?:^|[\s;])` + found[1] + `=(.*)$`).FindStringSubmatch(f.text)
+			itself := assigned == nil || strings.Contains(assigned[1], "$"+found[1]) || strings.Contains(assigned[1], "{"+found[1])
+			if (isFlagFile(file) || partOfName.MatchString(file)) && itself {
+				return found[1], cmp.Or(f.name, "the command")
+			}
+		}
+	}
+	return "", ""
+}
+
+// sharedText matches a flag anywhere in a text, and withDefault a line in which it is the default of a variable.
+var (
+	sharedText  = regexp.MustCompile(`(?i)\b[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[\w!@#?&*+=,:;'~^.-]{3,}\}`)
+	withDefault = regexp.MustCompile(`(?i)env\b|environ|getenv|:-|\.\.\.|compile\(|match\(`)
+)
+
+// sharedFlags names flags that all players would have, in variables and command lines of the container.
+func (d *draft) sharedFlags(s *service) {
+	flag := d.challenge.Spec.Flag
+	shared := func(text string) bool {
+		return sharedText.MatchString(text) || len(flag) >= 8 && strings.Contains(text, flag)
+	}
+	note := func(key, text string) {
+		d.lost(s, key, text, "has a flag that all players share: replace it by the flag of the instance, with dynamicFlag")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.container.Environment)) {
+		value, err := s.container.Environment[name].Text()
+		named := slices.ContainsFunc(d.result.Lost, func(n Note) bool { return n.Service == s.name && n.Key == "environment" && n.Text == name })
+		if err == nil && shared(value) && !named {
+			note("environment", name)
+		}
+	}
+	if shared(strings.Join(s.container.Command, " ")) {
+		note("entrypoint", sourceText(yamlnode.Child(s.node, "entrypoint")))
+	}
+	if shared(strings.Join(s.container.Args, " ")) {
+		note("command", sourceText(yamlnode.Child(s.node, "command")))
+	}
+	texts := s.image.named(s.image.program())
+	if s.container.DynamicFlag == nil && s.image.context != "" { // it is somewhere else
+		texts = nil
+		for _, name := range s.image.files.below(s.image.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
+			texts = append(texts, startFile{name, s.image.files.small(filepath.Join(s.image.context, filepath.FromSlash(name)))})
+		}
+	}
+	for _, f := range texts {
+		number := 0
+		for line := range strings.Lines(f.text) {
+			number++
+			if found := sharedText.FindString(line); found != "" && !withDefault.MatchString(line) {
+				n := d.note(s, "flag", found, "is a flag that all players share: let the program read that of the instance")
+				n.File, n.Line = f.name, number
+				d.result.Lost = append(d.result.Lost, n)
+				break
+			}
+		}
+	}
+}
+
 // addFlag says how the flag reaches a container: by a variable, or by a file that was mounted or copied. Where the
 // files leave its path open, the author is asked.
 func (d *draft) addFlag(s *service) {
 	c := &s.container
 	d.flagVariables(s)
 	for _, m := range s.mounts {
-		d.flag(cmp.Or(m.text, readFlag(m.from)))
-		d.flagAt(s, m.to, "mounted")
+		d.flag(cmp.Or(m.text, d.readFlag(m.from)))
+		d.flagAt(s, m.to, "mounted", 0)
 	}
 	if name := flagVariable(s.image.env); name != "" && c.DynamicFlag == nil {
 		d.flag(s.image.env[name])
@@ -69,12 +141,14 @@ func (d *draft) addFlag(s *service) {
 		d.flagThatIsRead(s)
 	}
 	for _, file := range s.image.flags() {
-		d.flag(cmp.Or(strings.TrimSpace(file.text), readFlag(filepath.Join(s.image.context, filepath.FromSlash(file.from)))))
+		d.flag(cmp.Or(strings.TrimSpace(file.text), d.readFlag(filepath.Join(s.image.context, filepath.FromSlash(file.from)))))
 		if found && c.DynamicFlag == nil {
 			continue
 		}
-		if d.flagAt(s, file.to, "copied") && len(s.image.restricted) > 0 {
-			d.lost(s, "flag", s.image.restricted[0].text, "all users of the container can read the flag of an instance: write its readers as dynamicFlag.content.mode and group")
+		if d.flagAt(s, file.to, "copied", file.number) && len(s.image.restricted) > 0 {
+			n := d.note(s, "flag", s.image.restricted[0].text, "all users of the container can read the flag of an instance: write its readers as dynamicFlag.content.mode and group")
+			n.File, n.Line = s.image.file, s.image.restricted[0].number
+			d.result.Lost = append(d.result.Lost, n)
 		}
 	}
 	d.flagThatIsRead(s)
@@ -99,7 +173,7 @@ func (d *draft) flagVariables(s *service) {
 		name = flagVariable(values)
 	}
 	if name != "" {
-		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value in all instances")
+		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value, for all players")
 	}
 }
 
@@ -108,7 +182,18 @@ func (d *draft) flagThatIsRead(s *service) {
 	if s.container.DynamicFlag != nil {
 		return
 	}
-	for _, f := range s.image.files(s.image.program()) {
+	if name, source := s.image.variableWritten(); name != "" {
+		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+		d.flag(s.image.env[name])
+		if value, ok := s.container.Environment[name]; ok {
+			text, _ := value.Text()
+			d.flag(text)
+			delete(s.container.Environment, name)
+		}
+		d.chosen(s, "dynamicFlag", name, source+" writes this variable into the file with the flag: each instance gets its own")
+		return
+	}
+	for _, f := range s.image.named(s.image.program()) {
 		for _, found := range readsFlag.FindAllStringSubmatch(f.text, -1) {
 			if flagName.MatchString(found[1]) {
 				s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: found[1]}}
@@ -122,8 +207,24 @@ func (d *draft) flagThatIsRead(s *service) {
 // maxDepth is the depth to which a copied folder is searched for flags.
 const maxDepth = 3
 
-// flagsBelow are the files with flags in a folder, the highest first, without those for players and solvers.
-func flagsBelow(folder string) (out []string) {
+// flagsBelow are the files with flags in a folder, the highest first.
+func (f *files) flagsBelow(folder string) []string {
+	return f.below(folder, func(name string) bool {
+		return isFlagFile(name) && slices.Contains([]string{"", ".txt"}, path.Ext(name))
+	})
+}
+
+// sources are endings of files in which authors write flags.
+var sources = []string{".c", ".cpp", ".cs", ".go", ".html", ".java", ".js", ".php", ".pl", ".py", ".rb", ".rs", ".sage", ".sh", ".sql", ".ts"}
+
+// below are files in a folder that a function accepts, the highest first, without those for players and solvers.
+func (f *files) below(folder string, accept func(name string) bool) (out []string) {
+	if !f.isFolder(folder) {
+		return nil
+	}
+	if target, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = target // WalkDir does not follow a link
+	}
 	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(folder, file)
 		switch {
@@ -132,7 +233,7 @@ func flagsBelow(folder string) (out []string) {
 		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
 			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
 			return fs.SkipDir
-		case entry.Type().IsRegular() && isFlagFile(rel) && slices.Contains([]string{"", ".txt"}, path.Ext(filepath.ToSlash(rel))):
+		case entry.Type().IsRegular() && accept(filepath.ToSlash(rel)):
 			out = append(out, filepath.ToSlash(rel))
 		}
 		return nil
@@ -148,8 +249,8 @@ func flagsBelow(folder string) (out []string) {
 const maxFlag = 4096
 
 // readFlag returns the flag in a file of the author, "" if there is none.
-func readFlag(file string) string {
-	text := readSmall(file)
+func (d *draft) readFlag(file string) string {
+	text := d.result.files.small(file)
 	if len(text) >= maxFlag {
 		return ""
 	}
@@ -157,16 +258,23 @@ func readFlag(file string) string {
 }
 
 // flagAt replaces a file of the image by the flag of the instance, and reports whether it did.
-func (d *draft) flagAt(s *service, target, origin string) bool {
+func (d *draft) flagAt(s *service, target, origin string, line int) bool {
+	lost := func(message string) {
+		n := d.note(s, "flag", target, message)
+		if line > 0 {
+			n.File, n.Line = s.image.file, line
+		}
+		d.result.Lost = append(d.result.Lost, n)
+	}
 	target = path.Clean(target)
 	if s.container.DynamicFlag != nil {
 		if f := s.container.DynamicFlag.Content; f == nil || f.Path != target {
-			d.lost(s, "flag", target, "a container gets the flag in one way: this file keeps what the image has")
+			lost("a container gets the flag in one way: this file keeps what the image has, for all players")
 		}
 		return false
 	}
 	if problem := d.setFlagFile(s, target); problem != "" {
-		d.lost(s, "flag", target, "no flag can be put there: "+problem)
+		lost("no flag can be put there: " + problem)
 		return false
 	}
 	d.chosen(s, "dynamicFlag", target, "the file with the flag was "+origin+" there: each instance gets its own, read-only and readable by all users")
@@ -220,7 +328,9 @@ func (d *draft) addFlags() error {
 		d.result.Questions = append(d.result.Questions, *s.question)
 	}
 	if !slices.ContainsFunc(d.services, func(s *service) bool { return s.container.DynamicFlag != nil || s.question != nil }) {
-		d.result.Questions = append(d.result.Questions, d.note(nil, "flag", "", "no variable and no file with the flag was found"))
+		message := "no variable and no file with the flag was found: all players share what the image has. Add to the container that has it dynamicFlag: {env: {name: FLAG}}, or " +
+			"dynamicFlag: {content: {path: /flag.txt}} as --flag-file /flag.txt does"
+		d.result.Questions = append(d.result.Questions, d.note(nil, "flag", "", message))
 	}
 	return nil
 }

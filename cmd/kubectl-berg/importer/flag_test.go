@@ -42,11 +42,13 @@ func flagPath(f *bergv1.DynamicFlag) string {
 func TestAFlagIsPutOnlyWhereItIsForCertain(t *testing.T) {
 	for dockerfile, want := range map[string]string{
 		"COPY flag.txt /": "/flag.txt",
-		"COPY flag.txt /srv/\nRUN chmod 444 /srv/flag.txt":             "/srv/flag.txt",
-		"COPY flag.txt /home/ctf/chal":                                 "?COPY flag.txt /home/ctf/chal",
-		"COPY flag.txt /home/ctf/chal\nCOPY run.sh /home/ctf/chal/run": "/home/ctf/chal/flag.txt",
-		"COPY flag.txt /home/ctf/chal\nWORKDIR /home/ctf/chal":         "/home/ctf/chal/flag.txt",
-		"COPY flag.txt /home/ctf/chal\nCOPY src /home/ctf/chal":        "/home/ctf/chal/flag.txt",
+		"COPY flag.txt /srv/\nRUN chmod 444 /srv/flag.txt":               "/srv/flag.txt",
+		"COPY flag.txt /home/ctf/chal":                                   "?COPY flag.txt /home/ctf/chal",
+		"COPY flag.txt /home/ctf/chal\nCOPY run.sh /home/ctf/chal/run":   "/home/ctf/chal/flag.txt",
+		"COPY flag.txt /home/ctf/chal\nCMD /home/ctf/chal/run":           "/home/ctf/chal/flag.txt",
+		"COPY flag.txt /home/ctf/chal\nRUN chmod 755 /home/ctf/chal/run": "/home/ctf/chal/flag.txt",
+		"COPY flag.txt /home/ctf/chal\nWORKDIR /home/ctf/chal":           "/home/ctf/chal/flag.txt",
+		"COPY flag.txt /home/ctf/chal\nCOPY src /home/ctf/chal":          "/home/ctf/chal/flag.txt",
 		"COPY secret /flag":                                                      "/flag",
 		"COPY --parents data/flag.txt /":                                         "?COPY --parents data/flag.txt /",
 		"COPY . /app\nRUN mv /app/* /srv/":                                       "?mv /app/* /srv/",
@@ -140,6 +142,14 @@ func TestAWordInAFlagMakesNoJail(t *testing.T) {
 		if got := c.Sandbox == bergv1.SandboxNested; got != jail || !jail && c.Ports[0].Type != bergv1.PublicHTTPRoute {
 			t.Errorf("%q: jail %t, %+v", dockerfile, got, c.Ports)
 		}
+	}
+}
+
+// A line that only a newer frontend knows is not called refused.
+func TestALineOfAnotherFrontend(t *testing.T) {
+	result, err := importFiles(t, map[string]string{"Dockerfile": "# syntax=docker/dockerfile:1-labs\nFROM debian\nRUN --newest=1 make\nEXPOSE 5000\n"}, importer.Options{})
+	if err != nil || len(result.Lost) != 1 || !strings.Contains(result.Lost[0].String(), "Dockerfile:3: ") || !strings.Contains(result.Lost[0].Message, "only docker/dockerfile:1-labs may know it") {
+		t.Errorf("%+v, %v", result.Lost, err)
 	}
 }
 

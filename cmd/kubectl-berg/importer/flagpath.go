@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -58,7 +57,7 @@ func (i image) namesFolder(command string) bool {
 func (i *image) searchRuns() {
 	for _, run := range i.runs {
 		texts := []startFile{{text: run.text}}
-		for _, f := range i.files(strings.Fields(run.text)) {
+		for _, f := range i.named(strings.Fields(run.text)) {
 			if strings.HasPrefix(f.text, "#!") {
 				texts = append(texts, f)
 			}
@@ -89,7 +88,7 @@ func (i image) openPath() (source sourceLine, found bool) {
 	if len(flags) > 0 && i.ignored(flags[0]) {
 		return sourceLine{text: ".dockerignore: " + flags[0].from}, true
 	}
-	for _, f := range i.files(i.program()) {
+	for _, f := range i.named(i.program()) {
 		if len(flags) == 0 || !strings.HasPrefix(f.text, "#!") {
 			continue
 		}
@@ -106,11 +105,10 @@ func (i image) openPath() (source sourceLine, found bool) {
 
 // ignored reports whether the context may leave out a file.
 func (i image) ignored(c copied) bool {
-	content, err := os.ReadFile(filepath.Join(i.context, ".dockerignore"))
-	if err != nil || c.from == "" {
+	if c.from == "" {
 		return false
 	}
-	for pattern := range strings.FieldsSeq(string(content)) {
+	for pattern := range strings.FieldsSeq(i.files.small(filepath.Join(i.context, ".dockerignore"))) {
 		pattern = strings.Trim(strings.TrimPrefix(pattern, "**/"), "/")
 		for name := c.from; name != "."; name = path.Dir(name) {
 			whole, _ := path.Match(pattern, name)

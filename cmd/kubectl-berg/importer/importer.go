@@ -1,13 +1,18 @@
 package importer
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 )
 
 // composeFiles are the default file names of docker compose, in its order.
@@ -18,32 +23,58 @@ var overrides = []string{"compose.override.yml", "compose.override.yaml", "docke
 
 // Import reads a file or folder.
 func Import(path string, o Options) (Result, error) {
-	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
 	info, err := os.Stat(path)
 	if err != nil {
-		return out, fmt.Errorf("open: %w", err)
+		return Result{}, fmt.Errorf("open: %w", err)
 	}
-	if !info.IsDir() {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return out, fmt.Errorf("read: %w", err)
+	if info.IsDir() {
+		if link, err := os.Readlink(path); err == nil { // WalkDir does not follow it
+			if !filepath.IsAbs(link) {
+				link = filepath.Join(filepath.Dir(path), link)
+			}
+			return Import(link, o)
 		}
-		return out, out.file(path, content, o)
+		return newResult(path, o, func(out *Result) error { return out.folder(path, o) })
 	}
-	return out, out.folder(path, o)
+	content, err := localfile.Folder{}.Read(path)
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return newResult(filepath.Dir(path), o, func(out *Result) error {
+		err := out.file(path, content, o)
+		if err != nil && isRCDS(content) && out.folder(filepath.Dir(path), o) == nil {
+			return nil // a file of an event's own tool: the others are imported, and a note names it
+		}
+		return err
+	})
 }
 
-// standardInput stands for the name of a file.
-const standardInput = "standard input"
+// newResult collects a result, whose files are in a folder.
+func newResult(folder string, o Options, collect func(*Result) error) (Result, error) {
+	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}, folderName: folder}
+	var err error
+	if out.files, err = openFiles(folder, o); err != nil {
+		return out, err
+	}
+	err = collect(&out)
+	for _, name := range slices.Sorted(maps.Keys(out.files.refused)) {
+		if errors.Is(err, ErrNothing) {
+			err = fmt.Errorf("%s: %s", name, refusal(out.files.refused[name]))
+		}
+		out.Lost = append(out.Lost, Note{File: name, Key: "file", Message: refusal(out.files.refused[name])})
+	}
+	return out, err
+}
 
 // Content imports the content of a file that has no name, in the current folder.
 func Content(content []byte, o Options) (Result, error) {
-	out := Result{Questions: []Note{}, Lost: []Note{}, Chosen: []Note{}, Builds: []Build{}}
-	return out, out.file(standardInput, content, o)
+	return newResult(".", o, func(out *Result) error { return out.file(standardInput, content, o) })
 }
 
 func (out *Result) file(path string, content []byte, o Options) error {
 	switch {
+	case len(bytes.TrimSpace(content)) == 0:
+		return fmt.Errorf("%s: is empty", path)
 	case isDockerfile(filepath.Base(path)) || looksLikeDockerfile(content):
 		return out.dockerfiles([]string{path}, content, o)
 	case isKlodd(content):
@@ -52,6 +83,8 @@ func (out *Result) file(path string, content []byte, o Options) error {
 		return out.kctf(path, content, o)
 	case isRCDS(content):
 		return out.rcds(path, content, o)
+	case path != standardInput && !slices.Contains(composeFiles, filepath.Base(path)) && parseAbout(path, content) != nil:
+		return out.folder(filepath.Dir(path), o)
 	default:
 		return out.compose(path, nil, content, o)
 	}
@@ -61,19 +94,59 @@ func (out *Result) file(path string, content []byte, o Options) error {
 // compose file is a Challenge. Dockerfiles alone are the containers of one Challenge. Handouts, solutions and health
 // checks are left out where there is anything else.
 func (out *Result) folder(path string, o Options) error {
-	if file := challengeFile(path); file != "" {
-		return out.here(file, o)
+	var notUnderstood error
+	if file := out.challengeFile(path); file != "" {
+		before := *out
+		if notUnderstood = out.here(file, o); notUnderstood == nil || slices.Contains(composeFiles, filepath.Base(file)) {
+			return notUnderstood
+		}
+		*out = before
+		if out.findAbout(path) == nil { // otherwise its fields are named
+			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is not understood, and not imported: " + strings.TrimPrefix(oneLine(notUnderstood.Error()), file+": ")})
+		}
 	}
-	var challenges, dockerfiles []string
-	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+	challenges, dockerfiles, err := out.search(path)
+	if err != nil {
+		return err
+	}
+	challenges, dockerfiles = out.withoutAside(path, challenges, dockerfiles)
+	if len(challenges) > 0 {
+		return out.each(path, challenges, dockerfiles, o)
+	}
+	if len(dockerfiles) > 0 {
+		slices.Sort(dockerfiles)
+		return out.dockerfiles(dockerfiles, nil, o)
+	}
+	switch a := out.findAbout(path); {
+	case a != nil && a.image() != "":
+		return out.imageOnly(a, o)
+	case notUnderstood != nil:
+		return notUnderstood
+	case a != nil:
+		return fmt.Errorf("%s: describes a challenge without a container: it names no image, and no Dockerfile is in its folder: %w", a.file, ErrNothing)
+	default:
+		return fmt.Errorf("%s: %w", path, ErrNothing)
+	}
+}
+
+// search returns the files of challenges in subfolders, one for each, and the Dockerfiles elsewhere.
+func (out *Result) search(path string) (challenges, dockerfiles []string, err error) {
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil:
+		case err != nil && file == path:
 			return err
+		case err != nil: // such as the data of a database, which belongs to another user
+			out.files.refused[file] = fmt.Errorf("%w: %w", localfile.ErrRefused, err)
+			return fs.SkipDir
 		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
 			return fs.SkipDir
 		case entry.IsDir() && file != path:
-			if file := challengeFile(file); file != "" {
-				challenges = append(challenges, file)
+			found := out.challengeFile(file)
+			if a := out.aboutIn(file); found == "" && a != nil {
+				found = a.file
+			}
+			if found != "" {
+				challenges = append(challenges, found)
 				return fs.SkipDir
 			}
 		case !entry.IsDir() && isDockerfile(entry.Name()):
@@ -81,41 +154,45 @@ func (out *Result) folder(path string, o Options) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
+	return challenges, dockerfiles, err
+}
+
+// withoutAside leaves out handouts, solutions and health checks, where there is anything else.
+func (out *Result) withoutAside(path string, challenges, dockerfiles []string) (_, _ []string) {
 	aside := func(file string) bool { return isAside(path, file) }
-	if slices.ContainsFunc(slices.Concat(challenges, dockerfiles), func(file string) bool { return !aside(file) }) {
-		for _, file := range slices.Concat(challenges, dockerfiles) {
-			if aside(file) {
-				out.Chosen = append(out.Chosen, Note{File: file, Key: "folder", Message: "is left out, as a handout, a solution or a health check: import it by its name if it is the challenge"})
-			}
-		}
-		challenges, dockerfiles = slices.DeleteFunc(challenges, aside), slices.DeleteFunc(dockerfiles, aside)
+	all := slices.Concat(challenges, dockerfiles)
+	if !slices.ContainsFunc(all, func(file string) bool { return !aside(file) }) {
+		return challenges, dockerfiles
 	}
-	for n, file := range challenges {
-		single := o
-		if n > 0 {
-			single.Name = "" // one name is for one Challenge
+	for _, file := range all {
+		if aside(file) {
+			out.Chosen = append(out.Chosen, Note{File: file, Key: "folder", Message: "is left out, as a handout, a solution or a health check: import it by its name if it is the challenge"})
 		}
-		if err := out.here(file, single); err != nil {
+	}
+	return slices.DeleteFunc(challenges, aside), slices.DeleteFunc(dockerfiles, aside)
+}
+
+// each imports the folders of challenges, and names what is left out.
+func (out *Result) each(path string, challenges, dockerfiles []string, o Options) error {
+	before := len(out.Challenges)
+	for n, file := range challenges {
+		if n > 0 {
+			o.Name = "" // one name is for one Challenge
+		}
+		switch err := out.folder(filepath.Dir(file), o); {
+		case errors.Is(err, ErrNothing):
+			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "describes a challenge without a container: nothing is to run"})
+		case err != nil:
 			return err
 		}
 	}
-	switch {
-	case len(challenges) > 0:
-		return nil
-	case len(dockerfiles) == 0:
-		return fmt.Errorf("%s: %w", path, ErrNothing)
+	if len(out.Challenges) == before {
+		return fmt.Errorf("%s: no challenge in it has a container: %w", path, ErrNothing)
 	}
-	slices.Sort(dockerfiles)
-	return out.dockerfiles(dockerfiles, nil, o)
-}
-
-// asideFolders hold files for players, and solutions.
-var asideFolders = []string{
-	"attachment", "attachments", "dist", "distribute", "download", "downloads", "handout", "handouts", "publish", "public", "release",
-	"debug", "example", "examples", "exploit", "healthcheck", "poc", "sol", "solution", "solutions", "solve", "solver", "test", "tests", "writeup", "writeups",
+	for _, file := range dockerfiles {
+		out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is left out, since other folders have challenges: import its folder"})
+	}
+	return nil
 }
 
 // isAside reports whether a file is in a folder below another one that holds no challenge itself.
@@ -127,15 +204,15 @@ func isAside(folder, file string) bool {
 }
 
 // challengeFile returns the compose file of a folder, or a challenge of klodd, kCTF or rCTF; "" if it has none.
-func challengeFile(folder string) string {
+func (out *Result) challengeFile(folder string) string {
 	for _, name := range composeFiles {
-		if _, err := os.ReadFile(filepath.Join(folder, name)); err == nil {
+		if out.files.isFile(filepath.Join(folder, name)) {
 			return filepath.Join(folder, name)
 		}
 	}
 	for _, name := range []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"} {
 		file := filepath.Join(folder, name)
-		if content, err := os.ReadFile(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
+		if content, err := out.files.Read(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
 			return file
 		}
 	}
@@ -144,9 +221,9 @@ func challengeFile(folder string) string {
 
 // here imports the file of a folder, and the files that docker compose adds to it.
 func (out *Result) here(file string, o Options) error {
-	content, err := os.ReadFile(file)
+	content, err := out.files.Read(file)
 	if err != nil {
-		return fmt.Errorf("read: %w", err)
+		return fmt.Errorf("%s: %s", file, refusal(err))
 	}
 	if !slices.Contains(composeFiles, filepath.Base(file)) {
 		return out.file(file, content, o)
@@ -154,7 +231,7 @@ func (out *Result) here(file string, o Options) error {
 	var extraFiles []string
 	for _, name := range overrides {
 		override := filepath.Join(filepath.Dir(file), name)
-		if _, err := os.Stat(override); err == nil {
+		if out.files.isFile(override) {
 			extraFiles = append(extraFiles, override)
 			break
 		}
@@ -168,4 +245,13 @@ var dockerfileName = regexp.MustCompile(`(?i)^(?:(?:docker|container)file(?:[._-
 
 func isDockerfile(name string) bool {
 	return dockerfileName.MatchString(name) && !slices.Contains([]string{".dockerignore", ".md", ".txt", ".sh"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// imageOnly imports a challenge whose image is in a registry.
+func (out *Result) imageOnly(a *about, o Options) error {
+	d := out.draft(a.file, folderName(a.file), o)
+	d.describe(&about{root: a.root})
+	s := &service{name: d.challenge.Name, node: a.root, named: a.image()}
+	d.services = append(d.services, s)
+	return d.finish()
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
@@ -37,11 +39,29 @@ type kctfChallenge struct {
 		Healthcheck struct {
 			Enabled bool `json:"enabled"`
 		} `json:"healthcheck"`
+		PodTemplate struct {
+			Template struct {
+				Spec corev1.PodSpec `json:"spec"`
+			} `json:"template"`
+		} `json:"podTemplate"`
 	} `json:"spec"`
 }
 
 // kctfFields are the fields of a spec that are carried over or irrelevant.
-var kctfFields = []string{"deployed", "image", "network", "powDifficultySeconds", "healthcheck"}
+var kctfFields = []string{"deployed", "image", "network", "powDifficultySeconds", "healthcheck", "podTemplate", "imageTemplate"}
+
+// kctfReasons explain fields that a Challenge does not have, and name the alternative.
+var kctfReasons = map[string]string{
+	"horizontalPodAutoscalerSpec": "each player has an instance of their own, so that nothing has to be scaled",
+	"persistentVolumeClaims":      reasons["volumes"],
+	"defaultDuration":             "a time is part of each instance: set spec.timeout of the ChallengeInstance, or CHALLENGE_INSTANCE_TIMEOUT",
+	"domainName":                  "host names are below the domain of the operator, CHALLENGE_DOMAIN",
+	"gatewayName":                 "the Gateway is that of the operator, GATEWAY_NAME",
+	"allowConnectTo":              "containers of an instance reach each other only",
+}
+
+// kctfMain is the name of the container in a pod template that has the image of the challenge.
+const kctfMain = "challenge"
 
 // kctf imports a challenge of kCTF, whose image is built in the folder challenge.
 func (out *Result) kctf(file string, content []byte, o Options) error {
@@ -51,16 +71,18 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 		err = yaml.Unmarshal(content, &k)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: must be a challenge of kCTF in YAML: %w", file, err)
+		return fmt.Errorf("%s: must be a challenge of kCTF in YAML: %s", file, typeError(err))
 	}
 	d := out.draft(file, k.Metadata.Name, o)
 	spec := yamlnode.Child(root, "spec")
 	s := &service{name: d.challenge.Name, node: spec}
+	d.services = append(d.services, s)
+	d.kctfPod(k.Spec.PodTemplate.Template.Spec, yamlnode.Child(yamlnode.Child(yamlnode.Child(spec, "podTemplate"), "template"), "spec"))
 	for _, name := range []string{"challenge/Dockerfile", "Dockerfile"} {
 		file := filepath.Join(filepath.Dir(file), filepath.FromSlash(name))
-		if _, err := os.Stat(file); err == nil && s.build == nil {
+		if s.build == nil && out.files.isFile(file) {
 			s.build = &Build{Context: filepath.Dir(file)}
-			s.image = readDockerfile(file, filepath.Dir(file), "", nil)
+			d.readDockerfile(s, "image", file, filepath.Dir(file), "")
 		}
 	}
 	if s.build == nil {
@@ -78,21 +100,45 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 	if k.Spec.Healthcheck.Enabled {
 		d.lost(s, "healthcheck", "", "write a ChallengeCheck with a solver in its place (docs/berg/challengecheck.md)")
 	}
-	d.otherFields(s, spec, kctfFields)
-	d.services = append(d.services, s)
+	d.kctfRest(s, spec)
 	return d.finish()
 }
 
-// otherFields lists the fields of an object that a Challenge does not have.
-func (d *draft) otherFields(s *service, node *yamlv3.Node, known []string) {
-	if node == nil || node.Kind != yamlv3.MappingNode {
-		return
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if key := node.Content[i].Value; !slices.Contains(known, key) {
-			n := d.note(s, key, sourceText(node.Content[i+1]), "a Challenge has no such field")
-			n.Line = node.Content[i].Line
-			d.result.Lost = append(d.result.Lost, n)
+// kctfRest lists the fields of a spec that a Challenge does not have.
+func (d *draft) kctfRest(s *service, spec *yamlv3.Node) {
+	known := slices.Clone(kctfFields)
+	for _, key := range slices.Sorted(maps.Keys(kctfReasons)) {
+		if node := yamlnode.Child(spec, key); node != nil {
+			d.lost(s, key, sourceText(node), kctfReasons[key])
+			known = append(known, key)
 		}
+	}
+	d.otherFields(s, spec, known)
+}
+
+// kctfPod imports a pod template: what it sets for the container of the challenge, and further containers.
+func (d *draft) kctfPod(pod corev1.PodSpec, node *yamlv3.Node) {
+	s := d.services[0]
+	d.otherFields(&service{name: s.name, node: node}, node, podFields)
+	for i, c := range pod.Containers {
+		each := yamlnode.Item(yamlnode.Child(node, "containers"), i)
+		into := s
+		switch c.Name {
+		case kctfMain:
+		case "healthcheck":
+			d.lost(&service{name: c.Name, node: each}, "name", c.Name, "write a ChallengeCheck with a solver in its place (docs/berg/challengecheck.md)")
+			continue
+		default:
+			into = &service{name: c.Name, node: each, named: c.Image}
+			d.lost(into, "name", c.Name, "containers of a pod shared localhost: this one has a hostname of its own")
+			for _, p := range c.Ports {
+				into.exposed = append(into.exposed, port{number: p.ContainerPort, udp: p.Protocol == corev1.ProtocolUDP})
+			}
+			d.services = append(d.services, into)
+		}
+		into.container = d.podContainer(into, c, each)
+	}
+	for _, s := range d.services {
+		s.container.RuntimeClassName = ptr.Deref(pod.RuntimeClassName, "")
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
@@ -78,16 +77,20 @@ func (out *Result) klodd(file string, content []byte, o Options) error {
 		if decoder.Decode(&document) != nil {
 			break
 		}
-		text, err := yamlv3.Marshal(&document)
+		err := yamlnode.Check(&document)
+		var text []byte
+		if err == nil {
+			text, err = yamlv3.Marshal(&document)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %s", file, lint.FormatYAMLError(err))
 		}
 		var k kloddChallenge
 		if !isKlodd(text) {
 			continue
 		}
 		if err := yaml.Unmarshal(text, &k); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: must be a challenge of klodd in YAML: %s", file, typeError(err))
 		}
 		found = true
 		var spec *yamlv3.Node
@@ -110,13 +113,13 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 	d.challenge.Spec.DisplayName = k.Spec.Name
 	if k.Spec.Timeout > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: nodeLine(yamlnode.Child(spec, "timeout")), Key: "timeout", Text: sourceText(yamlnode.Child(spec, "timeout")),
+			File: file, Line: yamlnode.Line(spec, "timeout"), Key: "timeout", Text: sourceText(yamlnode.Child(spec, "timeout")),
 			Message: "a time is part of each instance: set spec.timeout of the ChallengeInstance, or CHALLENGE_INSTANCE_TIMEOUT",
 		})
 	}
 	if len(k.Spec.Middlewares) > 0 {
 		d.result.Lost = append(d.result.Lost, Note{
-			File: file, Line: nodeLine(yamlnode.Child(spec, "middlewares")), Key: "middlewares", Text: sourceText(yamlnode.Child(spec, "middlewares")),
+			File: file, Line: yamlnode.Line(spec, "middlewares"), Key: "middlewares", Text: sourceText(yamlnode.Child(spec, "middlewares")),
 			Message: "the Gateway has no middlewares for one challenge",
 		})
 	}
@@ -134,7 +137,8 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 				s.name = pod.Name + "-" + c.Name
 				d.lost(s, "spec", c.Name, "containers of a pod shared localhost: this one has a hostname of its own")
 			}
-			s.container = d.kloddContainer(s, c, yamlnode.Item(yamlnode.Child(yamlnode.Child(node, "spec"), "containers"), j))
+			s.container = d.podContainer(s, c, yamlnode.Item(yamlnode.Child(yamlnode.Child(node, "spec"), "containers"), j))
+			s.container.RuntimeClassName = ptr.Deref(pod.Spec.RuntimeClassName, "")
 			if j == 0 {
 				for _, p := range pod.Ports {
 					target := port{number: p.Port, udp: p.Protocol == "UDP"}
@@ -149,102 +153,7 @@ func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o 
 			}
 			d.services = append(d.services, s)
 		}
-		d.otherFields(&service{name: pod.Name, node: node}, yamlnode.Child(node, "spec"), kloddPodFields)
+		d.otherFields(&service{name: pod.Name, node: node}, yamlnode.Child(node, "spec"), podFields)
 	}
 	return d.finish()
-}
-
-func nodeLine(node *yamlv3.Node) int {
-	if node == nil {
-		return 0
-	}
-	return node.Line
-}
-
-// Fields of pods and containers that are carried over, or that mean the same everywhere.
-var (
-	kloddPodFields       = []string{"containers", "automountServiceAccountToken", "enableServiceLinks"}
-	kloddContainerFields = []string{
-		"name", "image", "imagePullPolicy", "command", "args", "env", "ports", "readinessProbe", "livenessProbe", "resources", "securityContext", "volumeMounts",
-	}
-	kloddSecurityFields = []string{"privileged", "capabilities"}
-)
-
-func (d *draft) kloddContainer(s *service, c corev1.Container, node *yamlv3.Node) bergv1.Container {
-	out := bergv1.Container{Command: c.Command, Args: c.Args}
-	out.ReadinessProbe = d.kloddProbe(s, c, "readinessProbe", c.ReadinessProbe)
-	out.LivenessProbe = d.kloddProbe(s, c, "livenessProbe", c.LivenessProbe)
-	d.otherFields(s, node, kloddContainerFields)
-	d.otherFields(s, yamlnode.Child(node, "securityContext"), kloddSecurityFields)
-	for _, e := range c.Env {
-		if e.ValueFrom != nil {
-			d.lost(s, "env", e.Name, "has its value from another object: write the value")
-			continue
-		}
-		if out.Environment == nil {
-			out.Environment = map[string]bergv1.EnvironmentValue{}
-		}
-		out.Environment[e.Name] = bergv1.StringValue(e.Value)
-	}
-	out.ResourceRequests, out.ResourceLimits = convertResources(c.Resources.Requests), convertResources(c.Resources.Limits)
-	if len(c.VolumeMounts) > 0 {
-		d.lost(s, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
-	}
-	if security := c.SecurityContext; security != nil {
-		if security.Privileged != nil && *security.Privileged {
-			s.jail = true
-		}
-		if security.Capabilities != nil {
-			for _, name := range security.Capabilities.Add {
-				if isSysAdmin(string(name)) {
-					s.jail = true
-					continue
-				}
-				d.capability(s, &out, string(name))
-			}
-		}
-	}
-	return out
-}
-
-// convertResources are the amounts that a Challenge knows, nil if there are none.
-func convertResources(list corev1.ResourceList) *bergv1.Resources {
-	var r bergv1.Resources
-	if q, ok := list[corev1.ResourceCPU]; ok {
-		a := bergv1.Amount(q.String())
-		r.CPU = &a
-	}
-	if q, ok := list[corev1.ResourceMemory]; ok {
-		a := bergv1.Amount(q.String())
-		r.Memory = &a
-	}
-	if r.CPU == nil && r.Memory == nil {
-		return nil
-	}
-	return &r
-}
-
-// kloddProbe returns a probe with port numbers instead of port names, nil if it cannot be carried over.
-func (d *draft) kloddProbe(s *service, c corev1.Container, key string, p *corev1.Probe) *corev1.Probe {
-	if p == nil {
-		return nil
-	}
-	number := func(port *intstr.IntOrString) {
-		for _, named := range c.Ports {
-			if port.Type == intstr.String && named.Name == port.StrVal {
-				*port = intstr.FromInt32(named.ContainerPort)
-			}
-		}
-		if n, err := strconv.ParseInt(port.StrVal, 10, 32); port.Type == intstr.String && err == nil {
-			*port = intstr.FromInt32(int32(n))
-		}
-	}
-	p = p.DeepCopy()
-	if p.HTTPGet != nil {
-		number(&p.HTTPGet.Port)
-	}
-	if p.TCPSocket != nil {
-		number(&p.TCPSocket.Port)
-	}
-	return d.validProbe(s, key, p)
 }

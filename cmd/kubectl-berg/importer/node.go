@@ -1,6 +1,9 @@
 package importer
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -13,6 +16,12 @@ func parseYAML(content []byte) (*yamlv3.Node, error) {
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(content, &root); err != nil || len(root.Content) == 0 {
 		return nil, err
+	}
+	if err := yamlnode.Check(&root); err != nil {
+		return nil, err
+	}
+	if root.Content[0].Tag == "!!null" {
+		return nil, nil
 	}
 	return root.Content[0], nil
 }
@@ -33,3 +42,28 @@ func sourceText(node *yamlv3.Node) string {
 	}
 	return strings.Join(strings.Fields(string(text)), " ")
 }
+
+// itemLine returns the line of an item of a list, or of a key, with a text; 0 if there is none.
+func itemLine(node *yamlv3.Node, text string) int {
+	if node = yamlnode.Target(node); node == nil || text == "" {
+		return 0
+	}
+	for i, item := range node.Content {
+		found := sourceText(item)
+		if node.Kind == yamlv3.SequenceNode && (found == text || strings.HasPrefix(found, text+"=")) || node.Kind == yamlv3.MappingNode && i%2 == 0 && found == text {
+			return item.Line
+		}
+	}
+	return 0
+}
+
+// typeError says in the words of the file that a value has the wrong type.
+func typeError(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Sprintf("%s must not be a value of type %s", wrong.Field, wrong.Value)
+	}
+	return oneLine(err.Error())
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

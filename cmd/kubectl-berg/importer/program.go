@@ -3,13 +3,14 @@ package importer
 import (
 	"cmp"
 	"encoding/json"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
@@ -59,7 +60,7 @@ func (i image) ports() []port {
 			return exposedPorts(number)
 		}
 	}
-	for _, f := range i.files(i.program()) {
+	for _, f := range i.named(i.program()) {
 		if found := listensOn(expand(f.text, i.env), listenPort, listenCall); found != nil {
 			return found
 		}
@@ -104,24 +105,8 @@ func listensOn(text string, patterns ...*regexp.Regexp) []port {
 // startFile is a file of the context that the image starts.
 type startFile struct{ name, text string }
 
-// maxFile is the size of the largest file that is read, in bytes.
-const maxFile = 64 << 10
-
-// readSmall returns the content of a file, "" for a large one and for anything else than a file.
-func readSmall(file string) string {
-	info, err := os.Stat(file)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
-		return ""
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return string(content)
-}
-
-// files are the scripts and sources that a command line names.
-func (i image) files(words []string) (all []startFile) {
+// named are the scripts and sources that a command line names.
+func (i image) named(words []string) (all []startFile) {
 	if i.context == "" {
 		return nil
 	}
@@ -139,13 +124,23 @@ func (i image) files(words []string) (all []startFile) {
 			}
 		}
 		for _, source := range sources {
-			text = cmp.Or(text, readSmall(filepath.Join(i.context, filepath.FromSlash(source))))
+			text = cmp.Or(text, i.files.small(filepath.Join(i.context, filepath.FromSlash(source))))
 		}
 		if text != "" {
 			all = append(all, startFile{name, text})
 		}
 	}
 	return all
+}
+
+// runAs replaces the command line of the image by that of a container.
+func (i *image) runAs(c bergv1.Container) {
+	if len(c.Command) > 0 {
+		i.entrypoint, i.command = c.Command, nil
+	}
+	if len(c.Args) > 0 {
+		i.command = c.Args
+	}
 }
 
 // program is the command line of the image.
@@ -162,7 +157,7 @@ func (i image) startScript(command []string) []string {
 	var manifest struct {
 		Scripts map[string]string `json:"scripts"`
 	}
-	if json.Unmarshal([]byte(readSmall(filepath.Join(i.context, "package.json"))), &manifest) != nil {
+	if json.Unmarshal([]byte(i.files.small(filepath.Join(i.context, "package.json"))), &manifest) != nil {
 		return nil
 	}
 	return strings.Fields(manifest.Scripts["start"])
@@ -180,7 +175,7 @@ func (i image) text() string {
 	all = append(all, strings.Join(i.program(), " "))
 	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
 		if i.context != "" {
-			all = append(all, readSmall(filepath.Join(i.context, name)))
+			all = append(all, i.files.small(filepath.Join(i.context, name)))
 		}
 	}
 	return strings.ToLower(strings.Join(all, "\n"))

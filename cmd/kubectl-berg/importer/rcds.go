@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -37,9 +37,11 @@ type rcdsChallenge struct {
 	Flag        rcdsFlag                 `json:"flag"`
 	Containers  map[string]rcdsContainer `json:"containers"`
 	Expose      map[string][]struct {
-		Target int32  `json:"target"`
-		TCP    *int32 `json:"tcp"`
-		HTTP   any    `json:"http"`
+		Target int32 `json:"target"`
+		// TCP is a port of the host, or a host name under which a proxy ends TLS.
+		TCP  any `json:"tcp"`
+		TLS  any `json:"tls"`
+		HTTP any `json:"http"`
 	} `json:"expose"`
 }
 
@@ -105,8 +107,13 @@ func (out *Result) rcds(file string, content []byte, o Options) error {
 	if err == nil {
 		err = yaml.Unmarshal(content, &c)
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Containers)) {
+		if each := c.Containers[name]; err == nil && each.Image == "" && each.Build.Context == "" {
+			err = fmt.Errorf("containers.%s must have image or build", name)
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("%s: must be a challenge of rCTF in YAML: %s", file, oneLine(err.Error()))
+		return fmt.Errorf("%s: must be a challenge of rCTF in YAML: %s", file, typeError(err))
 	}
 	folder := filepath.Dir(file)
 	d := out.draft(file, cmp.Or(folderName(file), c.Name), o)
@@ -115,8 +122,8 @@ func (out *Result) rcds(file string, content []byte, o Options) error {
 	if c.Category != "" {
 		spec.Categories = []string{c.Category}
 	}
-	if text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(c.Flag.File))); c.Flag.File != "" && err == nil {
-		c.Flag.text = strings.TrimSpace(string(text))
+	if c.Flag.File != "" {
+		c.Flag.text = d.readFlag(filepath.Join(folder, filepath.FromSlash(c.Flag.File)))
 	}
 	d.flag(c.Flag.text)
 	containers := yamlnode.Target(yamlnode.Child(root, "containers"))
@@ -138,7 +145,7 @@ func (d *draft) rcdsContainer(name string, node *yamlv3.Node, c rcdsChallenge, f
 		if from.Build.Dockerfile != "" {
 			s.build.Dockerfile = dockerfile
 		}
-		s.image = readDockerfile(dockerfile, context, "", from.Build.Args)
+		d.readDockerfile(s, "build", dockerfile, context, "")
 	}
 	s.container.Environment = map[string]bergv1.EnvironmentValue{}
 	for _, key := range slices.Sorted(maps.Keys(from.Environment)) {
@@ -153,7 +160,10 @@ func (d *draft) rcdsContainer(name string, node *yamlv3.Node, c rcdsChallenge, f
 	d.validAmounts(s)
 	d.challenge.Spec.AllowOutboundTraffic = d.challenge.Spec.AllowOutboundTraffic || from.Egress
 	for _, e := range c.Expose[name] {
-		s.published = append(s.published, port{number: e.Target, http: e.HTTP != nil, tcp: e.TCP != nil})
+		name, _ := e.TCP.(string)
+		_, err := strconv.Atoi(name)
+		secure := e.TLS != nil && e.TLS != false || name != "" && err != nil
+		s.published = append(s.published, port{number: e.Target, http: e.HTTP != nil, tls: secure && e.HTTP == nil, tcp: e.TCP != nil && !secure && e.HTTP == nil})
 	}
 	for _, number := range from.Ports {
 		if !slices.ContainsFunc(s.published, func(p port) bool { return p.number == number }) {

@@ -27,6 +27,10 @@ type Options struct {
 	Profiles []string
 	// FlagFile is the path of the flag in an image, as PATH or CONTAINER=PATH.
 	FlagFile string
+	// Split makes a Challenge of each group of services that no network connects.
+	Split bool
+	// AllowOutside allows files outside of the folder that is imported.
+	AllowOutside bool
 	// Allowed are the limits of the operator.
 	Allowed rules.Allowed
 }
@@ -76,6 +80,10 @@ type Result struct {
 	// Chosen are defaults where the files are silent.
 	Chosen []Note  `json:"chosen"`
 	Builds []Build `json:"builds"`
+
+	files *files
+	// folderName is the folder that is imported.
+	folderName string
 }
 
 // ErrNothing means that a file or folder has nothing to import.

@@ -3,12 +3,13 @@ package importer
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,53 +20,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
-
-// reasons explain keys that a Challenge does not have, and name the alternative.
-var reasons = map[string]string{
-	"volumes":           "a container has no volumes: COPY the files into the image. What it writes stays until its pod ends",
-	"tmpfs":             "a container has no volumes: it may write to its own file system",
-	"volumes_from":      "a container has no volumes: COPY the files into the image",
-	"configs":           "a container has no volumes: COPY the file into the image",
-	"secrets":           "a container has no volumes: COPY the file into the image, or use environment",
-	"depends_on":        "all containers start together: let the program try again until it can connect",
-	"privileged":        "no container is privileged",
-	"read_only":         "the file system can be written: let the image run as a user who may not",
-	"user":              "the user is that of the image: write USER in the Dockerfile",
-	"working_dir":       "the folder is that of the image: write WORKDIR in the Dockerfile",
-	"network_mode":      "each container has a network of its own: they reach each other by hostname",
-	"pid":               "each container has processes of its own",
-	"ipc":               "each container has shared memory of its own",
-	"devices":           "no container gets a device of the node",
-	"gpus":              "no container gets a device of the node",
-	"security_opt":      "the administrator chooses the seccomp profile of all challenges, with CHALLENGE_SECCOMP_PROFILE",
-	"cap_drop":          "a container has the default capabilities of the container runtime",
-	"ulimits":           "limits are those of the container runtime",
-	"pids_limit":        "the node limits the number of processes",
-	"sysctls":           "kernel parameters are those of the node",
-	"restart":           "a container that ends is started again",
-	"stdin_open":        "players connect to ports, not to the terminal",
-	"tty":               "players connect to ports, not to the terminal",
-	"labels":            "labels of containers have no effect: routes follow from ports",
-	"init":              "the image's program is process 1: start it with tini, or let it reap its children",
-	"extra_hosts":       "names are those of the cluster's DNS, and hostnames of containers",
-	"dns":               "names are those of the cluster's DNS, and hostnames of containers",
-	"stop_grace_period": "containers end immediately",
-	"stop_signal":       "containers end immediately",
-	"platform":          "images must be built for the architecture of the nodes, usually linux/amd64",
-	"external_links":    "a container reaches the containers of its instance only",
-	"logging":           "logs are those of the cluster",
-	"develop":           "a Challenge is not watched for changes: build a new image",
-	"cpu_shares":        "use resourceRequests.cpu",
-	"mem_swappiness":    "the node decides how it uses swap",
-	"memswap_limit":     "the node decides how it uses swap",
-	"oom_kill_disable":  "a container above its memory limit is killed",
-	"runtime":           "set runtimeClassName to a RuntimeClass of the cluster",
-	"post_start":        "put it into the program of the image",
-	"pre_stop":          "containers end immediately",
-}
 
 // silent are keys whose content is carried over, or that mean the same everywhere.
 var silent = []string{
@@ -74,8 +32,8 @@ var silent = []string{
 	"restart", "scale", "volumes", "tmpfs", "shm_size", "platform", "secrets", "configs", "attach", "extends", "dockerfile", "depends_on",
 }
 
-// compose adds the services of a project.
-func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLoader) {
+// compose adds the services of a project, and returns the groups that no network connects.
+func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLoader) []group {
 	names := slices.Sorted(maps.Keys(project.Services))
 	// Containers are in the order of the author.
 	position := map[string]int{}
@@ -106,7 +64,81 @@ func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLo
 		d.service(s, project, c, l)
 		d.services = append(d.services, s)
 	}
-	d.networks(project)
+	groups := d.groups(project)
+	if len(groups) < 2 {
+		d.networks(project)
+	} else if !d.options.Split {
+		names := make([]string, 0, len(groups))
+		for _, g := range groups {
+			names = append(names, g.name)
+		}
+		d.lost(nil, "networks", strings.Join(names, ", "), "these are several challenges, since no network connects them, and each has ports for players: make a Challenge of each with --split")
+	}
+	return groups
+}
+
+// group is a part of a project that is a challenge by itself.
+type group struct {
+	name     string
+	services []*service
+}
+
+// groups returns the groups of services that no network and no dependency connects, if each has a port for players.
+// Otherwise all services are one group.
+func (d *draft) groups(project *types.Project) []group {
+	numbers := map[string]int{} // the group of each network and service
+	count := 0
+	join := func(names ...string) {
+		count++
+		replaced := map[int]bool{}
+		for _, name := range names {
+			if known, ok := numbers[name]; ok {
+				replaced[known] = true
+			}
+			numbers[name] = count
+		}
+		for name, number := range numbers {
+			if replaced[number] {
+				numbers[name] = count
+			}
+		}
+	}
+	for _, s := range d.services {
+		c := project.Services[s.name]
+		names := []string{"service " + s.name}
+		for name := range c.Networks {
+			names = append(names, "network "+name)
+		}
+		if len(c.Networks) == 0 && c.NetworkMode == "" {
+			names = append(names, "network default")
+		}
+		for _, name := range append(c.GetDependencies(), c.Links...) {
+			name, _, _ = strings.Cut(name, ":")
+			names = append(names, "service "+name)
+		}
+		if name, found := strings.CutPrefix(c.NetworkMode, "service:"); found {
+			names = append(names, "service "+name)
+		}
+		join(names...)
+	}
+	var out []group
+	for _, s := range d.services {
+		number := numbers["service "+s.name]
+		n := slices.IndexFunc(out, func(g group) bool { return numbers["service "+g.services[0].name] == number })
+		if n < 0 {
+			n, out = len(out), append(out, group{name: s.name})
+		}
+		out[n].services = append(out[n].services, s)
+	}
+	for n, g := range out {
+		if !slices.ContainsFunc(g.services, func(s *service) bool { return len(s.published) > 0 }) {
+			return []group{{d.challenge.Name, d.services}}
+		}
+		if networks := slices.Collect(maps.Keys(project.Services[g.services[0].name].Networks)); len(networks) == 1 && len(g.services) > 1 {
+			out[n].name = networks[0]
+		}
+	}
+	return out
 }
 
 // runsOnce reports whether a service prepares others: they start when it has ended.
@@ -182,11 +214,6 @@ func (d *draft) validWords(s *service, key string, words *[]string, trial bergv1
 		d.lost(s, key, sourceText(yamlnode.Child(s.node, key)), errs[0].Detail)
 		*words = nil
 	}
-}
-
-// isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.
-func isSysAdmin(name string) bool {
-	return slices.Contains([]string{"SYS_ADMIN", "ALL"}, rules.Capability(strings.ToUpper(name)))
 }
 
 // meansNested reports whether a security option says no more than that a jail may make namespaces and mount /proc, as
@@ -292,7 +319,7 @@ func (d *draft) networks(project *types.Project) {
 			used[name] = true
 		}
 	}
-	if len(used) > 1 {
+	if len(used) > 1 && len(d.services) > 1 {
 		d.lost(nil, "networks", strings.Join(slices.Sorted(maps.Keys(used)), ", "), "all containers of an instance reach each other")
 	}
 }
@@ -303,6 +330,9 @@ func duration(d *types.Duration) time.Duration {
 	}
 	return time.Duration(*d)
 }
+
+// remoteContext matches build contexts that docker downloads.
+var remoteContext = regexp.MustCompile(`^(?:https?://|git://|ssh://|git@|github\.com/)`)
 
 // build reads the Dockerfile of a service, from its file or inline, and notes how the author builds the image.
 func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
@@ -317,7 +347,7 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 		}
 	}
 	if c.Build.DockerfileInline != "" {
-		s.image = parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
+		s.image = l.result.files.parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
 		s.build.Dockerfile = shorten(l.folder, filepath.Join(context, "Dockerfile."+s.name))
 		d.chosen(s, "build", "dockerfile_inline", "save it as "+s.build.Dockerfile+" before the image is built")
 		return
@@ -329,7 +359,11 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(context, file)
 	}
-	s.image = readDockerfile(file, context, c.Build.Target, s.build.Args)
+	if remoteContext.MatchString(context) {
+		d.lost(s, "build", context, "is not on this machine: ports, flag and program of the image are not known")
+		return
+	}
+	d.readDockerfile(s, "build", shorten(l.folder, file), context, c.Build.Target)
 	if c.Build.Dockerfile != "" && c.Build.Dockerfile != "Dockerfile" {
 		s.build.Dockerfile = shorten(l.folder, file)
 	}
@@ -353,7 +387,10 @@ func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader)
 	for _, file := range c.EnvFiles {
 		found, err := l.readEnvironment(file)
 		if err != nil {
-			if bool(file.Required) {
+			switch {
+			case errors.Is(err, localfile.ErrRefused):
+				d.lost(s, "env_file", shorten(l.folder, file.Path), refusal(err))
+			case bool(file.Required):
 				d.lost(s, "env_file", shorten(l.folder, file.Path), "cannot be read: add its variables to environment")
 			}
 			continue
@@ -517,27 +554,22 @@ func byteAmount(n int64) bergv1.Amount {
 	}
 }
 
-// capability adds a capability that the operator allows.
-func (d *draft) capability(s *service, c *bergv1.Container, name string) {
-	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
-	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}
-	if errs := rules.Validate([]bergv1.Container{trial}, d.options.Allowed); len(errs) > 0 {
-		d.lost(s, "cap_add", name, errs[0].Detail)
-		return
-	}
-	if !slices.Contains(c.AdditionalCapabilities, name) {
-		c.AdditionalCapabilities = append(c.AdditionalCapabilities, name)
-	}
+// hostFiles are files that every host has, and that compose files share with containers out of habit.
+var hostFiles = []string{
+	"/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo", "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", "/etc/passwd", "/etc/group", "/etc/ssl/certs",
+	"/etc/ca-certificates", "/sys/fs/cgroup", "/lib/modules", "/etc/machine-id",
 }
 
 // mounts keeps files of flags for later, and refuses all other volumes by name.
 func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig, l *composeLoader) {
 	refuse := func(key, text string) { d.lost(s, key, text, reasons[key]) }
 	keep := func(key, text string, m mount) {
-		if info, err := os.Stat(m.from); err == nil && info.IsDir() {
-			for _, flag := range flagsBelow(m.from) {
+		if info, err := d.result.files.Stat(m.from); err == nil && info.IsDir() {
+			for _, flag := range d.result.files.flagsBelow(m.from) {
 				s.mounts = append(s.mounts, mount{from: filepath.Join(m.from, filepath.FromSlash(flag)), to: path.Join(m.to, flag)})
 			}
+		} else if errors.Is(err, localfile.ErrRefused) && strings.HasPrefix(text, "..") {
+			d.result.files.refused[shorten(".", m.from)] = err
 		} else if isFlagFile(m.to) || m.from != "" && isFlagFile(m.from) {
 			s.mounts = append(s.mounts, m)
 			return
@@ -557,6 +589,8 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 		switch {
 		case v.Source == "/var/run/docker.sock":
 			d.lost(s, "volumes", text, "no container controls the node: use another way to start programs")
+		case slices.ContainsFunc(hostFiles, func(file string) bool { return v.Source == file || strings.HasPrefix(v.Source, file+"/") }):
+			d.lost(s, "volumes", text, "is a file of the host, and is not needed: a container has its own, with the time zone of its image (set TZ for another one)")
 		case v.Type == "bind":
 			keep("volumes", text, mount{from: v.Source, to: v.Target})
 		default:

@@ -102,7 +102,11 @@ var (
 
 func (out *Result) document(s Source, d document, settings rules.Settings) {
 	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(d.text, &root); err != nil {
+	err := yamlv3.Unmarshal(d.text, &root)
+	if err == nil {
+		err = yamlnode.Check(&root)
+	}
+	if err != nil {
 		if s.Named || bytes.Contains(d.text, []byte(group)) {
 			out.syntax(s, d, err)
 		}
@@ -176,6 +180,12 @@ func (out *Result) challenge(s Source, d document, top *yamlv3.Node, settings ru
 	c.errors(rules.Errors(&challenge, settings))
 	for _, w := range rules.Warnings(&challenge) {
 		c.add(Warning, w.Field, w.Message)
+	}
+	for i, container := range challenge.Spec.Containers {
+		if settings.SandboxAssumed && container.Sandbox == bergv1.SandboxNested {
+			c.add(Warning, fmt.Sprintf("spec.containers[%d].sandbox", i), "the operator refuses it by default: it is assumed that the administrator has set CHALLENGE_NESTED_SECCOMP_PROFILE. "+
+				"Say what your operator has with --setting CHALLENGE_NESTED_SECCOMP_PROFILE=VALUE, which may be empty")
+		}
 	}
 }
 

@@ -205,6 +205,36 @@ func TestHeadsOfChallenges(t *testing.T) {
 	}
 }
 
+// The operator's default refuses sandboxes. Where its setting is not known, lint says what it assumes.
+func TestLintSaysWhatItAssumesOfSandboxes(t *testing.T) {
+	for want, settings := range map[string]rules.Settings{
+		"":      {Allowed: rules.Allowed{NestedSandbox: true}},
+		"error": {},
+		"warning spec.containers[0].sandbox: the operator refuses it by default: it is assumed that": {Allowed: rules.Allowed{NestedSandbox: true}, SandboxAssumed: true},
+	} {
+		got := ""
+		for _, f := range Check(Source{Name: "a.yaml", Content: []byte(head + "    sandbox: nested\n")}, settings).Findings {
+			got += string(f.Severity) + " " + f.Field + ": " + f.Message
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// FuzzCheck lets a file be anything: a check ends.
+func FuzzCheck(f *testing.F) {
+	f.Add(head)
+	f.Add(head + "    environment: &a {<<: *a}\n")
+	f.Add("kind: List\nitems: &a [*a]\n---\n" + head)
+	f.Fuzz(func(t *testing.T, content string) {
+		found := Check(Source{Name: "a.yaml", Content: []byte(content), Named: true}, rules.Settings{SandboxAssumed: true})
+		if len(found.Challenges) > found.Found {
+			t.Errorf("%d Challenges, %d found", len(found.Challenges), found.Found)
+		}
+	})
+}
+
 // A file of many documents is checked to its end, although one of them cannot be read.
 func TestABrokenDocumentHidesNoOther(t *testing.T) {
 	content := "kind: Other\n---\na: b: c\n# berg.norelect.ch\n---\n" + head + "    sandbox: Nested\n--- # the last\n" + head

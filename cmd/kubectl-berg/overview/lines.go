@@ -14,24 +14,21 @@ const (
 	// problemsShown is the maximum number of groups of instances, namesShown of names in a line, headroomShown of
 	// Challenges in a line.
 	problemsShown, namesShown, headroomShown = 5, 3, 3
-	// warnShare is the used share from which there is a warning.
-	warnShare = 0.9
-	gib       = 1 << 30
+	gib                                      = 1 << 30
 )
 
 // Lines returns the lines of a screen, one line for each subject.
 func (o Overview) Lines() []doctor.Result {
-	lines := append([]doctor.Result{}, o.Operator...)
+	lines := append(o.dangerLines(), o.Operator...)
+	if doctor.Worst(o.Operator) != console.OK { // an operator that does not work endangers everything
+		lines = append(append([]doctor.Result{}, o.Operator...), o.dangerLines()...)
+	}
 	lines = append(lines, o.instanceLine())
 	lines = append(lines, o.problemLines()...)
 	lines = append(lines, o.queueLine())
 	lines = append(lines, o.capacityLines()...)
 	if n := o.NodePorts; n != nil {
-		line := doctor.Result{Check: "node ports", Level: console.OK, Text: fmt.Sprintf("%.0f of %.0f left, if the range is the default", n.Total-n.Used, n.Total)}
-		if n.Used > warnShare*n.Total {
-			line.Level, line.Do = console.Warning, "Use routes, or extend --service-node-port-range of the API server."
-		}
-		lines = append(lines, line)
+		lines = append(lines, doctor.Result{Check: "node ports", Level: console.OK, Text: fmt.Sprintf("%.0f of %.0f left, if the range is the default", n.Total-n.Used, n.Total)})
 	}
 	if c := o.Challenges; c != nil {
 		lines = append(lines, failing("Challenges", join(amount{c.Total, "in total"}, amount{c.Frozen, "frozen"}), c.NotAccepted, "cannot run", "Fix what the messages name."))
@@ -58,6 +55,29 @@ func (o Overview) Lines() []doctor.Result {
 	}
 	for i := range lines {
 		lines[i].Text, lines[i].Do = console.OneLine(lines[i].Text), console.OneLine(lines[i].Do)
+	}
+	return lines
+}
+
+// dangerLines returns what endangers the event, a line with the checks that found nothing, and a line with those that could not
+// look.
+func (o Overview) dangerLines() (lines []doctor.Result) {
+	var fine, unseen []string
+	for _, d := range o.Dangers {
+		switch d.Level {
+		case console.OK:
+			fine = append(fine, d.Check)
+		case console.Unknown:
+			unseen = append(unseen, d.Check)
+		case console.Waiting, console.Warning, console.Problem:
+			lines = append(lines, d)
+		}
+	}
+	if len(unseen) > 0 {
+		lines = append(lines, doctor.Result{Check: "not looked at", Level: console.Unknown, Text: strings.Join(unseen, ", "), Do: "kubectl berg doctor says why, and looks with the rights of an administrator."})
+	}
+	if len(fine) > 0 {
+		lines = append(lines, doctor.Result{Check: "looked at", Level: console.OK, Text: strings.Join(fine, ", ")})
 	}
 	return lines
 }

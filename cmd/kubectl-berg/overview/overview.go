@@ -20,6 +20,8 @@ import (
 // Overview is an event at one moment. Fields that are nil could not be read, or do not exist.
 type Overview struct {
 	At metav1.Time `json:"at"`
+	// Dangers are the checks of what endangers the event, the worst first.
+	Dangers []doctor.Result `json:"dangers"`
 	// Operator are the checks of the operator.
 	Operator []doctor.Result `json:"operator"`
 	view.Overview
@@ -96,7 +98,9 @@ func New(s doctor.Survey, settings *plan.Settings, records string) Overview {
 		row := view.NewRow(&s.Instances[n])
 		rows = append(rows, &row)
 	}
-	o := Overview{At: metav1.NewTime(s.Now), Operator: doctor.Operator(s), Overview: view.NewOverview(rows, s.Now), Problems: problems(s, rows)}
+	facts := s.Facts()
+	facts.Rows = rows
+	o := Overview{At: metav1.NewTime(s.Now), Dangers: doctor.Dangers(facts), Operator: doctor.Operator(s), Overview: view.NewOverview(rows, s.Now), Problems: problems(s, rows)}
 	challenges := make([]view.Challenge, 0, len(s.Challenges))
 	for n := range s.Challenges {
 		challenges = append(challenges, view.NewChallenge(&s.Challenges[n], settings))

@@ -179,8 +179,14 @@ var logHints = []struct {
 	do   string
 }{
 	{
-		regexp.MustCompile(`\\r['": ]|\^m\b|\r: (not found|no such file)`),
+		regexp.MustCompile(`\\r['"’: ]|\^m\b|\r['"’]?: |illegal option -\r|invalid option name\r`),
 		"Its log shows Windows line endings in a script: save it with LF (git config core.autocrlf input), and build the image again.",
+	},
+	{
+		// A program that is not there would not be started at all.
+		regexp.MustCompile(`(^|\n)([^\n]*\])?\s*exec:? [^\n:]+(: | failed: )no such file or directory|bad interpreter|env: [^\n]*(no such file or directory|not found)`),
+		"Its log says that the interpreter of a script, or the loader of a program, is missing: compare the first line of the script with what the image has. " +
+			"With Windows line endings, a script has no interpreter, although the image has one: save it with LF. A program that was built for glibc has no loader on Alpine.",
 	},
 	{
 		regexp.MustCompile(`read-only file system`),
@@ -203,33 +209,44 @@ var logHints = []struct {
 		"Its log says that a module is missing in the image: install what the program needs in the Dockerfile. Folders that a compose file mounted are not in the image.",
 	},
 	{
-		regexp.MustCompile(`address already in use|eaddrinuse`),
+		regexp.MustCompile(`address already in use|\beaddrinuse\b`),
 		"Its log says that a port is in use: two programs of the container listen on the same one.",
 	},
 	{
-		regexp.MustCompile(`no space left on device|enospc`),
+		regexp.MustCompile(`no space left on device|\benospc\b`),
 		"Its log says that a disk is full: raise sharedMemory if it is /dev/shm, or let the program write less (CHALLENGE_EPHEMERAL_STORAGE_LIMIT).",
 	},
 	{
-		regexp.MustCompile(`out of memory|cannot allocate memory|outofmemoryerror|memoryerror|enomem`),
+		regexp.MustCompile(`out of memory|cannot allocate memory|outofmemoryerror|memoryerror|\benomem\b`),
 		"Its log says that memory ran out: raise resourceLimits.memory of the container in the Challenge.",
 	},
 	{
-		regexp.MustCompile(`can't start new thread|resource temporarily unavailable|eagain|unable to create (native )?thread`),
+		regexp.MustCompile(`can't start new thread|resource temporarily unavailable|\beagain\b|unable to create (native )?thread`),
 		"Its log says that it may start no more processes: let the program start fewer, or ask the administrator for a higher limit of the nodes.",
 	},
 	{
-		regexp.MustCompile(`connection refused|econnrefused|could not translate host name|getaddrinfo|name or service not known|enotfound|no such host|unknown mysql server host|temporary failure in name resolution`),
+		regexp.MustCompile(`connection refused|\beconnrefused\b|could not translate host name|getaddrinfo|name or service not known|\benotfound\b|no such host|unknown mysql server host|temporary failure in name resolution`),
 		"Its log says that it did not reach another container. All start together: let the program try again until the other one answers, and compare the host with the hostnames in the Challenge.",
 	},
 	{
-		regexp.MustCompile(`no such file or directory|enoent|filenotfounderror|can't open file|could not open input file`),
+		regexp.MustCompile(`no such file or directory|\benoent\b|filenotfounderror|can't open file|could not open input file`),
 		"Its log says that a file is missing in the image: COPY it in the Dockerfile. Files and folders that a compose file mounted are not in the image.",
 	},
 	{
-		regexp.MustCompile(`permission denied|eacces|operation not permitted`),
+		regexp.MustCompile(`permission denied|\beacces\b|operation not permitted`),
 		"Its log says that it may not do something. A flag file belongs to root (dynamicFlag.content.mode and group), capabilities are those of additionalCapabilities, and a jail needs sandbox: nested.",
 	},
+}
+
+// nodeSentences begin what a node answers in place of a log that is gone. It says nothing about the program.
+var nodeSentences = regexp.MustCompile(`(?i)^\s*(unable to retrieve container logs for|failed to try resolving symlinks in path|failed to open log file|failed to get container status|container not found|rpc error: )`)
+
+// ReadLog returns the end of a log as far as a program has written it.
+func ReadLog(text string) string {
+	if nodeSentences.MatchString(text) {
+		return ""
+	}
+	return text
 }
 
 // logAdvice returns a remedy by the end of a log, "" if the log says nothing that is known.

@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,15 +15,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// Route is a route of an instance with the answer of its Gateway.
-type Route struct {
-	Name string
-	// Rejected is the reason why the Gateway rejects it, "" if it does not.
-	Rejected string
-	// Unclaimed reports that no Gateway has written a status.
-	Unclaimed bool
-}
-
 // View is everything that is known about an instance.
 type View struct {
 	Instance *bergv1.ChallengeInstance
@@ -30,7 +22,6 @@ type View struct {
 	// Pods and Events are the pods and events in its namespace.
 	Pods   []corev1.Pod
 	Events []corev1.Event
-	Routes []Route
 	// LogEnds has the last lines of ended containers, by container, and Architectures the CPU architecture of nodes by
 	// their name, where Explain asks for them.
 	LogEnds, Architectures map[string]string
@@ -92,8 +83,19 @@ func NamespaceTaken(i *bergv1.ChallengeInstance) bool {
 	return c != nil && c.Reason == bergv1.ReasonNamespaceConflict
 }
 
-// currentPods returns the pods of the instance, without pods of an earlier instance with the same owner.
+// currentPods returns the pods of the instance that count now. An evicted pod, or a pod that its node rejected, remains in
+// addition to its replacement: how its container ended says nothing about the program.
 func currentPods(v View) []corev1.Pod {
+	all := ownPods(v)
+	return slices.DeleteFunc(slices.Clone(all), func(p corev1.Pod) bool {
+		return endedText(p) != "" && slices.ContainsFunc(all, func(other corev1.Pod) bool {
+			return endedText(other) == "" && other.Labels[bergv1.LabelContainer] == p.Labels[bergv1.LabelContainer]
+		})
+	})
+}
+
+// ownPods returns the pods of the instance, without pods of an earlier instance with the same owner.
+func ownPods(v View) []corev1.Pod {
 	if NamespaceTaken(v.Instance) {
 		return nil
 	}
@@ -101,4 +103,12 @@ func currentPods(v View) []corev1.Pod {
 		id, labelled := p.Annotations[bergv1.LabelInstanceID]
 		return p.DeletionTimestamp != nil || labelled && id != v.Instance.Status.InstanceID
 	})
+}
+
+// endedText says how a pod ended that Kubernetes replaces, "" for the others.
+func endedText(p corev1.Pod) string {
+	if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" {
+		return ""
+	}
+	return strings.TrimSuffix(p.Status.Reason+": "+strings.TrimSuffix(strings.TrimSpace(p.Status.Message), "."), ": ")
 }

@@ -15,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 const (
@@ -47,14 +48,17 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level console
 		text, do := unschedulable(c.Message)
 		return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, text), do)
 	case bergv1.ReasonRefused:
-		return f.set(console.Problem, fmt.Sprintf("%s does not start: the API server refuses its pod.", subject),
-			"Change what the message names: a RuntimeClass, a quota, a LimitRange or an admission policy. Kubernetes retries within a minute.")
+		text, do := "the API server refuses its pod", "Change what the message names: a RuntimeClass, a quota, a LimitRange or an admission policy."
+		if meaning, known := refusal.Explain(c.Message); known {
+			text, do = text+": "+meaning.Text, meaning.Do
+		}
+		return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, text), do+" Kubernetes retries within a minute.")
 	case "FailedCreatePodSandBox":
 		return f.set(console.Problem, fmt.Sprintf("%s does not start: its node cannot create the pod sandbox.", subject),
 			"The message names the fault of the node's container runtime or network plugin. The node retries.")
 	case "Evicted":
-		return f.set(console.Problem, fmt.Sprintf("%s was evicted: its node ran out of memory or disk, or the container exceeded CHALLENGE_EPHEMERAL_STORAGE_LIMIT.", subject),
-			"If this continues, raise resourceRequests.memory in the Challenge, or add nodes.")
+		text, do := evictedAdvice(reason)
+		return f.set(console.Problem, fmt.Sprintf("%s %s.", subject, text), do)
 	case bergv1.ReasonWaiting:
 		return f.set(level, "The pods wait for an earlier step.", "Wait: the operator continues by itself.")
 	case bergv1.ReasonPodsNotReady, bergv1.ReasonStarting:
@@ -168,6 +172,49 @@ func recentlyRestarted(v View, f *Finding) bool {
 		}
 	}
 	return false
+}
+
+// replacedPod reports a pod that was evicted, or that its node rejected, although its replacement runs: the pod stays, and says why.
+func replacedPod(v View, f *Finding) bool {
+	for _, p := range ownPods(v) {
+		text := endedText(p)
+		if text == "" {
+			continue
+		}
+		age := v.Now.Sub(endTime(p))
+		f.Evidence = append(f.Evidence, fmt.Sprintf("pod %s, which ended %s ago: %s", p.Name, console.Duration(age), text))
+		if age > recentExit || f.Sentence != "" {
+			continue
+		}
+		f.Reason = p.Status.Reason
+		_, do := evictedAdvice(p.Status.Reason)
+		return f.set(console.Problem, fmt.Sprintf("Container %s runs again, but its pod ended %s ago: %s.", p.Labels[bergv1.LabelContainer], console.Duration(age), text), do)
+	}
+	return false
+}
+
+// endTime is when a pod ended, as far as its status says.
+func endTime(p corev1.Pod) time.Time {
+	moment := p.CreationTimestamp.Time
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil && t.FinishedAt.After(moment) {
+			moment = t.FinishedAt.Time
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.LastTransitionTime.After(moment) {
+			moment = c.LastTransitionTime.Time
+		}
+	}
+	return moment
+}
+
+func evictedAdvice(reason string) (text, do string) {
+	if reason == "Evicted" {
+		return "was evicted: its node ran out of memory or disk, or the container exceeded CHALLENGE_EPHEMERAL_STORAGE_LIMIT",
+			"If this continues, raise resourceRequests.memory in the Challenge, let the program write less, or add nodes."
+	}
+	return rejection(reason)
 }
 
 // exitCause names in parentheses the cause of a container's end, "" if only its log may say it.

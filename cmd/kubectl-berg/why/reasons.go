@@ -6,8 +6,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // explain returns the explanation of a failed step, and a remedy.
@@ -19,6 +21,9 @@ func explain(c *metav1.Condition) (level console.Level, sentence, do string) {
 	level = console.Problem
 	if known && !view.Explain(advice.Cause).NeedsPerson {
 		level = console.Waiting
+	}
+	if meaning, found := refusal.Explain(c.Message); found && (c.Reason == bergv1.ReasonRefused || c.Reason == bergv1.ReasonWriteFailed) {
+		advice.Sentence, advice.Do = "The {OBJECT} cannot be written: "+meaning.Text+".", meaning.Do+" The operator retries."
 	}
 	words := Words(c.Type)
 	object := strings.Join(words[:max(1, len(words)-1)], " ")

@@ -4,6 +4,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func Explain(v View) Finding {
 	i := v.Instance
 	f := Finding{Namespace: i.Namespace, Name: i.Name, Phase: string(i.Status.Phase), Unreadable: v.Unreadable, Cause: i.Status.Cause, Start: view.Stages(i)}
 	for _, check := range []func(View, *Finding) bool{
-		terminating, notObserved, frozen, stepFailed, starting, unhealthy, routeNotAccepted, outdated,
+		terminating, notObserved, frozen, stepFailed, starting, unhealthy, replacedPod, outdated,
 	} {
 		if check(v, &f) {
 			break
@@ -117,11 +118,14 @@ func frozen(v View, f *Finding) bool {
 	return f.set(console.Problem, sentence, fillIn(do, v.Instance))
 }
 
+// observedUnknown are the reasons of steps whose result another controller has not reported yet.
+var observedUnknown = []string{bergv1.ReasonRoutePending, bergv1.ReasonNoEndpoints}
+
 // stepFailed checks the steps that create the instance.
 func stepFailed(v View, f *Finding) bool {
 	for _, step := range bergv1.BuildConditions {
 		c := condition(v, step)
-		if c == nil || c.Status != metav1.ConditionFalse {
+		if c == nil || c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionUnknown && !slices.Contains(observedUnknown, c.Reason) {
 			continue
 		}
 		if c.Reason == bergv1.ReasonChallengeMissing && v.Instance.Status.InstanceID != "" {
@@ -141,10 +145,12 @@ func starting(v View, f *Finding) bool {
 	case c == nil || c.Status == metav1.ConditionTrue:
 		return false
 	case c.Status == metav1.ConditionFalse:
-		return v.pods(f, c, c.Reason, console.Problem)
+		v.pods(f, c, c.Reason, console.Problem)
 	default:
-		return v.pods(f, c, c.Reason, console.Waiting)
+		v.pods(f, c, c.Reason, console.Waiting)
 	}
+	replacedPod(v, f) // it may say why there is another start
+	return true
 }
 
 // unhealthy checks an instance that was ready once.
@@ -153,24 +159,9 @@ func unhealthy(v View, f *Finding) bool {
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return recentlyRestarted(v, f)
 	}
-	return v.pods(f, c, c.Reason, console.Problem)
-}
-
-// routeNotAccepted checks whether players get through the Gateway.
-func routeNotAccepted(v View, f *Finding) bool {
-	for _, r := range v.Routes {
-		switch {
-		case r.Rejected != "":
-			f.Evidence = append(f.Evidence, "route "+r.Name+": "+r.Rejected)
-			return f.set(console.Problem, fmt.Sprintf("The instance runs, but the Gateway does not accept its route %s. Players cannot reach it.", r.Name),
-				"Fix the listener of the Gateway. It must allow routes from the namespaces of instances and their host names, "+
-					"as in config/berg/samples/prerequisites/gateway.yaml. kubectl berg doctor compares it with the operator's settings.")
-		case r.Unclaimed && v.Instance.Status.ReadyAt != nil && v.Now.Sub(v.Instance.Status.ReadyAt.Time) > time.Minute:
-			return f.set(console.Problem, fmt.Sprintf("The instance runs, but no Gateway has answered for its route %s. Players may not reach it.", r.Name),
-				"Check that the Gateway named by GATEWAY_NAME and GATEWAY_NAMESPACE exists and that its controller works: kubectl berg doctor")
-		}
-	}
-	return false
+	v.pods(f, c, c.Reason, console.Problem)
+	replacedPod(v, f)
+	return true
 }
 
 // outdated reports states that are no problem for players: a freeze, and a changed Challenge.

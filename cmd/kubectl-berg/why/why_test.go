@@ -68,6 +68,14 @@ func ended(reason string, code int32, ago time.Duration) func(*corev1.Pod) {
 	}
 }
 
+// evicted adds a pod that its node evicted, whose container a signal ended.
+func evicted(ago time.Duration) func(*View) {
+	return withPod(func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory. "
+		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137, FinishedAt: metav1.NewTime(noon.Add(-ago))}
+	})
+}
+
 func instance(change func(*bergv1.ChallengeInstance)) func(*View) {
 	return func(v *View) { change(v.Instance) }
 }
@@ -170,12 +178,21 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		"just starting": {newView(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), instance(func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Second)} })), console.Waiting, nil},
 		"deadline":      {newView(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 1h. Container web: ImagePullBackOff: x")), console.Problem, []string{"CHALLENGE_START_DEADLINE", "cannot be pulled"}},
 
-		"route refused":   {newView(func(v *View) { v.Routes = []Route{{Name: "web-80", Rejected: "NotAllowedByListeners"}} }), console.Problem, []string{"does not accept its route web-80", "NotAllowedByListeners"}},
-		"route unclaimed": {newView(func(v *View) { v.Routes = []Route{{Name: "web-80", Unclaimed: true}} }), console.Problem, []string{"no Gateway has answered"}},
-		"outdated":        {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "")), console.OK, []string{"kubectl berg rollout guestbook"}},
-		"image changed":   {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonImageChanged, "")), console.OK, []string{"kubectl berg rollout guestbook"}},
-		"content lost":    {newView(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonRevisionMissing, "the Secret")), console.Problem, []string{"not repaired", "kubectl berg rollout guestbook", "the Secret"}},
-		"invalid rollout": {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, ""), instance(func(i *bergv1.ChallengeInstance) { i.Annotations = map[string]string{bergv1.AnnotationRollout: "2"} })), console.Problem, []string{"cannot run"}},
+		"no controller":      {newView(sets(bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonGatewayNotReady, "no controller has accepted Gateway a/b (GatewayClass c, controller d)")), console.Problem, []string{"does not serve the addresses", "GatewayClass c, controller d"}},
+		"route refused":      {newView(sets(bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonRouteRefused, "Route web-80: NotAllowedByListeners")), console.Problem, []string{"refuses a route", "web-80: NotAllowedByListeners"}},
+		"route unclaimed":    {newView(sets(bergv1.ConditionRoutesCreated, metav1.ConditionUnknown, bergv1.ReasonRoutePending, "Route web-80: not answered")), console.Waiting, []string{"has not answered"}},
+		"node ports used up": {newView(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonOutOfNodePorts, "range is full")), console.Problem, []string{"All node ports", "End instances"}},
+		"quota":              {newView(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, "services is forbidden: exceeded quota: q, requested: services=1")), console.Problem, []string{"a quota is used up"}},
+		"webhook is down":    {newView(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, `Internal error occurred: failed calling webhook "a.b"`)), console.Problem, []string{"webhook does not answer"}},
+		"API server":         {newView(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonWriteFailed, "etcdserver: request timed out")), console.Waiting, []string{"the API server fails", "readyz"}},
+		"pod and quota":      {newView(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonRefused, "Container web: pods is forbidden: exceeded quota: q, requested: pods=1")), console.Problem, []string{"a quota is used up"}},
+		"evicted before":     {newView(evicted(5*time.Minute), withPod(func(*corev1.Pod) {})), console.Problem, []string{"runs again", "5m00s ago", "The node was low on resource: memory"}},
+		"evicted once":       {newView(evicted(3*time.Hour), withPod(func(*corev1.Pod) {})), console.OK, []string{"No problem found", "3h00m ago", "The node was low on resource: memory"}},
+		"evicted, starts":    {newView(evicted(time.Minute), withPod(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{} }), sets(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonPodsNotReady, "Not ready: web")), console.Problem, []string{"low on resource: memory"}},
+		"outdated":           {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "")), console.OK, []string{"kubectl berg rollout guestbook"}},
+		"image changed":      {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonImageChanged, "")), console.OK, []string{"kubectl berg rollout guestbook"}},
+		"content lost":       {newView(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonRevisionMissing, "the Secret")), console.Problem, []string{"not repaired", "kubectl berg rollout guestbook", "the Secret"}},
+		"invalid rollout":    {newView(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, ""), instance(func(i *bergv1.ChallengeInstance) { i.Annotations = map[string]string{bergv1.AnnotationRollout: "2"} })), console.Problem, []string{"cannot run"}},
 
 		"terminating":      {newView(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Second)} })), console.Waiting, nil},
 		"blocked":          {newView(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }), sets(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked, "a finalizer")), console.Problem, []string{"keeps its namespace", "a finalizer"}},
@@ -241,6 +258,15 @@ func TestHowPodsDie(t *testing.T) {
 		"not executable":                 {exits("Error", 126, ""), []string{"exit code 126 (its command cannot be executed)", "chmod +x"}, ""},
 		"a shell finds no program":       {exits("Error", 127, "sh: ./chall: not found"), []string{"its command was not found", "Alpine", "--previous"}, ""},
 		"Windows line endings":           {exits("Error", 127, "env: 'python3\\r': No such file or directory"), []string{"Windows line endings", "LF"}, ""},
+		"line endings of an entrypoint":  {exits("Error", 1, "exec /entrypoint.sh: no such file or directory"), []string{"interpreter of a script", "Windows line endings"}, "COPY it"},
+		"line endings with tini":         {exits("Error", 127, "[FATAL tini (7)] exec /entrypoint.sh failed: No such file or directory"), []string{"interpreter of a script", "LF"}, "COPY it"},
+		"line endings in a shell":        {exits("Error", 2, "/run.sh: line 2: $'\\r': command not found\n/run.sh: line 3: cd: /app: No such file or directory"), []string{"Windows line endings"}, "COPY it"},
+		"line endings in ash":            {exits("Error", 2, "/run.sh: set: line 2: illegal option -\r\ncat: can't open 'x': No such file or directory"), []string{"Windows line endings"}, "COPY it"},
+		"no such interpreter":            {exits("Error", 127, "env: can't execute 'python3': No such file or directory"), []string{"interpreter of a script"}, "COPY it"},
+		"a bad interpreter":              {exits("Error", 126, "sh: /app/run: /usr/bin/bash: bad interpreter: No such file or directory"), []string{"interpreter of a script"}, "COPY it"},
+		"a file that is missing":         {exits("Error", 1, "FileNotFoundError: [Errno 2] No such file or directory: 'exec.txt'"), []string{"COPY it"}, "interpreter"},
+		"a log that is gone":             {exits("Error", 1, ReadLog("failed to try resolving symlinks in path \"/var/log/pods/a.log\": lstat /var/log/pods/a.log: no such file or directory")), []string{"exit code 1. Restarts", "--previous"}, "COPY it"},
+		"a log that the node lost":       {exits("Error", 1, ReadLog("unable to retrieve container logs for containerd://0123")), []string{"exit code 1. Restarts"}, "COPY it"},
 		"a CPU without instructions":     {exits("Error", 132, ""), []string{"SIGILL", "-march=native"}, ""},
 		"a full /dev/shm":                {exits("Error", 135, ""), []string{"SIGBUS", "sharedMemory"}, ""},
 		"killed without a probe":         {exits("Error", 137, ""), []string{"SIGKILL", "resourceLimits.memory"}, "liveness"},

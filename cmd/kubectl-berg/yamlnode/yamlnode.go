@@ -1,7 +1,50 @@
-// Package yamlnode finds the nodes of fields in YAML, also behind aliases and in merged mappings.
+// Package yamlnode reads YAML as nodes, and finds the nodes of fields, also behind aliases and in merged mappings.
 package yamlnode
 
-import yamlv3 "go.yaml.in/yaml/v3"
+import (
+	"fmt"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// maxNodes is the maximum number of nodes of a document with all aliases replaced.
+const maxNodes = 1 << 20
+
+// Check refuses a document that has no end or explodes: an alias within its own anchor, or aliases of aliases.
+// All other functions require a document that passed it.
+func Check(root *yamlv3.Node) error {
+	_, err := expandedSize(root, map[*yamlv3.Node]int{})
+	return err
+}
+
+// expandedSize counts nodes with all aliases replaced. sizes has -1 for a node that is being counted.
+func expandedSize(node *yamlv3.Node, sizes map[*yamlv3.Node]int) (int, error) {
+	if node == nil {
+		return 0, nil
+	}
+	switch known := sizes[node]; {
+	case known > 0:
+		return known, nil
+	case known < 0:
+		return 0, fmt.Errorf("yaml: line %d: anchor %q contains itself: remove the alias", node.Line, node.Anchor)
+	}
+	sizes[node] = -1
+	size, err := expandedSize(node.Alias, sizes)
+	for _, child := range node.Content {
+		if err != nil {
+			break
+		}
+		var below int
+		below, err = expandedSize(child, sizes)
+		size += below
+	}
+	size++
+	if err == nil && size > maxNodes {
+		err = fmt.Errorf("yaml: line %d: aliases expand to more than %d values: write less", node.Line, maxNodes)
+	}
+	sizes[node] = size
+	return size, err
+}
 
 // Target follows an alias to its anchor.
 func Target(node *yamlv3.Node) *yamlv3.Node {
@@ -36,6 +79,20 @@ func Child(node *yamlv3.Node, key string) *yamlv3.Node {
 		}
 	}
 	return merged
+}
+
+// Line returns the line of a key, also of a merged one; 0 if there is none.
+func Line(node *yamlv3.Node, key string) int {
+	value := Child(node, key)
+	if value == nil {
+		return 0
+	}
+	for node, i := Target(node), 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i+1] == value {
+			return node.Content[i].Line
+		}
+	}
+	return value.Line
 }
 
 // Item returns the i-th item of a list, nil if there is none.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
@@ -22,10 +23,19 @@ func TestBill(t *testing.T) {
 	var texts [2][]byte
 	for i := range texts {
 		file := filepath.Join(t.TempDir(), "dist", "bill.json")
-		if err := run([]string{"--name", "sbom", "--version", "v1.2.3+meta", "--output", file, program}); err != nil {
+		notices := filepath.Join(t.TempDir(), "notices.txt")
+		if err := run([]string{"--name", "sbom", "--version", "v1.2.3+meta", "--output", file, "--notices", notices, program, program}); err != nil {
 			t.Fatal(err)
 		}
-		var err error
+		text, err := os.ReadFile(notices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"github.com/google/uuid v1.6.0\n", "Copyright (c) 2009,2014 Google Inc.", "Apache License", "Go 1.", "sbom v1.2.3"} {
+			if !strings.Contains(string(text), part) {
+				t.Errorf("the notices do not have %q", part)
+			}
+		}
 		if texts[i], err = os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +57,29 @@ func TestBill(t *testing.T) {
 	if len(info.Deps) == 0 || len(*bom.Components) != len(info.Deps)+1 {
 		t.Errorf("%d components of %d modules and the standard library", len(*bom.Components), len(info.Deps))
 	}
-	if one, other := bill("sbom", "v1", info), bill("sbom", "v2", info); one.SerialNumber == other.SerialNumber {
-		t.Error("two versions have one serial number")
+	folders, err := findFolders("../../../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, notices, err := bill("sbom", "v1", []*debug.BuildInfo{info}, folders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, same, err := bill("sbom", "v2", []*debug.BuildInfo{info}, folders); err != nil || one.SerialNumber == other.SerialNumber || same == notices {
+		t.Errorf("two versions have one serial number, or the same notices: %v", err)
+	}
+	for _, c := range append(*one.Components, *one.Metadata.Component) {
+		if c.Licenses == nil || (*c.Licenses)[0].License.ID == "" {
+			t.Errorf("%s has no licence", c.Name)
+		}
+	}
+	// A module without a licence must not be linked.
+	empty := t.TempDir()
+	if err := os.WriteFile(filepath.Join(empty, "LICENSE"), []byte("all rights reserved"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := readLicences(empty); err == nil {
+		t.Error("a text that is no licence is one")
 	}
 	for _, module := range info.Deps {
 		if !slices.ContainsFunc(*bom.Components, func(c cdx.Component) bool { return c.Name == module.Path && c.Version == module.Version }) {
@@ -58,15 +89,16 @@ func TestBill(t *testing.T) {
 }
 
 func TestReplacedModules(t *testing.T) {
-	bom := bill("a", "v1", &debug.BuildInfo{Deps: []*debug.Module{
-		{Path: "example.com/a/api", Version: "v0.1.0", Replace: &debug.Module{Path: "./api"}},
+	first := &debug.BuildInfo{Deps: []*debug.Module{
 		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1", Sum: "h1:x"}},
-	}})
+		{Path: "example.com/a/api", Version: "v0.1.0", Replace: &debug.Module{Path: "./api"}},
+	}}
+	second := &debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/fork", Version: "v1.0.1", Sum: "h1:x"}, {Path: "example.com/c", Version: "v2.0.0"}}}
 	var got []string
-	for _, c := range *bom.Components {
-		got = append(got, c.PackageURL)
+	for _, m := range linkedModules([]*debug.BuildInfo{first, second}) {
+		got = append(got, m.Path+"@"+m.Version)
 	}
-	if want := []string{"pkg:golang/std@", "pkg:golang/example.com/a/api@v0.1.0", "pkg:golang/example.com/fork@v1.0.1"}; !slices.Equal(got, want) {
+	if want := []string{"example.com/a/api@v0.1.0", "example.com/c@v2.0.0", "example.com/fork@v1.0.1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -19,6 +19,8 @@ type Instance struct {
 	// Challenge names the Challenge of the instance. It need not exist.
 	Challenge types.NamespacedName
 	Created   time.Time
+	// Trusted: it is in a namespace of the platform, to which owner IDs belong.
+	Trusted bool
 	// Check: a ChallengeCheck has created it. No player waits for it.
 	Check bool
 	// Started: it has an instance ID, and its finalizer.
@@ -105,8 +107,24 @@ func Decide(all []Instance, limits Rules) []Decision {
 	return decisions
 }
 
+// Displaced returns the started instances that have to end: a trusted instance of the same owner waits. An owner ID is no secret, and
+// another namespace could keep the platform's instance waiting with it.
+func Displaced(all []Instance) []Instance {
+	wanted := map[string]bool{}
+	for _, i := range all {
+		wanted[i.Owner] = wanted[i.Owner] || i.Trusted && i.Waits()
+	}
+	var displaced []Instance
+	for _, i := range all {
+		if wanted[i.Owner] && i.Started && !i.Ending && !i.Trusted {
+			displaced = append(displaced, i)
+		}
+	}
+	return displaced
+}
+
 // findPredecessors returns, for every instance that waits and is not the first of its owner, the owner's instance directly
-// before it. A started instance is first, then the oldest.
+// before it. A started instance is first, then trusted ones, then the oldest.
 func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedName {
 	owners := make(map[string][]Instance, len(waiting))
 	for _, i := range waiting {
@@ -120,7 +138,7 @@ func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedNam
 	ahead := map[types.UID]types.NamespacedName{}
 	for _, same := range owners {
 		slices.SortFunc(same, func(a, b Instance) int {
-			return cmp.Or(isTrue(b.Started)-isTrue(a.Started), byAge(a, b))
+			return cmp.Or(isTrue(b.Started)-isTrue(a.Started), isTrue(b.Trusted)-isTrue(a.Trusted), byAge(a, b))
 		})
 		for n := 1; n < len(same); n++ {
 			ahead[same[n].UID] = same[n-1].Key

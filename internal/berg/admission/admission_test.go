@@ -35,6 +35,7 @@ func started(i *Instance) { i.Started = true }
 func ending(i *Instance)  { i.Ending = true }
 func blocked(i *Instance) { i.Blocked = true }
 func ofCheck(i *Instance) { i.Check = true }
+func trusted(i *Instance) { i.Trusted = true }
 
 func owner(name string) func(*Instance) { return func(i *Instance) { i.Owner = name } }
 func from(name string) func(*Instance)  { return func(i *Instance) { i.Source = name } }
@@ -162,6 +163,16 @@ func TestDecisions(t *testing.T) {
 			[]Instance{instance(1, "web", owner("o"), started, ending), instance(2, "web", owner("o")), instance(3, "web", owner("o"))},
 			[]string{"0002 0001", "0003 0002"},
 		},
+		"an owner ID belongs to the platform, also if others ask first": {
+			one(Limits{}),
+			[]Instance{instance(1, "web", owner("o"), in("stranger")), instance(2, "web", owner("o"), trusted), instance(3, "web", owner("o"), in("stranger"))},
+			[]string{"0001 0002", "0002 starts", "0003 0001"},
+		},
+		"the platform waits for the end of what a stranger has started": {
+			one(Limits{}),
+			[]Instance{instance(1, "web", owner("o"), in("stranger"), started, ending), instance(2, "web", owner("o"), trusted)},
+			[]string{"0002 0001"},
+		},
 		"one that cannot be built or ends holds up none of its owner": {
 			one(Limits{}),
 			[]Instance{instance(1, "web", owner("o"), blocked), instance(2, "web", owner("o"), ending), instance(3, "web", owner("o"))},
@@ -254,6 +265,30 @@ func TestDecisions(t *testing.T) {
 				t.Error("the instances were changed")
 			}
 		})
+	}
+}
+
+func TestInstancesOfStrangersAreDisplaced(t *testing.T) {
+	stranger := in("stranger")
+	for name, tc := range map[string]struct {
+		all  []Instance
+		want []string
+	}{
+		"the platform's waits":           {[]Instance{instance(1, "web", owner("o"), stranger, started), instance(2, "web", owner("o"), trusted)}, []string{"0001"}},
+		"it ends already":                {[]Instance{instance(1, "web", owner("o"), stranger, started, ending), instance(2, "web", owner("o"), trusted)}, nil},
+		"the platform's cannot be built": {[]Instance{instance(1, "web", owner("o"), stranger, started), instance(2, "web", owner("o"), trusted, blocked)}, nil},
+		"the platform's ends":            {[]Instance{instance(1, "web", owner("o"), stranger, started), instance(2, "web", owner("o"), trusted, ending)}, nil},
+		"another owner":                  {[]Instance{instance(1, "web", stranger, started), instance(2, "web", owner("o"), trusted)}, nil},
+		"two of the platform":            {[]Instance{instance(1, "web", owner("o"), trusted, started), instance(2, "web", owner("o"), trusted)}, nil},
+		"two of strangers":               {[]Instance{instance(1, "web", owner("o"), stranger, started), instance(2, "web", owner("o"), stranger)}, nil},
+	} {
+		var got []string
+		for _, i := range Displaced(tc.all) {
+			got = append(got, i.Key.Name)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v end, want %v", name, got, tc.want)
+		}
 	}
 }
 

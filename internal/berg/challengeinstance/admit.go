@@ -3,6 +3,7 @@ package challengeinstance
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -129,7 +131,24 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 		writers = startWriters
 	}
 	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
-	return a.settle(ctx, due, remaining, now), nil
+	return a.settle(ctx, due, remaining, now), a.displace(ctx, r.all)
+}
+
+// displace ends the instances of other namespaces that keep an instance of the platform waiting. Their end leads to the next round.
+func (a *admitter) displace(ctx context.Context, all []admission.Instance) error {
+	var errs []error
+	for _, i := range admission.Displaced(all) {
+		instance := &bergv1.ChallengeInstance{}
+		err := a.Client.Get(ctx, i.Key, instance)
+		if err == nil && instance.UID == i.UID && isLive(instance) {
+			if err = a.terminate(ctx, instance, bergv1.TerminationAdmin); err == nil {
+				reconcile.Warning(a.Events, instance, bergv1.ReasonOwnerBusy, actionTerminate,
+					"An instance of the platform's namespace has the same spec.ownerId: this one ends. Use another spec.ownerId")
+			}
+		}
+		errs = append(errs, apply.IgnoreAbsent(err))
+	}
+	return errors.Join(errs...)
 }
 
 // write is the write of one instance in a round: its start, or the problem that prevents the start.

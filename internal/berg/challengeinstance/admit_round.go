@@ -132,6 +132,7 @@ func (a *admitter) admissionInstance(i *bergv1.ChallengeInstance) admission.Inst
 		UID: i.UID, Key: client.ObjectKeyFromObject(i),
 		Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource], Challenge: a.challengeKey(i),
 		Created: i.CreationTimestamp.UTC(), Check: i.Labels[bergv1.LabelCheck] != "",
+		Trusted: a.Config.Challenge.Trusts(i.Namespace),
 		Started: isStarted(i), Ending: !isLive(i) || i.Spec.TerminationReason != "",
 	}
 }

@@ -11,6 +11,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -31,6 +32,9 @@ import (
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;tlsroutes,verbs=get;list;watch;create;update;delete
+// A route is served when its Gateway says so, and a Service when it leads to a pod.
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;gatewayclasses,verbs=list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
 // +kubebuilder:rbac:groups=cilium.io,resources=ciliumnetworkpolicies,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 // Only events say why a node refuses a pod. The cache keeps no events about foreign pods.
@@ -165,16 +169,21 @@ func (r *Reconciler) stopWithNamespace(ctx context.Context, o status.Observed, n
 // the instance is enqueued when they do, or when the timeout is over.
 //
 // Early connects to pods that run and are not ready yet: its result comes sooner than the startup probe of the node. Over
-// connects to the node ports of ready pods, which the data plane may serve a moment later. An instance that was ready is
+// connects to the node ports of ready pods, which the data plane may serve a moment later, and Gate to the listeners of the
+// Gateway. An instance that was ready is
 // not connected to again; the result of Early counts until the nodes report its pods as ready. The results are kept in
 // memory only: after a restart of the operator the next reconciliation connects again.
 func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
-	key, id := client.ObjectKeyFromObject(out.Instance), out.Instance.UID
+	key, challenge := client.ObjectKeyFromObject(out.Instance), out.Instance.Spec.ChallengeRef
+	id := reach.Instance{UID: out.Instance.UID, Challenge: types.NamespacedName{Namespace: challenge.Namespace, Name: challenge.Name}}
 	requeue := func() { r.enqueueReady(ctrl.Request{NamespacedName: key}) }
 	opening := status.ToOpen(*out, now)
 	out.Opened = r.Reach.Early(key, id, opening.Pods, opening.Addresses, requeue)
 	if out.Instance.Status.ReadyAt == nil {
 		out.Connecting = !out.Opened && !r.Reach.Over(key, id, status.ToConnect(*out, now), requeue)
+		if !out.Connecting && out.Pinned != nil {
+			out.Connecting = r.connectGate(out, status.ToGate(*out, now), key, requeue)
+		}
 		return
 	}
 	if len(opening.Pods) == 0 {
@@ -189,7 +198,7 @@ func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcom
 		return immediately
 	}
 	delay := status.UntilStartDeadline(i, r.Config.Challenge, r.Clock.Now())
-	for _, other := range []time.Duration{status.UntilRetry(out.Observed, now), status.UntilSettled(out.Observed, now), out.RequeueAfter} {
+	for _, other := range []time.Duration{status.UntilRetry(out.Observed, now), status.UntilSettled(out.Observed, now), status.UntilReachable(out, now), out.RequeueAfter} {
 		delay = status.Sooner(delay, other)
 	}
 	return delay

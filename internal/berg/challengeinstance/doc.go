@@ -72,6 +72,10 @@
 //	reach/reach              Early                connects to them, and enqueues the instance when all accept
 //	status/connect           ToConnect            names the node ports, if the pods are ready before that
 //	reach/reach              Over                 connects to them, and enqueues the instance when it need not wait longer
+//	gateway.go               observeWays          reads the Gateway, its answers to the routes, the Services and their endpoints
+//	status/reachable         findObstacle         names what keeps players from pods that are ready
+//	status/reachable         ToGate               names the listeners of the Gateway, if there is no obstacle
+//	reach/reach              Gate                 connects to them, as Over does
 //	status/status            Compute              sets readyAt and the phase Running, in the status that PatchStatus persists
 //	events.go                report               records the event and the times of the stages
 //
@@ -84,6 +88,7 @@
 //	queuemetrics.go the number of instances that wait
 //	capacity.go     the free capacity, and the node ports in use
 //	revisions.go    deletes stored contents that no instance names
+//	gateway.go      the cache of the Gateway, and which of its events lead to a reconciliation
 //	optional.go     the kinds that a cluster may lack
 //	watches.go      which events lead to a reconciliation, and with which priority
 //	predicates.go   the filters and mappings of events

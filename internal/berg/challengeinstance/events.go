@@ -126,7 +126,7 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	if reason := r.terminations.reason(instance); reason != "" {
 		return reason
 	}
-	if expiry := status.ExpiresAt(instance, r.Config.Challenge); expiry != nil && !instance.DeletionTimestamp.Time.Before(expiry.Time) {
+	if expiry := status.EndsAt(instance, r.Config.Challenge); expiry != nil && !instance.DeletionTimestamp.Time.Before(expiry.Time) {
 		return bergv1.TerminationTimeout
 	}
 	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {

@@ -27,7 +27,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		Metrics: reconcileMetrics,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var expiry time.Time
-			if over := status.ExpiresAt(i, r.Config.Challenge); over != nil {
+			if over := status.EndsAt(i, r.Config.Challenge); over != nil {
 				expiry = over.Time
 			}
 			return status.DueTermination(i, r.Config.Challenge, now), expiry
@@ -38,7 +38,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		},
 		Ended: func(i *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
 			if reason == bergv1.TerminationTimeout {
-				expiryDelays.Observe(r.Clock.Since(status.ExpiresAt(i, r.Config.Challenge).Time).Seconds())
+				expiryDelays.Observe(r.Clock.Since(status.EndsAt(i, r.Config.Challenge).Time).Seconds())
 			}
 		},
 		Blocked: r.reportBlocked,
@@ -50,5 +50,5 @@ func (r *Reconciler) changesExpiry(before, after *bergv1.ChallengeInstance) bool
 	if before.Spec.TerminationReason != after.Spec.TerminationReason || status.Frozen(before) != status.Frozen(after) {
 		return true
 	}
-	return !status.ExpiresAt(before, r.Config.Challenge).Equal(status.ExpiresAt(after, r.Config.Challenge))
+	return !status.EndsAt(before, r.Config.Challenge).Equal(status.EndsAt(after, r.Config.Challenge))
 }

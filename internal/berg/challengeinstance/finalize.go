@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -65,6 +66,7 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.Chall
 		if err != nil {
 			err = redact.Error(err, instance.Spec.Flag)
 			refused = err.Error()
+			err = reconcile.Join(err, r.confine(ctx, instance, ns.Name))
 		}
 	}
 	var pods stop.Remaining
@@ -73,6 +75,22 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.Chall
 	}
 	status.ComputeTerminating(instance, ns, refused, pods, now)
 	return pods.Again, reconcile.Join(err, r.patchTerminating(ctx, before, instance, now))
+}
+
+// confine closes an instance that ends, has lost its network policies, and whose namespace the API server does not delete.
+func (r *Reconciler) confine(ctx context.Context, instance *bergv1.ChallengeInstance, namespace string) error {
+	cfg := r.Config
+	cfg.Challenge.NetworkPolicy = r.policies(ctx)
+	for _, closed := range manifests.ClosedPolicies(cfg, namespace) {
+		exists, err := apply.Find(ctx, r.Writer, closed.DeepCopyObject().(client.Object))
+		if err == nil && !exists {
+			_, err = apply.Apply(ctx, r.Writer, manifests.OwnerFor(instance), closed)
+		}
+		if err != nil {
+			return redact.Error(err, instance.Spec.Flag)
+		}
+	}
+	return nil
 }
 
 // patchTerminating writes the status of an instance that is being deleted, and reports what

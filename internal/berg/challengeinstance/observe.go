@@ -49,6 +49,10 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	if o.Pods, err = r.observePods(ctx, instance); err != nil {
 		return out, err
 	}
+	o.Listeners = r.Config.Gateway
+	if o.Ways, err = r.observeWays(ctx, o.Candidate); err != nil {
+		return out, err
+	}
 	r.compareImages(ctx, o)
 	if slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
 		o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceName(instance.Spec.OwnerID))

@@ -15,6 +15,9 @@ func optionalKinds(policy config.NetworkPolicy) map[string]client.Object {
 	kinds := map[string]client.Object{
 		"httproutes.gateway.networking.k8s.io": &gatewayv1.HTTPRoute{},
 		"tlsroutes.gateway.networking.k8s.io":  &gatewayv1.TLSRoute{},
+		// Read alone, from a cache of their own.
+		"gateways.gateway.networking.k8s.io":       &gatewayv1.Gateway{},
+		"gatewayclasses.gateway.networking.k8s.io": &gatewayv1.GatewayClass{},
 	}
 	if policy.Cilium() {
 		kinds["ciliumnetworkpolicies.cilium.io"] = &ciliumv2.CiliumNetworkPolicy{}

@@ -53,6 +53,7 @@ type Reconciler struct {
 	Reach *reach.Waiter
 
 	kind         *kind
+	gateways     gateways
 	images       digests.Latest
 	tokens       ownership.Tokens
 	former       formerPolicies

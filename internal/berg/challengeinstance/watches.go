@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -49,6 +50,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	r.serveGauges(mgr)
+	var err error
+	if r.gateways, err = newGateways(mgr, r.Config.Gateway); err != nil {
+		return err
+	}
 	apis, err := optional.New(mgr, r.Presence, r.Direct, optionalKinds(r.Config.Challenge.NetworkPolicy))
 	if err != nil {
 		return err
@@ -75,7 +80,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	return apis.Setup("optional-apis", func(kind client.Object) error {
-		return instances.Watch(source.Kind(mgr.GetCache(), kind, owner, changes))
+		return instances.Watch(r.watchOptional(mgr, kind, owner))
 	})
 }
 
@@ -117,7 +122,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	changed := builder.WithPredicates(changes)
 	controllers = ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
+		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, reconcile.StatusLost, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
 		// A namespace has two handlers: a live instance repairs its namespace, and a deletion continues with another
 		// priority.
@@ -162,8 +167,12 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	if nodes.Watched(r.Config.Challenge) {
 		also(&corev1.Node{}, all, builder.WithPredicates(nodes.Changed))
 	}
+	also(&discoveryv1.EndpointSlice{}, served{owner, r.ofNamespace(isNew)}, builder.WithPredicates(endpointsChanged))
 	for _, kind := range apis.Served() {
-		also(kind, owner, changed)
+		controllers = controllers.WatchesRawSource(r.watchOptional(mgr, kind, owner))
+		if !inGateways(kind) {
+			watched = append(watched, kind)
+		}
 	}
 	return controllers, watched
 }

@@ -39,7 +39,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	inNamespace := handler.EnqueueRequestsFromMapFunc(r.ofNamespace)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengecheck").
-		For(&bergv1.ChallengeCheck{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, endingBegins, runCleared, finalizer.TakenOff(bergv1.CheckFinalizer)))).
+		For(&bergv1.ChallengeCheck{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, endingBegins, runCleared, finalizer.TakenOff(bergv1.CheckFinalizer)))).
 		Watches(&bergv1.ChallengeCheck{}, handler.EnqueueRequestsFromMapFunc(r.resting), builder.WithPredicates(capacityFreed)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.ofChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.ofInstance), builder.WithPredicates(progressed)).

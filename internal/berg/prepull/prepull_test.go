@@ -1,6 +1,7 @@
 package prepull
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
@@ -576,6 +578,21 @@ func TestNeedsNamespace(t *testing.T) {
 	l = newStore()
 	if l.pulled(target); needsNamespace(&w, l) {
 		t.Error("all is pulled, and the room is needed")
+	}
+}
+
+func TestNetworkPolicyGolden(t *testing.T) {
+	const path = "testdata/closed.golden.yaml"
+	got, err := yaml.Marshal(networkPolicy("7c0ffee0-1111-4222-8333-444455556666"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != string(got) {
+		t.Errorf("the policy differs from %s:\n%s", path, got)
 	}
 }
 

@@ -3,6 +3,6 @@
 // for a few seconds at most, and decides nothing that must survive a restart.
 //
 // It connects only to addresses that no player or author can choose: the address of the node on which a pod runs, with a port
-// that the API server has allocated, and the address of the pod. The Gateway is not tried: it accepts every connection, also
-// to a route that it does not serve yet.
+// that the API server has allocated, the address of the pod, and an address in the status of the Gateway. A Gateway accepts a
+// connection also for a route that it does not serve yet, so the status of the route counts first.
 package reach

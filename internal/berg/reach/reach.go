@@ -26,22 +26,32 @@ const (
 	minRetryInterval, maxRetryInterval = 5 * time.Millisecond, 40 * time.Millisecond
 )
 
+// Instance is what a Waiter must know of an instance.
+type Instance struct {
+	UID types.UID
+	// Challenge of the instance.
+	Challenge types.NamespacedName
+}
+
 // Waiter connects to instances.
 type Waiter struct {
 	timeout time.Duration
 	clock   clock.PassiveClock
 	dial    func(ctx context.Context, to netip.AddrPort) error
+	// handshake connects to a listener of a Gateway.
+	handshake func(ctx context.Context, to Target) error
 
 	mu sync.Mutex
 	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
 	early, ready stage
+	gate         gateStage
 }
 
 // stage is one of the times at which an instance is connected to.
 type stage struct {
 	slots chan struct{}
 	waits map[types.NamespacedName]*wait
-	trust trust
+	trust trusts
 }
 
 // wait is that for one instance.
@@ -65,27 +75,32 @@ const (
 
 // New returns a Waiter that waits for an instance for no longer than timeout; 0: it waits for none.
 func New(timeout time.Duration, passive clock.PassiveClock) *Waiter {
-	return newWaiter(timeout, passive, func(ctx context.Context, to netip.AddrPort) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	return newWaiter(timeout, passive, connect)
+}
+
+// dial is one attempt to connect.
+type dial func(ctx context.Context) error
+
+func connect(ctx context.Context, to netip.AddrPort) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, early: newStage(), ready: newStage()}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting)}
 }
 
 func newStage() stage {
-	return stage{slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*wait{}}
+	return stage{slots: make(chan struct{}, maxConnecting), waits: map[types.NamespacedName]*wait{}, trust: newTrusts()}
 }
 
 // Early reports whether the programs in pods have accepted connections at all addresses, although the node does not say so
 // yet. If it starts to connect, requeue is called when all have; an instance is connected to once. Without addresses it
 // reports only an earlier result. It does not block.
-func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
+func (r *Waiter) Early(key types.NamespacedName, i Instance, pods []types.UID, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(pods) == 0 {
 		return false
 	}
@@ -93,16 +108,17 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 	defer r.mu.Unlock()
 	// The UID decides, because another instance may have got the same name. Pods that were created later have not
 	// been connected to.
-	if w := r.early.waits[key]; w != nil && w.uid == uid {
+	if w := r.early.waits[key]; w != nil && w.uid == i.UID {
 		return w.done && !slices.ContainsFunc(pods, func(pod types.UID) bool { return !slices.Contains(w.pods, pod) })
 	}
 	// The lock is held, so only one reconciliation starts the connections.
-	if len(addresses) > 0 && r.early.begin(r.clock.Now()) {
-		w := &wait{uid: uid, pods: pods}
+	trust := r.early.trust.find(i.Challenge)
+	if len(addresses) > 0 && r.early.begin(trust, r.clock.Now()) {
+		w := &wait{uid: i.UID, pods: pods}
 		r.early.waits[key] = w
 		go func() {
-			got := r.connect(addresses)
-			r.endEarly(w, got)
+			got := r.connect(r.dials(addresses))
+			r.endEarly(w, trust, got)
 			if got == connected {
 				requeue()
 			}
@@ -113,25 +129,65 @@ func (r *Waiter) Early(key types.NamespacedName, uid types.UID, pods []types.UID
 
 // Over reports whether the instance need not be waited for any more: all addresses have accepted a connection, or the
 // timeout is over. If not, requeue is called when that changes. It does not block.
-func (r *Waiter) Over(key types.NamespacedName, uid types.UID, addresses []netip.AddrPort, requeue func()) bool {
+func (r *Waiter) Over(key types.NamespacedName, i Instance, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(addresses) == 0 {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.ready.waits[key]; w != nil && w.uid == uid {
+	if w := r.ready.waits[key]; w != nil && w.uid == i.UID {
 		return w.done
 	}
-	if !r.ready.begin(r.clock.Now()) {
+	trust := r.ready.trust.find(i.Challenge)
+	if !r.ready.begin(trust, r.clock.Now()) {
 		return true
 	}
-	w := &wait{uid: uid}
+	w := &wait{uid: i.UID}
 	r.ready.waits[key] = w
 	go func() {
-		r.end(w, r.connect(addresses))
+		r.end(w, i.Challenge, trust, r.connect(r.dials(addresses)))
 		requeue()
 	}()
 	return false
+}
+
+// Gate reports whether an instance need not be waited for any more, and whether all listeners of its Gateway have accepted a
+// connection with its host names. Otherwise requeue is called when that changes. It does not block. It sends no request: a
+// challenge might count it.
+func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target, requeue func()) (over, reached bool) {
+	if r == nil || r.timeout <= 0 {
+		return true, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.gate.waits[key]; w != nil && w.uid == uid {
+		return w.over, w.reached
+	}
+	select {
+	case r.gate.slots <- struct{}{}:
+	default:
+		return true, false
+	}
+	if !r.gate.trust.begin(r.clock.Now()) {
+		<-r.gate.slots
+		return true, false
+	}
+	w := &gateWait{uid: uid}
+	r.gate.waits[key] = w
+	dials := make([]dial, 0, len(targets))
+	for _, t := range targets {
+		dials = append(dials, func(ctx context.Context) error { return r.handshake(ctx, t) })
+	}
+	go func() {
+		got := r.connect(dials)
+		r.mu.Lock()
+		<-r.gate.slots
+		w.over, w.reached = true, got == connected
+		r.gate.trust.end(w.reached, r.clock.Now())
+		r.mu.Unlock()
+		requeue()
+	}()
+	return false, false
 }
 
 // Forget drops the state of an instance.
@@ -143,16 +199,17 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.early.waits, key)
 	delete(r.ready.waits, key)
+	delete(r.gate.waits, key)
 }
 
 // begin reports whether to connect to one more instance.
-func (s *stage) begin(now time.Time) bool {
+func (s *stage) begin(trust *trust, now time.Time) bool {
 	select {
 	case s.slots <- struct{}{}:
 	default:
 		return false
 	}
-	if !s.trust.begin(now) {
+	if !trust.begin(now) {
 		<-s.slots
 		return false
 	}
@@ -160,45 +217,53 @@ func (s *stage) begin(now time.Time) bool {
 }
 
 // endEarly: a program that loads says nothing about the network.
-func (r *Waiter) endEarly(w *wait, got result) {
+func (r *Waiter) endEarly(w *wait, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	<-r.early.slots
 	w.done = got == connected
 	if got == refused {
-		r.early.trust.skip()
+		trust.skip()
 		return
 	}
-	r.early.trust.end(w.done, r.clock.Now())
+	r.early.trust.end(trust, w.done, r.clock.Now())
 }
 
-func (r *Waiter) end(w *wait, got result) {
+func (r *Waiter) end(w *wait, challenge types.NamespacedName, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	<-r.ready.slots
 	w.done = true
-	before := r.ready.trust.proven
-	r.ready.trust.end(got == connected, r.clock.Now())
-	if before && !r.ready.trust.proven {
-		logf.Log.Info("Node ports cannot be reached from the operator. Instances become Running without a connection to them, until one succeeds")
+	before := trust.proven
+	r.ready.trust.end(trust, got == connected, r.clock.Now())
+	if before && !trust.proven {
+		logf.Log.Info("The node ports of a Challenge cannot be reached from the operator. Its instances become Running without a connection to them, until one succeeds",
+			"challenge", challenge.String())
 	}
 }
 
-// connect connects to all addresses, one after the other, until the timeout.
-func (r *Waiter) connect(addresses []netip.AddrPort) result {
+func (r *Waiter) dials(addresses []netip.AddrPort) (all []dial) {
+	for _, to := range addresses {
+		all = append(all, func(ctx context.Context) error { return r.dial(ctx, to) })
+	}
+	return all
+}
+
+// connect makes all connections, one after the other, until the timeout.
+func (r *Waiter) connect(dials []dial) result {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
-	for _, to := range addresses {
-		if got := r.connectTo(ctx, to); got != connected {
+	for _, to := range dials {
+		if got := to.repeat(ctx); got != connected {
 			return got
 		}
 	}
 	return connected
 }
 
-// connectTo tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
+// repeat tries to connect until ctx ends, with growing intervals. It gives up immediately where an address
 // cannot be reached from here at all, and distinguishes a refusal, which shows that packets arrive, from silence.
-func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
+func (to dial) repeat(ctx context.Context) result {
 	last, interval := silent, minRetryInterval
 	for n := 0; ; n++ {
 		timeout := longTimeout
@@ -206,7 +271,7 @@ func (r *Waiter) connectTo(ctx context.Context, to netip.AddrPort) result {
 			timeout = shortTimeout
 		}
 		attempt, cancel := context.WithTimeout(ctx, timeout)
-		err := r.dial(attempt, to)
+		err := to(attempt)
 		cancel()
 		switch {
 		case err == nil:

@@ -19,6 +19,11 @@ var (
 	to  = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:30000"), netip.MustParseAddrPort("10.0.0.1:30001")}
 )
 
+// instance is one of the only Challenge.
+func instance(uid types.UID) Instance {
+	return Instance{UID: uid, Challenge: types.NamespacedName{Namespace: "berg", Name: "web"}}
+}
+
 func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dial    func(since time.Duration, to netip.AddrPort) error
@@ -41,8 +46,8 @@ func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
 				began := time.Now()
 				w := newWaiter(tc.timeout, clock.RealClock{}, func(_ context.Context, a netip.AddrPort) error { return tc.dial(time.Since(began), a) })
 				ended := make(chan struct{})
-				if !w.Over(one, "1", to, func() { close(ended) }) {
-					if w.Over(one, "1", to, func() { t.Error("it is connected to twice") }) {
+				if !w.Over(one, instance("1"), to, func() { close(ended) }) {
+					if w.Over(one, instance("1"), to, func() { t.Error("it is connected to twice") }) {
 						t.Fatal("it is over before it began")
 					}
 					<-ended
@@ -50,7 +55,7 @@ func TestAnInstanceIsWaitedForUntilItsPortsAcceptConnections(t *testing.T) {
 				if got := time.Since(began); got != tc.over {
 					t.Errorf("over after %s, want %s", got, tc.over)
 				}
-				if !w.Over(one, "1", to, func() {}) {
+				if !w.Over(one, instance("1"), to, func() {}) {
 					t.Error("it is not over")
 				}
 			})
@@ -84,7 +89,7 @@ func TestDroppedPacketsAreSentAgainSoon(t *testing.T) {
 					}
 				})
 				ended := make(chan struct{})
-				w.Over(one, "1", to[:1], func() { close(ended) })
+				w.Over(one, instance("1"), to[:1], func() { close(ended) })
 				<-ended
 				if got := time.Since(began); got > tc.most {
 					t.Errorf("over after %s, want at most %s", got, tc.most)
@@ -115,10 +120,10 @@ func TestWhereNodesAreNotReachedOneInstanceIsTried(t *testing.T) {
 		try := func(key types.NamespacedName) (waited bool) {
 			defer w.Forget(key)
 			ended := make(chan struct{})
-			if w.Over(key, "1", to, func() { close(ended) }) {
+			if w.Over(key, instance("1"), to, func() { close(ended) }) {
 				return false
 			}
-			if w.Over(two, "2", to, func() {}) {
+			if w.Over(two, instance("2"), to, func() {}) {
 				waited = true // no other one at the same time
 			}
 			<-ended
@@ -137,7 +142,7 @@ func TestWhereNodesAreNotReachedOneInstanceIsTried(t *testing.T) {
 		up.Store(true)
 		<-time.After(trialDelays.Max)
 		ended := make(chan struct{})
-		if w.Over(one, "3", to, func() { close(ended) }) {
+		if w.Over(one, instance("3"), to, func() { close(ended) }) {
 			t.Fatal("it is not tried again")
 		}
 		<-ended
@@ -146,13 +151,13 @@ func TestWhereNodesAreNotReachedOneInstanceIsTried(t *testing.T) {
 		for n := range maxFailures {
 			w.Forget(one)
 			ended := make(chan struct{})
-			if w.Over(one, "4", to, func() { close(ended) }) {
+			if w.Over(one, instance("4"), to, func() { close(ended) }) {
 				t.Fatalf("failure %d: it is not tried", n)
 			}
 			<-ended
 		}
 		w.Forget(one)
-		if !w.Over(one, "5", to, func() {}) {
+		if !w.Over(one, instance("5"), to, func() {}) {
 			t.Error("it is tried after failures in a row")
 		}
 	})
@@ -164,7 +169,7 @@ func TestAnotherInstanceOfTheNameIsConnectedTo(t *testing.T) {
 		w := newWaiter(time.Second, clock.RealClock{}, func(context.Context, netip.AddrPort) error { dialed++; return nil })
 		for _, uid := range []types.UID{"1", "2"} {
 			ended := make(chan struct{})
-			if w.Over(one, uid, to[:1], func() { close(ended) }) {
+			if w.Over(one, instance(uid), to[:1], func() { close(ended) }) {
 				t.Fatal("it is not connected to")
 			}
 			<-ended
@@ -177,38 +182,38 @@ func TestAnotherInstanceOfTheNameIsConnectedTo(t *testing.T) {
 
 // early connects to one instance before its pods are ready, until that has ended, and reports whether it is known to be open.
 func early(w *Waiter, key types.NamespacedName, pods ...types.UID) bool {
-	w.Early(key, "uid", pods, to, func() {})
+	w.Early(key, instance("uid"), pods, to, func() {})
 	synctest.Wait()
 	<-time.After(w.timeout)
 	synctest.Wait()
-	return w.Early(key, "uid", pods, nil, func() {})
+	return w.Early(key, instance("uid"), pods, nil, func() {})
 }
 
 func TestProgramsAreConnectedToBeforeTheNodeHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaiter(time.Second, clock.RealClock{}, func(context.Context, netip.AddrPort) error { return nil })
-		if w.Early(one, "uid", []types.UID{"a", "b"}, nil, func() { t.Error("it is enqueued for nothing") }) {
+		if w.Early(one, instance("uid"), []types.UID{"a", "b"}, nil, func() { t.Error("it is enqueued for nothing") }) {
 			t.Error("it is open without a connection")
 		}
 		enqueued := false
-		if w.Early(one, "uid", []types.UID{"a", "b"}, to, func() { enqueued = true }) {
+		if w.Early(one, instance("uid"), []types.UID{"a", "b"}, to, func() { enqueued = true }) {
 			t.Error("it is open before the connection")
 		}
 		synctest.Wait()
-		if !enqueued || !w.Early(one, "uid", []types.UID{"a", "b"}, to, func() {}) {
+		if !enqueued || !w.Early(one, instance("uid"), []types.UID{"a", "b"}, to, func() {}) {
 			t.Error("it is not open")
 		}
-		if !w.Early(one, "uid", []types.UID{"b"}, nil, func() {}) {
+		if !w.Early(one, instance("uid"), []types.UID{"b"}, nil, func() {}) {
 			t.Error("it is not open when one of its pods is ready")
 		}
-		if w.Early(one, "uid", []types.UID{"c"}, to, func() {}) {
+		if w.Early(one, instance("uid"), []types.UID{"c"}, to, func() {}) {
 			t.Error("a pod is open that was not connected to")
 		}
-		if w.Early(one, "other", []types.UID{"a"}, nil, func() {}) {
+		if w.Early(one, instance("other"), []types.UID{"a"}, nil, func() {}) {
 			t.Error("an instance is open because an earlier one of its name was")
 		}
 		w.Forget(one)
-		if w.Early(one, "uid", []types.UID{"a"}, nil, func() {}) {
+		if w.Early(one, instance("uid"), []types.UID{"a"}, nil, func() {}) {
 			t.Error("it is not forgotten")
 		}
 	})
@@ -223,7 +228,7 @@ func TestAProgramThatLoadsIsLeftToTheNode(t *testing.T) {
 			if early(w, one, "a") {
 				t.Fatal("it is open")
 			}
-			if w.Early(one, "uid", []types.UID{"a"}, to, func() { t.Error("it is connected to twice") }) {
+			if w.Early(one, instance("uid"), []types.UID{"a"}, to, func() { t.Error("it is connected to twice") }) {
 				t.Fatal("it is open later")
 			}
 			w.Forget(one)
@@ -247,4 +252,47 @@ func TestWherePodsAreNotReachedFewAreTried(t *testing.T) {
 			t.Errorf("%d connections in 100 seconds", dialed)
 		}
 	})
+}
+
+// An author whose programs never answer turns the connections off for no other author, not even after a restart of the operator.
+func TestASilentChallengeCostsOthersNothing(t *testing.T) {
+	for name, reached := range map[string]bool{"after a restart": false, "after others were reached": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				silent := types.NamespacedName{Namespace: "mallory", Name: "silent"}
+				w := newWaiter(time.Second, clock.RealClock{}, func(ctx context.Context, a netip.AddrPort) error {
+					if a.Port() == 1 {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				})
+				dial := func(key types.NamespacedName, challenge types.NamespacedName, port uint16) (waited bool) {
+					ended := make(chan struct{})
+					defer w.Forget(key)
+					address := []netip.AddrPort{netip.AddrPortFrom(to[0].Addr(), port)}
+					if w.Over(key, Instance{UID: "1", Challenge: challenge}, address, func() { close(ended) }) {
+						return false
+					}
+					<-ended
+					return true
+				}
+				if reached && !dial(one, types.NamespacedName{Name: "first"}, 2) {
+					t.Fatal("the first instance is not connected to")
+				}
+				tried := 0
+				for range 10 * maxFailures {
+					if dial(two, silent, 1) {
+						tried++
+					}
+				}
+				if tried == 0 || tried > maxFailures {
+					t.Errorf("%d of its instances were waited for", tried)
+				}
+				if !dial(one, types.NamespacedName{Namespace: "alice", Name: "web"}, 2) {
+					t.Error("the instance of another Challenge is not connected to")
+				}
+			})
+		})
+	}
 }

@@ -3,12 +3,44 @@ package reach
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
 	"github.com/bergctf/berg-operator/internal/kit/backoff"
 )
 
-// trust is whether node ports are reached from here. Where they are not, as behind a network policy, and on nodes that are
-// simulated, no instance must wait for them. So they are tried with one instance at a time until a connection succeeds, less
-// and less often.
+// maxChallenges limits the memory: the Challenge whose instances started least recently is forgotten first.
+const maxChallenges = 4096
+
+// trusts are the trust in each Challenge. A Challenge that never answers costs the others nothing: its author could otherwise
+// turn the connections off for all.
+type trusts struct {
+	// reached: a connection to an instance of any Challenge has succeeded.
+	reached bool
+	each    *lru.Cache // of *trust, by name of the Challenge
+}
+
+func newTrusts() trusts { return trusts{each: lru.New(maxChallenges)} }
+
+// find returns the trust in a Challenge. Where instances of others were reached, a new Challenge is trusted at first.
+func (t *trusts) find(challenge types.NamespacedName) *trust {
+	if known, ok := t.each.Get(challenge); ok {
+		return known.(*trust)
+	}
+	added := &trust{proven: t.reached}
+	t.each.Add(challenge, added)
+	return added
+}
+
+// end notes how a connection went that begin of its trust has allowed.
+func (t *trusts) end(challenge *trust, ok bool, now time.Time) {
+	challenge.end(ok, now)
+	t.reached = t.reached || ok
+}
+
+// trust is whether the node ports of a Challenge are reached from here. Where they are not, as behind a network policy, and on
+// nodes that are simulated, no instance must wait for them. So they are tried with one instance at a time until a connection
+// succeeds, less and less often.
 type trust struct {
 	proven bool
 	// failures since the last success, while proven
@@ -20,7 +52,7 @@ type trust struct {
 	losses int
 }
 
-// maxFailures in a row are due to the network, and not to instances.
+// maxFailures in a row are due to the network or to the Challenge, and not to single instances.
 const maxFailures = 3
 
 // trialDelays are the delays between trials while connections are not proven to work.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	v1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -47,6 +48,9 @@ func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 	if mode := c.Spec.DynamicFlagMode; mode != "" && mode != "suffix" && mode != "leetify" {
 		errs = append(errs, field.NotSupported(spec.Child("dynamicFlagMode"), mode, []string{"suffix", "leetify"}))
 	}
+	if text := c.Spec.ConnectionInfo; utf8.RuneCountInString(text) > maxConnectionInfo {
+		errs = append(errs, field.TooLong(spec.Child("connectionInfo"), text, maxConnectionInfo))
+	}
 	if c.Spec.MaxInstances < 0 {
 		errs = append(errs, field.Invalid(spec.Child("maxInstances"), c.Spec.MaxInstances, "must be 1 or more"))
 	}
@@ -61,9 +65,10 @@ func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 
 // The lengths of the schema that Validate does not check.
 const (
-	maxImage        = 1024
-	maxAppProtocol  = 63
-	maxFlagVariable = 253
+	maxConnectionInfo = 1024
+	maxImage          = 1024
+	maxAppProtocol    = 63
+	maxFlagVariable   = 253
 )
 
 func containerSchema(parent *field.Path, c bergv1.Container) field.ErrorList {

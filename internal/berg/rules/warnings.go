@@ -35,11 +35,20 @@ type Settings struct {
 	Allowed
 	// StartDeadline is CHALLENGE_START_DEADLINE, 0 for none.
 	StartDeadline time.Duration
+	// SandboxAssumed: NestedSandbox is not known, and taken for granted.
+	SandboxAssumed bool
 }
+
+// maxChallengeName is the limit of spec.challengeRef.name. Kubernetes takes longer names of objects.
+const maxChallengeName = 64
 
 // Errors returns why no instance of a Challenge can become Running, as far as its spec shows it.
 func Errors(c *bergv1.Challenge, s Settings) field.ErrorList {
 	errs := Validate(c.Spec.Containers, s.Allowed)
+	if len(c.Name) > maxChallengeName {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name,
+			fmt.Sprintf("a name may have at most %d characters: no ChallengeInstance can refer to a longer one (spec.challengeRef.name)", maxChallengeName)))
+	}
 	for i, container := range c.Spec.Containers {
 		p := container.ReadinessProbe
 		if p == nil || s.StartDeadline <= 0 {
@@ -92,6 +101,9 @@ func Warnings(c *bergv1.Challenge) []Warning {
 	if c.Spec.FlagFormat != "" && !strings.Contains(c.Spec.FlagFormat, "...") {
 		out.add(spec.Child("flagFormat"), "has no ... where the flag differs, as in flag{...}")
 	}
+	for _, problem := range connectionInfoProblems(c) {
+		out.add(spec.Child("connectionInfo"), "%s", problem)
+	}
 	return out
 }
 
@@ -110,6 +122,7 @@ func (w *warnings) container(parent *field.Path, c bergv1.Container) {
 	w.cores(parent.Child("resourceRequests", "cpu"), requests.CPU)
 	w.cores(parent.Child("resourceLimits", "cpu"), limits.CPU)
 	w.connections(parent, c)
+	w.scripts(parent, c)
 	w.probe(parent.Child("readinessProbe"), c, c.ReadinessProbe)
 	w.probe(parent.Child("livenessProbe"), c, c.LivenessProbe)
 }
@@ -170,6 +183,33 @@ func (w *warnings) connections(parent *field.Path, c bergv1.Container) {
 	if program, change := ServesOnce(slices.Concat(c.Command, c.Args)); program != "" {
 		w.add(command, "%s ends after one connection, and the operator connects before the instance is Running: %s, or set connectAtStart: false on the port", program, change)
 	}
+}
+
+// scripts warns of a command line that changes flags.
+func (w *warnings) scripts(parent *field.Path, c bergv1.Container) {
+	for name, words := range map[string][]string{"command": c.Command, "args": c.Args} {
+		if found := BreaksFlag(strings.Join(words, " "), c.DynamicFlag); found != "" {
+			w.add(parent.Child(name), "%s: %s", found, BreaksFlagAdvice)
+		}
+	}
+}
+
+// flagInScript matches sed and perl with a variable of a flag in their own script.
+var flagInScript = regexp.MustCompile(`\b(?:sed|perl)\b[^|;&\n]*?\$\{?(\w+)`)
+
+// BreaksFlagAdvice says why such a command breaks flags, and what to write.
+const BreaksFlagAdvice = "a flag with &, / or \\ arrives changed, since the program reads these characters as its own: write the file with printf %s \"$FLAG\""
+
+// BreaksFlag returns the command in a script that changes flags with special characters, "" if there is none.
+func BreaksFlag(script string, flag *bergv1.DynamicFlag) string {
+	for _, found := range flagInScript.FindAllStringSubmatch(script, -1) {
+		name := strings.ToUpper(found[1])
+		isFlag := flag != nil && flag.Env != nil && flag.Env.Name == found[1]
+		if isFlag || strings.Contains(name, "FLAG") && !strings.HasSuffix(name, "FILE") && !strings.HasSuffix(name, "PATH") {
+			return strings.Join(strings.Fields(found[0]), " ")
+		}
+	}
+	return ""
 }
 
 // ServesOnce returns the program of a command line that serves one connection and ends, and the option with which it serves

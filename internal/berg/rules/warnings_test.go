@@ -25,6 +25,10 @@ func TestProgramsThatServeOneConnection(t *testing.T) {
 		public + "\ncommand: [sh, -c, 'while true; do nc -l -p 1337 -e ./chall; done']":                            "",
 		"ports: [{port: 1337, type: publicPort, connectAtStart: false}]\ncommand: [socat, 'TCP-LISTEN:1337', '-']": "",
 		"ports: [{port: 1337}]\ncommand: [socat, 'TCP-LISTEN:1337', '-']":                                          "",
+		public + "\ncommand: [sh, -c, 'sed -i \"s/X/$FLAG/\" /a; exec run']":                                       "spec.containers[0].command: sed -i \"s/X/$FLAG: a flag with &, /",
+		public + "\nargs: [\"perl -pe 's/X/$ENV{A}/'; sed -i s/X/${TEAM_FLAG}/ b\"]":                               "spec.containers[0].args: sed -i s/X/${TEAM_FLAG",
+		public + "\nargs: ['sed -i s/X/$KEY/ b']\ndynamicFlag: {env: {name: KEY}}":                                 "spec.containers[0].args: sed -i s/X/$KEY",
+		public + "\nargs: ['sed -i s/X/$KEY/ $FLAG_FILE; echo $FLAG > /flag']":                                     "",
 		"ports: [{port: 1337, connectAtStart: false}]":                                                             "spec.containers[0].ports[0].connectAtStart: has no effect",
 		"ports: [{port: 53, protocol: udp, type: publicPort, connectAtStart: true}]":                               "has no effect",
 	} {
@@ -66,6 +70,16 @@ func TestImagePullPolicy(t *testing.T) {
 		}
 		if errs := Errors(c, Settings{}); len(errs) != tc.errors || tc.errors > 0 && !strings.Contains(errs[0].Error(), "spec.containers[0].imagePullPolicy") {
 			t.Errorf("%+v: %v", tc, errs)
+		}
+	}
+}
+
+func TestANameThatNoInstanceCanReferTo(t *testing.T) {
+	c := &bergv1.Challenge{}
+	for length, want := range map[int]int{64: 0, 65: 1} {
+		c.Name = strings.Repeat("a", length)
+		if errs := Errors(c, Settings{}); len(errs) != want || want > 0 && !strings.Contains(errs[0].Error(), "metadata.name") {
+			t.Errorf("%d characters: %v", length, errs)
 		}
 	}
 }

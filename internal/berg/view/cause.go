@@ -62,7 +62,7 @@ var explanations = map[bergv1.Cause]Explanation{
 		Players:     "The instance cannot start because its image is not available. Tell the organisers.",
 		Organisers:  "An image cannot be pulled.",
 		Remedies: []Remedy{
-			{"After you correct the image of the Challenge, try it with an instance of your own:", "kubectl berg try <CHALLENGE> -n <NAMESPACE>"},
+			{"Correct the image in spec.containers of the Challenge, or the registry's login, and try it with an instance of your own:", "kubectl berg try <CHALLENGE> -n <NAMESPACE>"},
 			{"Then update the instances that exist:", "kubectl berg rollout <CHALLENGE> -n <NAMESPACE>"},
 		},
 	},
@@ -102,24 +102,29 @@ func Explain(cause bergv1.Cause) Explanation {
 	return explanations[bergv1.CauseNotReadyYet]
 }
 
-// Remedies returns the lines of the plugin that help with an instance: first the lines for its cause. Names in a command
-// are quoted for a shell, so that a hostile name stays one word.
+// Remedies returns the lines of the plugin that help with an instance: first the lines for its cause.
 func (r *Row) Remedies() []Remedy {
-	cause := r.diagnosis()
-	all := append([]Remedy{}, Explain(cause).Remedies...)
-	all = append(all, Remedy{"See what is wrong, and what helps:", "kubectl berg why <INSTANCE> -n <NAMESPACE>"})
-	if cause != bergv1.CauseCrashing {
-		all = append(all, Remedy{"Read what its programs wrote:", "kubectl berg logs <INSTANCE> -n <NAMESPACE>"})
+	all := append(r.CauseRemedies(), r.fill(Remedy{"See what is wrong, and what helps:", "kubectl berg why <INSTANCE> -n <NAMESPACE>"}))
+	if r.diagnosis() != bergv1.CauseCrashing {
+		all = append(all, r.fill(Remedy{"Read what its programs wrote:", "kubectl berg logs <INSTANCE> -n <NAMESPACE>"}))
 	}
-	all = append(all,
-		Remedy{"Give it more time:", "kubectl berg extend 30m <INSTANCE> -n <NAMESPACE>"},
-		Remedy{"End it:", "kubectl berg end <INSTANCE> -n <NAMESPACE>"},
-	)
-	fill := strings.NewReplacer("<NAMESPACE>", Quote(r.Namespace), "<INSTANCE>", Quote(r.Name), "<CHALLENGE>", Quote(r.Challenge))
-	for n := range all {
-		all[n].Command = fill.Replace(all[n].Command)
+	return append(all, r.fill(Remedy{"Give it more time:", "kubectl berg extend 30m <INSTANCE> -n <NAMESPACE>"}),
+		r.fill(Remedy{"End it:", "kubectl berg end <INSTANCE> -n <NAMESPACE>"}))
+}
+
+// CauseRemedies returns the lines for the cause of an instance alone.
+func (r *Row) CauseRemedies() (all []Remedy) {
+	for _, remedy := range Explain(r.diagnosis()).Remedies {
+		all = append(all, r.fill(remedy))
 	}
 	return all
+}
+
+// fill puts names into a command. They are quoted for a shell, so that a hostile name stays one word.
+func (r *Row) fill(remedy Remedy) Remedy {
+	fill := strings.NewReplacer("<NAMESPACE>", Quote(r.Namespace), "<INSTANCE>", Quote(r.Name), "<CHALLENGE>", Quote(r.Challenge))
+	remedy.Command = fill.Replace(remedy.Command)
+	return remedy
 }
 
 // Quote returns a word for a shell. Names of Kubernetes stay as they are; a shell takes everything else literally.

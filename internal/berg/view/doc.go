@@ -6,6 +6,8 @@
 //	reason.go    gives each Reason of a condition its Cause, and advice
 //	stages.go    the stages of a start
 //	nodes.go     selects the nodes that take instances
+//	gateway.go   whether a Gateway serves a route
+//	health.go    checks what endangers an event
 //	instance.go  one instance: its state, its cause, its addresses, its end
 //	challenge.go one Challenge, and the requirements of its instances
 //	capacity.go  the capacity of a cluster for instances, used and free

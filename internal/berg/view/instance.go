@@ -51,10 +51,11 @@ type Row struct {
 	// UsesCapacity: the operator has started it, so that it has objects in the cluster.
 	UsesCapacity bool      `json:"-"`
 	Created      time.Time `json:"createdAt,omitzero"`
-	// Started, Ready and Expires are zero before it has started or run, or if it never ends.
+	// Started, Ready and Expires are zero before it has started or run, or if it never ends; Deleted while it lives.
 	Started     time.Time                `json:"startedAt,omitzero"`
 	Ready       time.Time                `json:"-"`
 	Expires     time.Time                `json:"expiresAt,omitzero"`
+	Deleted     time.Time                `json:"-"`
 	Frozen      bool                     `json:"frozen,omitempty"`
 	Outdated    bool                     `json:"outdated,omitempty"`
 	InNamespace string                   `json:"instanceNamespace,omitempty"`
@@ -75,7 +76,7 @@ func NewRow(i *bergv1.ChallengeInstance) Row {
 		Started: timeIfSet(i.Status.StartedAt), Ready: timeIfSet(i.Status.ReadyAt), Expires: timeIfSet(i.Status.ExpiresAt),
 		Frozen: IsFrozen(i), Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
 		InNamespace: i.Status.Namespace, Services: i.Status.Services, Stages: Stages(i), Conditions: i.Status.Conditions,
-		UsesCapacity: i.Status.StartedAt != nil,
+		UsesCapacity: i.Status.StartedAt != nil, Deleted: timeIfSet(i.DeletionTimestamp),
 	}
 	problem := FirstProblem(i)
 	if problem != nil {
@@ -89,6 +90,10 @@ func NewRow(i *bergv1.ChallengeInstance) Row {
 	r.Sentence = Explain(cause).Organisers
 	if r.problem == bergv1.ConditionHealthy && cause == bergv1.CauseNotReadyYet {
 		r.Sentence = "It was ready, and is not ready now."
+	}
+	switch r.Reason {
+	case bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonServiceMissing, bergv1.ReasonOutOfNodePorts, bergv1.ReasonOutOfAddresses:
+		r.Sentence = reasons[r.Reason].Sentence // more precise than the cause
 	}
 	if problem != nil && problem.Message != "" && problem.Message != r.Sentence {
 		r.Sentence += " " + problem.Message

@@ -96,6 +96,35 @@ var reasons = map[Reason]Advice{
 		bergv1.CauseRefused, "The {OBJECT} cannot be created: the API server refuses the request.",
 		"Change the quota, the admission policy or the webhook that the message names. The operator retries.",
 	},
+	bergv1.ReasonGatewayNotReady: {
+		bergv1.CauseRefused, "The Gateway does not serve the addresses of the instance, so players do not reach it.",
+		"Install or repair the controller that the message names, or correct the listener: kubectl berg doctor compares the Gateway with the operator's settings.",
+	},
+	bergv1.ReasonRouteRefused: {
+		bergv1.CauseRefused, "The controller of the Gateway refuses a route of the instance, so players do not reach it.",
+		"Change what the controller's message names. The listener must allow routes from the namespaces of instances and their host names, " +
+			"as in config/berg/samples/prerequisites/gateway.yaml: kubectl berg doctor",
+	},
+	bergv1.ReasonRoutePending: {
+		bergv1.CauseAddressPending, "The controller of the Gateway has not answered for a route of the instance yet.",
+		"Wait. If it continues, the controller is too slow, has reached its limit, or does not run: kubectl berg doctor",
+	},
+	bergv1.ReasonNoEndpoints: {
+		bergv1.CauseAddressPending, "A Service of the instance leads to no pod yet.",
+		"Wait. If it continues, the controllers of Kubernetes do not run: kubectl get --raw '/readyz?verbose'",
+	},
+	bergv1.ReasonServiceMissing: {
+		bergv1.CauseRefused, "A Service of the instance does not exist and cannot be created, so players do not reach it.",
+		"Change what the message names. The operator retries.",
+	},
+	bergv1.ReasonOutOfNodePorts: {
+		bergv1.CauseNoCapacity, "All node ports of the cluster are in use.",
+		"End instances, use host names (publicHttpRoute, publicTlsRoute) in Challenges, or extend --service-node-port-range of the API server. The operator retries.",
+	},
+	bergv1.ReasonOutOfAddresses: {
+		bergv1.CauseNoCapacity, "All addresses for Services of the cluster are in use.",
+		"End instances, or add a ServiceCIDR to the cluster. The operator retries.",
+	},
 	bergv1.ReasonDeletionBlocked: {bergv1.CauseRefused, "The namespace of the instance cannot be deleted.", "Remove what the message names."},
 	bergv1.ReasonWriteFailed: {
 		bergv1.CauseNotReadyYet, "The {OBJECT} could not be written: the API server failed or did not answer.",
@@ -146,6 +175,12 @@ var reasons = map[Reason]Advice{
 func Advise(reason Reason) (advice Advice, known bool) {
 	advice, known = reasons[reason]
 	return advice, known && advice.Sentence != ""
+}
+
+// IsNormal reports whether a reason belongs to every start or end, and shows no problem.
+func (r Reason) IsNormal() bool {
+	advice, known := reasons[r]
+	return known && advice.Sentence == "" && (advice.Cause == "" || advice.Cause == bergv1.CauseNotReadyYet)
 }
 
 // FindCause returns why an instance does not run, by the condition that shows it. Reasons of Kubernetes without a row mean nothing to a

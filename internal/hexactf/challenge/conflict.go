@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,10 @@ func (r *Reconciler) otherOwner(ctx context.Context, c *hexactfv1.Challenge, p P
 		return otherOwner{Terminating: true}
 	}
 	owner := metav1.GetControllerOf(object)
-	if owner == nil {
+	if owner == nil && refused.Kind == "NetworkPolicy" {
+		owner = recordedOwner(object) // no network policy has an owner reference
+	}
+	if owner == nil || r.orphaned(ctx, c, object) {
 		return otherOwner{Terminating: r.orphaned(ctx, c, object) && r.releaseOrphans(ctx, c, p)}
 	}
 	if owner.Kind != "Challenge" || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group != hexactfv1.GroupVersion.Group {
@@ -63,12 +67,21 @@ func (r *Reconciler) otherOwner(ctx context.Context, c *hexactfv1.Challenge, p P
 	other := &hexactfv1.Challenge{}
 	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: refused.Namespace, Name: owner.Name}, other); {
 	case err != nil:
-		return otherOwner{Terminating: apply.Absent(err)}
+		return otherOwner{Terminating: apply.Absent(err) && len(object.GetOwnerReferences()) > 0}
 	case other.UID != owner.UID || other.DeletionTimestamp != nil:
 		return otherOwner{Terminating: true}
 	default:
 		return otherOwner{Challenge: other}
 	}
+}
+
+// recordedOwner is the challenge that an object names as its owner in its label and annotation, nil if it names none.
+func recordedOwner(object client.Object) *metav1.OwnerReference {
+	name, uid := object.GetLabels()[hexactfv1.LabelPartOf], types.UID(object.GetAnnotations()[hexactfv1.AnnotationUID])
+	if name == "" || !OwnershipLabels.For(uid, nil).Owns(object) {
+		return nil
+	}
+	return &metav1.OwnerReference{APIVersion: hexactfv1.GroupVersion.String(), Kind: "Challenge", Name: name, UID: uid}
 }
 
 // orphaned reports whether an object provably belonged to a challenge that is gone: it has the labels and the owner UID
@@ -91,21 +104,24 @@ func (r *Reconciler) orphaned(ctx context.Context, c *hexactfv1.Challenge, objec
 }
 
 // releaseOrphans makes the garbage collector delete the orphaned objects of a plan: each gets its former owner back, which
-// does not exist. The challenge must not adopt them: their pods have the state of the game before. It reports whether
-// it did.
+// does not exist. The challenge must not adopt them: their pods have the state of the game before. Network policies come last, when
+// the pods that they confine are gone. It reports whether anything is left.
 func (r *Reconciler) releaseOrphans(ctx context.Context, c *hexactfv1.Challenge, p Plan) bool {
 	released := 0
-	for _, desired := range p.objects() {
+	for _, desired := range slices.Backward(p.objects()) {
 		object := desired.DeepCopyObject().(client.Object)
 		// The object is read from the API server: the cache may lag behind a deletion, and the update needs the
 		// present resource version.
-		if err := r.Writer.Live.Get(ctx, client.ObjectKeyFromObject(desired), object); err != nil || !r.orphaned(ctx, c, object) {
+		if err := apply.Read(ctx, r.Writer.Live, object); err != nil || !r.orphaned(ctx, c, object) {
 			continue
 		}
-		object.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: hexactfv1.GroupVersion.String(), Kind: "Challenge",
-			Name: object.GetLabels()[hexactfv1.LabelPartOf], UID: types.UID(object.GetAnnotations()[hexactfv1.AnnotationUID]),
-		}})
+		owner := recordedOwner(object)
+		if _, confines := object.(*networkingv1.NetworkPolicy); confines {
+			if running, err := r.podsRun(ctx, object.GetNamespace(), owner.Name); err != nil || running {
+				return true // the next attempt continues
+			}
+		}
+		object.SetOwnerReferences([]metav1.OwnerReference{*owner})
 		if err := r.Writer.Client.Update(ctx, object, client.FieldOwner(r.Writer.Manager)); err != nil {
 			return false // the next attempt continues
 		}
@@ -116,6 +132,13 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, c *hexactfv1.Challenge,
 			fmt.Sprintf("%d objects of an earlier Challenge, which was deleted with --cascade=orphan, are deleted and created again", released))
 	}
 	return released > 0
+}
+
+// podsRun reports whether a container of a pod with the label of a challenge runs, or will.
+func (r *Reconciler) podsRun(ctx context.Context, namespace, label string) (bool, error) {
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{indexPartOf: label}, client.DisableReadYourWritesConsistency)
+	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !isOver(&p) }), err
 }
 
 // describe names a challenge and its identity.

@@ -13,7 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 )
+
+// sendDelays are the delays between attempts to send a message of one challenge.
+var sendDelays = backoff.Exponential{First: 100 * time.Millisecond, Max: 5 * time.Second}
 
 // deliveries are what is known of the messages of challenges and is in no status yet. Each is forgotten when its
 // challenge is gone. The zero value is ready for use.

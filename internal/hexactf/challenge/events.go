@@ -63,7 +63,7 @@ func (r *Reconciler) reportTerminating(before, c *hexactfv1.Challenge, now time.
 	reconcile.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
 	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
 		reconcile.Warning(r.Events, c, hexactfv1.ReasonOrphaned, actionDelete, fmt.Sprintf(
-			"The Challenge is deleted with --cascade=orphan: its objects stay, and its pods keep running, until the player starts this problem again. To delete them now: kubectl delete deployments,services,networkpolicies -n %s -l %s=%s",
+			"The Challenge is deleted with --cascade=orphan: its Deployments and Services stay until the player starts this problem again. Its pods are stopped if it is isolated, and keep running otherwise. To delete the rest now: kubectl delete deployments,services -n %s -l %s=%s",
 			c.Namespace, hexactfv1.LabelPartOf, partOfLabel(c.Name)))
 	}
 }

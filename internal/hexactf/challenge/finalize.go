@@ -22,15 +22,18 @@ const (
 	finalizeRetry = 250 * time.Millisecond
 )
 
-// finalize records that a challenge is being deleted, and stops its pods. It is done when they are gone, and the broker
-// has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over; Kubernetes then deletes the objects that the challenge
-// owns. It needs neither the definition nor any object of the challenge.
+// finalize records that a challenge is being deleted, and stops its pods. It is done when they are gone, the broker
+// has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over, and the last message is stored, which is sent when the challenge is
+// gone; Kubernetes then deletes the objects that the challenge owns. It needs neither the definition nor any object of the challenge.
 func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, retry time.Duration, err error) {
 	known := r.deliveries.get(c)
 	isRecorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
-	if isRecorded && (known.Off || len(pending(&c.Status, known.Acknowledged)) == 0) {
+	if isRecorded && (known.Off || len(pendingBefore(&c.Status, known.Acknowledged)) == 0) {
 		stopped, err := r.stop(ctx, c)
-		return stopped, 0, err // no client could read a status that shows the last acknowledgement
+		if err != nil || !stopped {
+			return false, 0, err // no client could read a status that shows the last acknowledgement
+		}
+		return r.storeEnding(ctx, c, known, now)
 	}
 	if !isRecorded && r.expiring.Load() > 0 && now.Before(c.DeletionTimestamp.Add(maxFinalizeDelay)) {
 		return false, finalizeRetry, nil // all challenges that expire together are deleted before the first is finalized
@@ -50,15 +53,34 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 	if err != nil {
 		return false, 0, err
 	}
-	left := pending(&c.Status, known.Acknowledged)
-	if !known.Off && len(left) > 0 {
+	if !known.Off && len(pendingBefore(&c.Status, known.Acknowledged)) > 0 {
 		remaining := brokerTimeout(c, r.deliveries.since(c, now), known, r.Config.Kafka.DeleteTimeout, now)
 		if remaining > 0 {
 			return false, remaining, nil // the sender triggers the next reconciliation
 		}
-		r.lose(ctx, c, known, len(left))
+		r.lose(ctx, c, known, len(pending(&c.Status, known.Acknowledged)))
+		return stopped, 0, nil
 	}
-	return stopped, 0, nil
+	if !stopped {
+		return false, 0, nil
+	}
+	return r.storeEnding(ctx, c, known, now)
+}
+
+// storeEnding stores the message Deleted of a challenge that is done with all else. An API server that does not take it delays the
+// deletion as long as a broker that does not answer.
+func (r *Reconciler) storeEnding(ctx context.Context, c *hexactfv1.Challenge, known Delivery, now time.Time) (done bool, retry time.Duration, err error) {
+	if known.Off {
+		return true, 0, nil
+	}
+	if err := r.endings.store(ctx, c, known.Acknowledged); err != nil {
+		known.Problem = err.Error()
+		if brokerTimeout(c, r.deliveries.since(c, now), known, r.Config.Kafka.DeleteTimeout, now) > 0 {
+			return false, 0, err
+		}
+		r.lose(ctx, c, known, 1)
+	}
+	return true, 0, nil
 }
 
 // brokerTimeout is how much longer a deletion waits for the broker; began is since when this process waits. After a

@@ -1,7 +1,6 @@
 package challenge
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,27 +55,17 @@ const (
 	maxName = 253
 )
 
-// prefix is the beginning of the names of a component's objects. One that is too long is cut and ends in a hash. That of
-// a component that is named apart always ends in a hash, which depends on where the name of the component ends: component
-// db-admin of user bob, and component db of user admin-bob, are different.
+// prefix is the beginning of the names of a component's objects. Dashes in a user are at its end and leave one reading. A dash in a
+// challengeId or in the name of a component does not: problem 7-web of user c, and problem 7 of user web-c, could have the same
+// names. So those names, and names that are too long, end in a hash of all three. They begin differently, so that no user can be
+// called what the hash makes of another one.
 func (in Inputs) prefix(component string) string {
-	name := "chall-" + in.Identity.ChallengeID + "-" + component + "-" + in.Identity.User
-	if slices.Contains(namedApart(in.Snapshot.Components), component) {
-		return naming.Hashed(name, component, maxPrefix)
+	id := in.Identity.ChallengeID
+	name := id + "-" + component + "-" + in.Identity.User
+	if plain := "chall-" + name; len(plain) <= maxPrefix && !strings.Contains(id+component, "-") {
+		return plain
 	}
-	return naming.Within(name, maxPrefix)
-}
-
-// namedApart are the components whose names continue the name of another component by a dash: with the names of two
-// players, their objects could have the same names.
-func namedApart(components []hexactfv1.Component) []string {
-	var apart []string
-	for _, c := range components {
-		if slices.ContainsFunc(components, func(other hexactfv1.Component) bool { return strings.HasPrefix(c.Name, other.Name+"-") }) {
-			apart = append(apart, c.Name)
-		}
-	}
-	return apart
+	return naming.Hashed("chall--"+name, id+"/"+component, maxPrefix)
 }
 
 // partOfLabel is the value of the label that all objects of a challenge have.
@@ -100,19 +89,22 @@ func (in Inputs) selector(component string) map[string]string {
 	return map[string]string{hexactfv1.LabelInstance: in.prefix(component)}
 }
 
-// meta is the metadata of an object of the challenge. The garbage collector deletes the object with the challenge.
+// confining is the metadata of a network policy. It has no owner: the garbage collector would not wait for the last pod, as the
+// finalizer does.
+func (in Inputs) confining(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: in.Name.Namespace, Labels: labels}
+}
+
+// meta is the metadata of any other object of the challenge. The garbage collector deletes the object with the challenge.
 func (in Inputs) meta(name string, labels map[string]string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name:      name,
-		Namespace: in.Name.Namespace,
-		Labels:    labels,
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion:         hexactfv1.GroupVersion.String(),
-			Kind:               "Challenge",
-			Name:               in.Name.Name,
-			UID:                in.UID,
-			Controller:         ptr.To(true),
-			BlockOwnerDeletion: ptr.To(true),
-		}},
-	}
+	m := in.confining(name, labels)
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion:         hexactfv1.GroupVersion.String(),
+		Kind:               "Challenge",
+		Name:               in.Name.Name,
+		UID:                in.UID,
+		Controller:         ptr.To(true),
+		BlockOwnerDeletion: ptr.To(true),
+	}}
+	return m
 }

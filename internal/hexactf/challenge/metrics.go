@@ -87,15 +87,27 @@ func (r *Reconciler) registerGauges(ctx context.Context, mgr ctrl.Manager) error
 		}
 		return max(result, now.Sub(c.Status.ExpiresAt.Time).Seconds())
 	}), mgr.Elected())
-	unsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, _ time.Time, result float64) float64 {
+	count := r.each(reader, func(c *hexactfv1.Challenge, _ time.Time, result float64) float64 {
 		return result + float64(len(r.unsent(c)))
-	}), mgr.Elected())
-	oldestUnsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, result float64) float64 {
+	})
+	unsent.Watch(func(ctx context.Context) (float64, error) {
+		n, err := count(ctx)
+		ended, _ := r.endings.unsent()
+		return n + float64(ended), err
+	}, mgr.Elected())
+	age := r.each(reader, func(c *hexactfv1.Challenge, now time.Time, result float64) float64 {
 		if left := r.unsent(c); len(left) > 0 {
 			return max(result, now.Sub(left[0].Timestamp.Time).Seconds())
 		}
 		return result
-	}), mgr.Elected())
+	})
+	oldestUnsent.Watch(func(ctx context.Context) (float64, error) {
+		seconds, err := age(ctx)
+		if n, oldest := r.endings.unsent(); n > 0 {
+			seconds = max(seconds, r.Clock.Since(oldest).Seconds())
+		}
+		return seconds, err
+	}, mgr.Elected())
 
 	statuses.watch(reader, r.Clock, r.Config.MetricRetention, mgr.Elected())
 	informer, err := reader.GetInformer(ctx, &hexactfv1.Challenge{}, cache.BlockUntilSynced(false))
@@ -118,6 +130,9 @@ func (r *Reconciler) unsent(c *hexactfv1.Challenge) []hexactfv1.Message {
 	known := r.deliveries.get(c)
 	if known.Off {
 		return nil
+	}
+	if c.DeletionTimestamp != nil {
+		return pendingBefore(&c.Status, known.Acknowledged) // the last one waits for the end, and not for the broker
 	}
 	return pending(&c.Status, known.Acknowledged)
 }

@@ -34,7 +34,7 @@ func networkPolicies(in Inputs) (all []*networkingv1.NetworkPolicy) {
 			continue
 		}
 		all = append(all, &networkingv1.NetworkPolicy{
-			ObjectMeta: in.meta(in.prefix(component.Name)+ingressSuffix, in.labels(component.Name)),
+			ObjectMeta: in.confining(in.prefix(component.Name)+ingressSuffix, in.labels(component.Name)),
 			Spec: networkingv1.NetworkPolicySpec{
 				PodSelector: metav1.LabelSelector{MatchLabels: in.selector(component.Name)},
 				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
@@ -62,7 +62,7 @@ func challengePolicy(in Inputs) *networkingv1.NetworkPolicy {
 		hexactfv1.LabelManagedBy: hexactfv1.ManagedBy,
 	}
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: in.meta(policyName(in.Name.Name), labels),
+		ObjectMeta: in.confining(policyName(in.Name.Name), labels),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: own},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},

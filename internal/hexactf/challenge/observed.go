@@ -34,3 +34,8 @@ type Outcome struct {
 	// Delivery is the state of the messages.
 	Delivery Delivery
 }
+
+// isOver reports whether no container of a pod runs or ever will.
+func isOver(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	stdcmp "cmp"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -261,41 +262,49 @@ func TestOfSeveralNodePortsTheLastIsTheEndpoint(t *testing.T) {
 	}
 }
 
-// Component db-admin of player bob, and component db of player admin-bob, would have the same names. All other names are
-// those of the contract, also next to components that are named apart.
-func TestObjectsOfTwoPlayersHaveDifferentNames(t *testing.T) {
-	names := func(user string, components ...string) map[string]string {
-		all := make([]hexactfv1.Component, 0, len(components))
-		for _, name := range components {
-			all = append(all, newComponent(name, corev1.ServiceTypeNodePort, 80))
+// Dashes join the parts of a name and may be in each of them. No two problems, components or players share names, also in
+// different definitions. Names that have one reading are those of the contract.
+func TestObjectsOfTwoChallengesHaveDifferentNames(t *testing.T) {
+	prefix := func(id, component, user string) string {
+		in := testInputs(testConfig(t, nil), newComponent(component, corev1.ServiceTypeNodePort, 80))
+		in.Identity = Identity{ChallengeID: id, User: user}
+		got := in.prefix(component)
+		if msgs := validation.IsDNS1035Label(got + serviceSuffix); len(msgs) > 0 {
+			t.Errorf("%s: %v", got, msgs)
 		}
-		in := testInputs(testConfig(t, nil), all...)
-		in.Identity.User = user
-		names := map[string]string{}
-		for _, name := range components {
-			names[name] = in.prefix(name)
-			if msgs := validation.IsDNS1123Label(in.prefix(name) + deploymentSuffix); len(msgs) > 0 {
-				t.Errorf("%s: %v", in.prefix(name), msgs)
-			}
+		if msgs := validation.IsDNS1123Label(got + deploymentSuffix); len(msgs) > 0 {
+			t.Errorf("%s: %v", got, msgs)
 		}
-		return names
+		return got
 	}
 	long := strings.Repeat("a", 60)
-	for _, components := range [][]string{{"a", "a-b"}, {"db", "db-admin"}, {"db-admin", "db"}, {"a", "a-b", "a-b-c"}, {"a", "ab", "a-" + long[:50]}} {
-		seen := map[string]string{}
-		for _, user := range []string{"c", "b-c", "c-c", "b-c-c", "bob", "admin-bob", long, "b-" + long} {
-			for component, prefix := range names(user, components...) {
-				if who, taken := seen[prefix]; taken {
-					t.Errorf("components %v: component %s of %s has prefix %s, and so has %s", components, component, user, prefix, who)
+	seen := map[string]string{}
+	parts := []string{"7", "web", "c", "7-web", "web-c", "7-web-web", "web-web", "db", "db-admin", "admin-bob", "bob", "a", "a-b", "a-b-c", long, "a-" + long, long + "-a"}
+	for _, id := range parts {
+		for _, component := range parts {
+			for _, user := range parts {
+				got := prefix(id, component, user)
+				described := fmt.Sprintf("problem %s, component %s, user %s", id, component, user)
+				if other, taken := seen[got]; taken {
+					t.Fatalf("%s is the prefix of two: %s; %s", got, other, described)
 				}
-				seen[prefix] = component + " of " + user
+				seen[got] = described
+				// No player can be called what the hash made of another one.
+				if plain := strings.Split(got, "-"); strings.HasPrefix(got, "chall--") {
+					last := plain[len(plain)-1]
+					if prefix(id, component, user+"-"+last) == got || prefix("7", "web", strings.TrimPrefix(got, "chall-7-web-")) == got {
+						t.Errorf("%s is the prefix of another user too", got)
+					}
+				}
 			}
 		}
 	}
-	if got := names("alice", "db", "db-admin", "dbx")["db"]; got != "chall-42-db-alice" {
-		t.Errorf("the contract's name of component db became %s", got)
-	}
-	if got := names("alice", "db", "db-admin", "dbx")["dbx"]; got != "chall-42-dbx-alice" {
-		t.Errorf("the contract's name of component dbx became %s", got)
+	for want, id := range map[string][3]string{
+		"chall-42-web-alice":         {"42", "web", "alice"},
+		"chall-42-web-player-1-blue": {"42", "web", "player-1-blue"},
+	} {
+		if got := prefix(id[0], id[1], id[2]); got != want {
+			t.Errorf("the contract's name %s became %s", want, got)
+		}
 	}
 }

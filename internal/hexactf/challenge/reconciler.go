@@ -24,12 +24,15 @@ type Reconciler struct {
 	Config config.HexaCTF
 	// Publisher sends messages. Nil: there are none.
 	Publisher Publisher
+	// Namespace is the operator's.
+	Namespace string
 	// Reason turns an error of Publisher into the text of a condition.
 	Reason func(error) string
 
 	kind       *reconcile.Kind[*hexactfv1.Challenge, Outcome]
 	queue      delayedQueue
 	deliveries deliveries
+	endings    *endings
 	// expiring counts the requests in progress that delete expired challenges.
 	expiring atomic.Int32
 }

@@ -31,16 +31,28 @@ func validateRights(cfg config.HexaCTF, parent *field.Path, c corev1.Container) 
 			errs = append(errs, field.Forbidden(fieldPath.Child("hostIP"), "opens a port of the node, which "+adminOnly))
 		}
 	}
+	reads := func(fieldPath *field.Path, kind, values string) {
+		errs = append(errs, field.Forbidden(fieldPath, "reads a "+kind+" of the namespace, which "+adminOnly+". Write the "+values+" into the definition"))
+	}
 	for i, e := range c.Env {
-		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-			errs = append(errs, field.Forbidden(parent.Child("env").Index(i).Child("valueFrom", "secretKeyRef"),
-				"reads a Secret of the namespace, which "+adminOnly+". Write the value into the definition"))
+		if e.ValueFrom == nil {
+			continue
+		}
+		fieldPath := parent.Child("env").Index(i).Child("valueFrom")
+		if e.ValueFrom.SecretKeyRef != nil {
+			reads(fieldPath.Child("secretKeyRef"), "Secret", "value")
+		}
+		if e.ValueFrom.ConfigMapKeyRef != nil {
+			reads(fieldPath.Child("configMapKeyRef"), "ConfigMap", "value")
 		}
 	}
 	for i, e := range c.EnvFrom {
+		fieldPath := parent.Child("envFrom").Index(i)
 		if e.SecretRef != nil {
-			errs = append(errs, field.Forbidden(parent.Child("envFrom").Index(i).Child("secretRef"),
-				"reads a Secret of the namespace, which "+adminOnly+". Write the values into the definition"))
+			reads(fieldPath.Child("secretRef"), "Secret", "values")
+		}
+		if e.ConfigMapRef != nil {
+			reads(fieldPath.Child("configMapRef"), "ConfigMap", "values")
 		}
 	}
 	for _, probe := range []struct {

@@ -59,11 +59,19 @@ func TestRights(t *testing.T) {
 			c.Env = []corev1.EnvVar{{Name: "B", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k", Optional: ptr.To(true)}}}}
 		}, field: "c.env[0].valueFrom.secretKeyRef"},
 		"variables from a Secret": {with: func(c *corev1.Container, _ *corev1.SecurityContext) {
-			c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}, {SecretRef: &corev1.SecretEnvSource{}}}
+			c.EnvFrom = []corev1.EnvFromSource{{Prefix: "A_"}, {SecretRef: &corev1.SecretEnvSource{}}}
 		}, field: "c.envFrom[1].secretRef"},
-		"variables from the pod and a ConfigMap": {with: func(c *corev1.Container, _ *corev1.SecurityContext) {
-			c.Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+		"a variable from a ConfigMap": {with: func(c *corev1.Container, _ *corev1.SecurityContext) {
+			c.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "k", Optional: ptr.To(true)}}}}
+		}, field: "c.env[0].valueFrom.configMapKeyRef"},
+		"variables from a ConfigMap": {with: func(c *corev1.Container, _ *corev1.SecurityContext) {
 			c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
+		}, field: "c.envFrom[0].configMapRef"},
+		"variables from the pod and its resources": {with: func(c *corev1.Container, _ *corev1.SecurityContext) {
+			c.Env = []corev1.EnvVar{
+				{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+				{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}},
+			}
 		}},
 		"a liveness probe of another host": {with: func(c *corev1.Container, _ *corev1.SecurityContext) {
 			c.LivenessProbe = &corev1.Probe{ProbeHandler: get("169.254.169.254")}

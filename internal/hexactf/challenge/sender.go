@@ -32,9 +32,6 @@ const (
 	maxAttempts = 200
 )
 
-// sendDelays are the delays between attempts to send a message of one challenge.
-var sendDelays = backoff.Exponential{First: 100 * time.Millisecond, Max: 5 * time.Second}
-
 // sender sends the messages of the outboxes: one at a time of each challenge, in their order. A broker that does not
 // answer delays only messages, and deletions for KAFKA_DELETE_TIMEOUT at most.
 type sender struct {
@@ -52,6 +49,7 @@ func (s *sender) setup(mgr ctrl.Manager) error {
 				return holdsMessages(e.ObjectNew) && (recorded(e.ObjectOld) != recorded(e.ObjectNew) || reconcile.Replaced.Update(e))
 			},
 		})).
+		WatchesRawSource(s.endings.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: senders, ReconciliationTimeout: reconcile.Timeout}).
 		Complete(reconcile.Drain(reconcileMetrics, s))
 }
@@ -73,14 +71,32 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	c := &hexactfv1.Challenge{}
 	// A write in progress triggers an event, so there is nothing to wait for.
 	err := s.Client.Get(ctx, req.NamespacedName, c, client.DisableReadYourWritesConsistency)
-	if err != nil {
+	if apply.IgnoreAbsent(err) != nil {
+		return ctrl.Result{}, err
+	}
+	gone := err != nil
+	// A consumer must read the end of an earlier challenge before the beginning of the next one.
+	former, ready := s.endings.find(req.NamespacedName, c.UID)
+	if !ready {
+		return ctrl.Result{RequeueAfter: sendDelays.First}, nil
+	}
+	for _, stored := range former {
+		if err := s.sendEnding(ctx, stored); err != nil {
+			return ctrl.Result{RequeueAfter: s.delays.When(req)}, nil //nolint:nilerr // it was counted and logged
+		}
+	}
+	if gone {
 		s.delays.Forget(req)
 		s.deliveries.forget(req.NamespacedName)
-		return ctrl.Result{}, apply.IgnoreAbsent(err)
+		return ctrl.Result{}, nil //nolint:nilerr // the challenge is gone
 	}
 	// The cached outbox may still hold messages that the broker has acknowledged: deliveries knows them until the
 	// status does.
-	for _, m := range pending(&c.Status, s.deliveries.get(c).Acknowledged) {
+	messages := pending(&c.Status, s.deliveries.get(c).Acknowledged)
+	if c.DeletionTimestamp != nil {
+		messages = pendingBefore(&c.Status, s.deliveries.get(c).Acknowledged)
+	}
+	for _, m := range messages {
 		// In their order, and none after a failure: a consumer must not see a later state before an earlier one.
 		if err := s.send(ctx, c, m); err != nil {
 			if ctx.Err() != nil {
@@ -103,6 +119,22 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		s.queue.addAfter(req, delay)
 	}
 	return ctrl.Result{}, nil
+}
+
+// sendEnding sends the message about the end of a challenge whose name is free.
+func (s *sender) sendEnding(ctx context.Context, stored ending) error {
+	if !stored.sent {
+		if err := s.Publisher.Publish(ctx, stored.key, []byte(stored.value)); err != nil {
+			if ctx.Err() == nil {
+				unsendable.Inc()
+				log.FromContext(ctx).V(1).Info("sending a message failed, trying again", "state", hexactfv1.StateDeleted, "reason", s.Reason(err))
+			}
+			return err
+		}
+		sent.Inc()
+		messageDelays.Observe(reconcile.Elapsed(stored.recorded, s.Clock.Now()).Seconds())
+	}
+	return s.endings.acknowledged(ctx, stored)
 }
 
 func (s *sender) send(ctx context.Context, c *hexactfv1.Challenge, m hexactfv1.Message) error {

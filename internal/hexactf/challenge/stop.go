@@ -2,9 +2,12 @@ package challenge
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,17 +23,33 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// stop scales an isolated challenge that is being deleted to zero, and reports whether its last pod is gone. The garbage
-// collector deletes network policies and Deployments side by side, and a program may ignore the signal to end for the
-// whole grace period: no policy would select its pod for that time. So nothing is released before.
+// stop scales an isolated challenge that is being deleted to zero, and reports whether its last pod is gone. A program may ignore
+// the signal to end for the whole grace period, and until then a network policy must select its pod. So the policies have no owner,
+// are put back while pods are left, and are deleted after the last pod.
 func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped bool, err error) {
 	started, err := decodeSnapshot(c)
 	if err != nil || started == nil || !started.Isolated {
 		return true, nil //nolint:nilerr // nothing tells what it was started with, and a deletion must not fail for that
 	}
 	in := r.inputs(Observed{Challenge: c, Started: started})
+	stopped, err = r.scaleDown(ctx, c, in)
+	if err == nil && stopped {
+		stopped, err = r.podsGone(ctx, c)
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case stopped:
+		return true, r.release(ctx, c, in)
+	default:
+		return false, r.confine(ctx, c, in)
+	}
+}
+
+// scaleDown scales the Deployments of a challenge to zero, and reports whether none of them creates pods any more.
+func (r *Reconciler) scaleDown(ctx context.Context, c *hexactfv1.Challenge, in Inputs) (stopped bool, err error) {
 	stopped = true
-	for _, component := range started.Components {
+	for _, component := range in.Snapshot.Components {
 		key := client.ObjectKey{Namespace: c.Namespace, Name: in.prefix(component.Name) + deploymentSuffix}
 		d := &appsv1.Deployment{}
 		if err := r.Client.Get(ctx, key, d); err != nil {
@@ -50,35 +69,52 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 				continue
 			}
 		}
-		if d.DeletionTimestamp == nil && ptr.Deref(d.Spec.Replicas, 1) != 0 {
+		switch {
+		case d.DeletionTimestamp == nil && ptr.Deref(d.Spec.Replicas, 1) != 0:
 			if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, ownerFor(c), key)); err != nil {
 				return false, err
 			}
 			stopped = false
-		} else if d.Status.ObservedGeneration < d.Generation {
-			stopped = false // a pod may still be created
+		case d.Status.ObservedGeneration < d.Generation, slices.Contains(d.Finalizers, metav1.FinalizerDeleteDependents):
+			stopped = false // a pod may still be created: by the ReplicaSet, where the Deployment is deleted in the foreground
 		}
 	}
-	if !stopped {
-		return false, nil
-	}
-	var pods corev1.PodList
-	err = r.Client.List(ctx, &pods, client.InNamespace(c.Namespace),
-		client.MatchingFields{indexPartOf: partOfLabel(c.Name)}, client.DisableReadYourWritesConsistency)
-	for i := range pods.Items {
-		if !isOver(&pods.Items[i]) {
-			return false, err
+	return stopped, nil
+}
+
+// podsGone reports whether no container of a challenge runs.
+func (r *Reconciler) podsGone(ctx context.Context, c *hexactfv1.Challenge) (bool, error) {
+	running, err := r.podsRun(ctx, c.Namespace, partOfLabel(c.Name))
+	return err == nil && !running, err
+}
+
+// confine puts the network policies of a challenge back while it has pods. Where the API server takes none, as in a namespace that
+// is being deleted, its pods end without them.
+func (r *Reconciler) confine(ctx context.Context, c *hexactfv1.Challenge, in Inputs) error {
+	for _, p := range networkPolicies(in) {
+		_, err := apply.Apply(ctx, r.Writer, ownerFor(c), p)
+		if class := outcome.Classify(err); err != nil && (class == outcome.Failed || class == outcome.Conflict) {
+			return err
 		}
 	}
-	return err == nil, err
+	return nil
 }
 
-// isOver reports whether no container of a pod runs or ever will.
-func isOver(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+// release deletes the network policies of a challenge whose last pod is gone.
+func (r *Reconciler) release(ctx context.Context, c *hexactfv1.Challenge, in Inputs) error {
+	for _, p := range networkPolicies(in) {
+		live, err := apply.Found(ctx, r.Client, client.ObjectKeyFromObject(p), &networkingv1.NetworkPolicy{})
+		if err == nil && live != nil && live.DeletionTimestamp == nil && ownerFor(c).Owns(live) {
+			err = outcome.WrapNotFound(apply.Delete(ctx, r.Client, live))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// stopping enqueues the challenges that are being deleted and may wait for this Deployment or pod.
+// stopping enqueues the challenges that are being deleted and may wait for this Deployment or pod, or lack this network policy.
 func (r *Reconciler) stopping() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	enqueue := func(ctx context.Context, o client.Object, q queue) {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,6 +37,7 @@ const (
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	r.deliveries.off = r.Publisher == nil
+	r.endings = &endings{Access: r.Access, namespace: r.Namespace, all: map[types.UID]ending{}}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	owner := handler.EnqueueRequestsFromMapFunc(r.ofObject)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("challenge").
-		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(hexactfv1.Finalizer)), predicate.NewPredicateFuncs(isLive))).
+		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, reconcile.StatusLost, finalizer.TakenOff(hexactfv1.Finalizer)), predicate.NewPredicateFuncs(isLive))).
 		Watches(&hexactfv1.Challenge{}, terminating, builder.WithPredicates(changes, predicate.Not(predicate.NewPredicateFuncs(isLive)))).
 		Watches(&hexactfv1.ChallengeDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced))).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, availabilityChanged))).
@@ -59,6 +61,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
 		Watches(&appsv1.Deployment{}, r.stopping()).
 		Watches(&corev1.Pod{}, r.stopping()).
+		Watches(&networkingv1.NetworkPolicy{}, r.stopping(), builder.WithPredicates(changes)).
 		WatchesRawSource(r.queue.source()).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withTimeout))).
 		WithOptions(r.ControllerOptions()).

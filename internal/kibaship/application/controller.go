@@ -58,7 +58,7 @@ func (r *Reconciler) apply(ctx context.Context, a *kibashipv1.Application, o *Ob
 
 // putMetadata puts on the finalizer and the labels of the Project, in one write.
 func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application, o Observed) error {
-	wanted := labels(a.Labels, o.Project)
+	wanted := ProjectLabels(a.Labels, o.Project)
 	if controllerutil.ContainsFinalizer(a, kibashipv1.ApplicationFinalizer) && maps.Equal(wanted, a.Labels) {
 		return nil
 	}
@@ -72,9 +72,9 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 	return nil
 }
 
-// labels returns the labels of an Application with the labels of its Project added. While the Project does not
-// exist, existing labels stay unchanged.
-func labels(existing map[string]string, project *kibashipv1.Project) map[string]string {
+// ProjectLabels returns the labels of an object with the UUIDs of its Project added. While the Project does not exist,
+// existing labels stay unchanged.
+func ProjectLabels(existing map[string]string, project *kibashipv1.Project) map[string]string {
 	wanted := maps.Clone(existing)
 	if project == nil || !rules.UUID(project.Labels[kibashipv1.LabelUUID]) {
 		return wanted

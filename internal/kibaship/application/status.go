@@ -44,6 +44,9 @@ func computeStatus(a *kibashipv1.Application, o Observed, problems outcome.Probl
 		return reconcile.NotReady(kibashipv1.ReasonWaiting, s.Message)
 	case first == nil:
 		s.Phase, s.Message = kibashipv1.ApplicationReady, "The Application can be deployed"
+		if a.Spec.Type != kibashipv1.TypeGitRepository && a.Spec.Type != kibashipv1.TypeDockerImage {
+			s.Message = "The Application is accepted. The operator starts no database and stores no backup: your platform must run it"
+		}
 	default:
 		s.Phase, s.Message = kibashipv1.ApplicationPending, first.Message
 		if slices.ContainsFunc(problems, func(p *outcome.Problem) bool { return p.Class.NeedsAction() }) {

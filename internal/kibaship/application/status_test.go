@@ -1,6 +1,7 @@
 package application
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -85,17 +86,27 @@ func TestComputeStatus(t *testing.T) {
 	}
 }
 
+func TestADatabaseIsAcceptedAndNotStarted(t *testing.T) {
+	a := private()
+	a.Spec = kibashipv1.ApplicationSpec{ProjectRef: a.Spec.ProjectRef, Type: kibashipv1.TypePostgres, Postgres: &kibashipv1.Database{}}
+	o := Observed{Project: readyProject(), SecretsKnown: true}
+	computeStatus(a, o, check(a, o), noon)
+	if a.Status.Phase != kibashipv1.ApplicationReady || !strings.Contains(a.Status.Message, "starts no database") {
+		t.Errorf("%s: %s", a.Status.Phase, a.Status.Message)
+	}
+}
+
 func TestLabels(t *testing.T) {
 	p := readyProject()
-	got := labels(map[string]string{"a": "b", kibashipv1.LabelWorkspaceUUID: "former"}, p)
+	got := ProjectLabels(map[string]string{"a": "b", kibashipv1.LabelWorkspaceUUID: "former"}, p)
 	if len(got) != 2 || got[kibashipv1.LabelProjectUUID] != projectUUID || got["a"] != "b" {
 		t.Errorf("labels %v", got)
 	}
 	p.Labels[kibashipv1.LabelWorkspaceUUID] = "0f0e0d0c-0b0a-4908-8706-050403020100"
-	if got := labels(nil, p); len(got) != 2 {
+	if got := ProjectLabels(nil, p); len(got) != 2 {
 		t.Errorf("labels %v", got)
 	}
-	if got := labels(map[string]string{"a": "b"}, nil); len(got) != 1 {
+	if got := ProjectLabels(map[string]string{"a": "b"}, nil); len(got) != 1 {
 		t.Errorf("without a project: %v", got)
 	}
 }

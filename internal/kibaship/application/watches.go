@@ -41,7 +41,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-application").
 		For(&kibashipv1.Application{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, relabelled, reconcile.Replaced, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
+			predicate.GenerationChangedPredicate{}, relabelled, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, phaseChanged))).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).

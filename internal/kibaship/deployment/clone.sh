@@ -7,6 +7,8 @@ exec 2>/tmp/problem
 explain() {
 	if grep -q "terminal prompts disabled" /tmp/problem; then
 		echo "The git server asks for a login: the repository is private, or does not exist. Set spec.gitRepository.secretRef, or correct spec.gitRepository.repository"
+	elif grep -q -e "Operation too slow" -e "timed out" -e "Timeout was reached" /tmp/problem; then
+		echo "The git server $URL does not answer, or sends too slowly: see whether it works, and ask for another run"
 	elif grep -q "Authentication failed" /tmp/problem; then
 		echo "The git server refuses the token in the Secret of spec.gitRepository.secretRef: put one there that can read the repository"
 	fi
@@ -15,6 +17,8 @@ set -e
 # What a repository says of its submodules reaches no file of this container, and starts no program.
 export GIT_ALLOW_PROTOCOL="${GIT_ALLOW_PROTOCOL:-https:http}"
 export HOME=/tmp GIT_TERMINAL_PROMPT=0 GIT_CONFIG_NOSYSTEM=1
+# A transfer ends when it has been slower than this, in bytes per second, for so many seconds: git alone waits without a limit.
+export GIT_HTTP_LOW_SPEED_LIMIT="${GIT_HTTP_LOW_SPEED_LIMIT:-1000}" GIT_HTTP_LOW_SPEED_TIME="${GIT_HTTP_LOW_SPEED_TIME:-60}"
 mkdir -p "$SOURCE/repository"
 cd "$SOURCE/repository"
 git init --quiet .
@@ -90,4 +94,8 @@ if [ ! -e "$file" ] && [ ! -L "$file" ]; then
 	fi
 	printf '%s' "$DOCKERFILE" | base64 -d >"$file"
 fi
+seconds=$(git log -1 --format=%ct)
+# What git keeps of itself differs between two clones of a commit, and says where a private repository is: no image has it.
+find "$SOURCE/repository" -name .git -prune -exec rm -rf {} +
+printf '%s' "$seconds" >"$TIME"
 printf '%s' "$commit" >"$RESULT"

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func runGit(t *testing.T, dir string, args ...string) string {
@@ -51,7 +53,7 @@ func runClone(t *testing.T, url, dir string, env ...string) cloned {
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "SOURCE=" + c.source, "CONTEXT=" + filepath.Join(c.source, "repository", dir), "URL=" + url,
 		"COMMIT=", "TAG=", "BRANCH=", "TOKEN_FILE=", "GIT_USER=x", "DOCKERFILE=", "DOCKERFILE_PATH=",
-		"RESULT=" + filepath.Join(c.results, "commit"), "PROBLEM=" + filepath.Join(c.results, "problem"),
+		"RESULT=" + filepath.Join(c.results, "commit"), "TIME=" + filepath.Join(c.results, "time"), "PROBLEM=" + filepath.Join(c.results, "problem"),
 	}, env...)
 	c.out, c.err = cmd.CombinedOutput()
 	return c
@@ -170,7 +172,7 @@ func TestClone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			search := os.Getenv("PATH")
 			if tc.withoutLarge {
-				search = programs(t, "base64", "cat", "git", "grep", "mkdir", "tail")
+				search = programs(t, "base64", "cat", "find", "git", "grep", "mkdir", "rm", "tail")
 			}
 			if tc.withLarge {
 				if _, err := exec.LookPath("git-lfs"); err != nil {
@@ -195,8 +197,28 @@ func TestClone(t *testing.T) {
 			if text, err := os.ReadFile(filepath.Join(c.source, "repository", tc.file)); err != nil || string(text) != tc.text {
 				t.Errorf("%s: %q, %v", tc.file, text, err)
 			}
+			if left := gitFiles(t, c.source); len(left) > 0 {
+				t.Errorf("the context has what git keeps of itself: %v", left)
+			}
+			if want := runGit(t, cmp.Or(tc.origin, origin), "log", "-1", "--format=%ct", tc.want); c.result("time") != want {
+				t.Errorf("time %q, want %q", c.result("time"), want)
+			}
 		})
 	}
+}
+
+// gitFiles returns the files below a directory that git keeps of itself: also those of submodules.
+func gitFiles(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == ".git" {
+			all = append(all, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // programs returns a folder that has these alone.
@@ -294,6 +316,34 @@ func TestALoginThatIsMissing(t *testing.T) {
 		}
 		if got := c.result("problem"); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestAGitServerThatHangs has servers that accept a connection and send nothing, or a byte from time to time.
+func TestAGitServerThatHangs(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	for name, every := range map[string]time.Duration{"silent": time.Hour, "slow": 100 * time.Millisecond} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			fmt.Fprint(w, "001e# service=git-upload-pack\n0000")
+			for {
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+					return
+				case <-time.After(every):
+					fmt.Fprint(w, "0")
+				}
+			}
+		}))
+		c := runClone(t, server.URL+"/team/web.git", ".", "BRANCH=main", "GIT_HTTP_LOW_SPEED_TIME=2")
+		server.CloseClientConnections()
+		server.Close()
+		if want := "The git server " + server.URL + "/team/web.git does not answer, or sends too slowly"; c.err == nil || !strings.Contains(c.result("problem"), want) {
+			t.Errorf("%s: %v: %s", name, c.err, c.result("problem"))
 		}
 	}
 }

@@ -2,20 +2,21 @@ package deployment
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/application"
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The rights to write Pipelines and PipelineRuns, and to read Secrets and ConfigMaps, are those
-// of the ClusterRole that is bound in the namespace of each Project: none of them is held
-// elsewhere.
+// The rights to write Pipelines and PipelineRuns, and to read Secrets, ConfigMaps, and the pods and logs of builds, are those of the
+// ClusterRole that is bound in the namespace of each Project: none of them is held elsewhere.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments/status,verbs=patch
@@ -52,9 +53,9 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 	}
 }
 
-// apply writes the label of the Application, and starts or resolves the build for the type of the Application.
-func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
-	err := r.label(ctx, d)
+// apply writes the labels of Application and Project, and starts or resolves the build for the type of the Application.
+func (r *Reconciler) apply(ctx context.Context, _ *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
+	err := r.label(ctx, out.Observed)
 	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
 	}
@@ -97,17 +98,23 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 	return problem
 }
 
-// label writes on a Deployment the name of its Application, so that it can be selected by it.
-func (r *Reconciler) label(ctx context.Context, d *kibashipv1.Deployment) error {
-	want := kitnaming.LabelValue(d.Spec.ApplicationRef.Name)
-	if d.Labels[kibashipv1.LabelApplication] == want {
+// label writes on a Deployment the name of its Application and the UUIDs of its Project, so that it can be selected by them. The label
+// uuid may be the platform's own: it is written only where there is none.
+func (r *Reconciler) label(ctx context.Context, o Observed) error {
+	d := o.Deployment
+	wanted := application.ProjectLabels(d.Labels, o.Project)
+	if wanted == nil {
+		wanted = map[string]string{}
+	}
+	wanted[kibashipv1.LabelApplication] = kitnaming.LabelValue(d.Spec.ApplicationRef.Name)
+	if id := wanted[kibashipv1.LabelProjectUUID]; o.Project != nil && id != "" && wanted[kibashipv1.LabelUUID] == "" {
+		wanted[kibashipv1.LabelUUID] = id
+	}
+	if maps.Equal(wanted, d.Labels) {
 		return nil
 	}
 	labelled := d.DeepCopy()
-	if labelled.Labels == nil {
-		labelled.Labels = map[string]string{}
-	}
-	labelled.Labels[kibashipv1.LabelApplication] = want
+	labelled.Labels = wanted
 	if err := outcome.WrapNotFound(r.Client.Patch(ctx, labelled, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return err
 	}

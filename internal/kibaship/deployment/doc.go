@@ -9,8 +9,10 @@
 //	status  (status.go)                    pure: phase, conditions, image, history
 //	patch   (controller.go)                the only write of the status
 //
+// A run that failed is explained by failure.go: with what its step reported, or the last lines of its log.
+//
 // Builders stand in files named after the object they build; task.go describes the steps in the
-// pods of a run, and clone.sh is the script of the first step.
+// pods of a run, and clone.sh is the script of the first step. The programs of the other steps are in the packages source and registry.
 //
 // A build runs code of the repository's author. So no credential and no result is within its reach:
 // its pod has no token of a ServiceAccount; the token for the git server is mounted in the step

@@ -28,12 +28,16 @@ type Inputs struct {
 	// Project, Application and Deployment are the slugs that names are made of.
 	Project, Application, Deployment string
 	ApplicationName                  string
-	Git                              kibashipv1.GitRepository
+	// ProjectUUID and WorkspaceUUID identify the Project to its platform; "" if it is not known.
+	ProjectUUID, WorkspaceUUID string
+	Git                        kibashipv1.GitRepository
 	// Commit is the requested commit, "" for the commit of Tag or the newest commit of Branch; Branch is ""
 	// for the default branch of the repository.
 	Commit, Tag, Branch string
 	// Changed: the run of this generation was started to build something else. The Application has changed since.
 	Changed bool
+	// Earlier is the run of the history that has built the same commit of the same source, "" for none. It is not built again.
+	Earlier string
 	Builds  config.Builds
 	// PushImage pushes: an image of this operator.
 	PushImage string
@@ -69,6 +73,9 @@ func (in Inputs) pipelineName() string {
 // runName is that of the run which the spec asks for: each generation has one, each value of AnnotationRunAgain another, and each
 // change of what the Application says of the source another.
 func (in Inputs) runName() string {
+	if in.Earlier != "" {
+		return in.Earlier
+	}
 	name := fmt.Sprintf("%s-run-%d", in.stem(), in.Generation)
 	if in.Again != "" {
 		name += "-" + in.Again
@@ -110,17 +117,33 @@ func (in Inputs) context() string {
 	return strings.TrimPrefix(path.Clean(path.Join("/", in.Git.Path, in.Git.RootDirectory)), "/")
 }
 
+// billingLabels are the labels by which a platform counts what a Project costs: all that costs has them.
+func (in Inputs) billingLabels() object {
+	all := object{}
+	if in.ProjectUUID != "" {
+		all[kibashipv1.LabelUUID] = in.ProjectUUID
+	}
+	if in.WorkspaceUUID != "" {
+		all[kibashipv1.LabelWorkspaceUUID] = in.WorkspaceUUID
+	}
+	return all
+}
+
 // meta is the metadata of an object of the Deployment, which goes with it.
 func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
 	u.SetName(name)
 	u.SetNamespace(in.Name.Namespace)
-	u.SetLabels(map[string]string{
+	labels := map[string]string{
 		kibashipv1.LabelDeployment:  deploymentLabel(in.Name.Name),
 		kibashipv1.LabelApplication: kitnaming.LabelValue(in.ApplicationName),
 		kibashipv1.LabelProjectName: in.Project,
 		labelName:                   kitnaming.LabelValue(in.Name.Name),
 		labelSlug:                   in.Project,
-	})
+	}
+	for name, value := range in.billingLabels() {
+		labels[name] = value.(string)
+	}
+	u.SetLabels(labels)
 	u.SetAnnotations(map[string]string{
 		kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
 		kibashipv1.AnnotationProject:   in.Project,
@@ -145,6 +168,9 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 		Project: project, Application: appSlug, Deployment: slug, ApplicationName: app.Name,
 		Builds: builds, PushImage: pushImage,
 	}
+	if o.Project != nil {
+		in.ProjectUUID, in.WorkspaceUUID = o.Project.Labels[kibashipv1.LabelUUID], o.Project.Labels[kibashipv1.LabelWorkspaceUUID]
+	}
 	if app.Spec.GitRepository != nil {
 		in.Git = *app.Spec.GitRepository
 		in.Branch = in.Git.Branch
@@ -157,7 +183,23 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 	}
 	started := o.runSource(in.runName())
 	in.Changed = started != "" && started != in.source()
+	in.Earlier = findEarlier(o, in)
 	return in
+}
+
+// findEarlier returns the run that has built what a spec asks for by a commit, "" if there is none, or if another run is asked for. A
+// branch or a tag may have moved since.
+func findEarlier(o Observed, in Inputs) string {
+	s := o.Deployment.Status
+	if in.Commit == "" || in.Again != "" && in.Again != s.RunAgain || o.find(in.runName()) != nil || knownRun(&s, in.runName()).Name != "" {
+		return ""
+	}
+	for _, run := range s.RunHistory {
+		if run.Phase == kibashipv1.DeploymentSucceeded && run.Source == in.source() && strings.HasPrefix(run.Image, in.repository()+"@") {
+			return run.Name
+		}
+	}
+	return ""
 }
 
 // effectiveRunAgain stands for the value of AnnotationRunAgain that counts. One that is taken off asks for

@@ -25,6 +25,14 @@ func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o O
 	}
 	if exists {
 		o.Application = app
+		project := &kibashipv1.Project{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: app.Spec.ProjectRef.Name}, project)
+		if client.IgnoreNotFound(err) != nil {
+			return o, err
+		}
+		if err == nil && project.Status.NamespaceName == d.Namespace {
+			o.Project = project
+		}
 	}
 	o.Tekton = r.hasTekton()
 	if o.Tekton {
@@ -52,13 +60,37 @@ func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) 
 	var all []Run
 	for i := range runs.Items {
 		if ownerFor(d).Owns(&runs.Items[i]) && runs.Items[i].GetDeletionTimestamp() == nil {
-			all = append(all, readRun(&runs.Items[i], children.Items))
+			run := readRun(&runs.Items[i], children.Items)
+			if err := r.explain(ctx, d, &run); err != nil {
+				return nil, err
+			}
+			if err := r.observePod(ctx, d.Namespace, &run); err != nil {
+				return nil, err
+			}
+			all = append(all, run)
 		}
 	}
 	slices.SortFunc(all, func(a, b Run) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Name, a.Name))
 	})
 	return all, nil
+}
+
+// observePod sees whether the pod that a run waits for has ended: Tekton must continue the run then.
+func (r *Reconciler) observePod(ctx context.Context, namespace string, run *Run) error {
+	if run.over() || run.Pod == "" {
+		return nil
+	}
+	pod, err := r.findPod(ctx, namespace, run.Pod)
+	if err != nil || pod == nil || pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		return err
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if end := container.State.Terminated; end != nil && end.FinishedAt.After(run.IdleSince) {
+			run.IdleSince = end.FinishedAt.Time
+		}
+	}
+	return nil
 }
 
 // defaultClass is the annotation of the StorageClass that claims without a class get.

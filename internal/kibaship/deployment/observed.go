@@ -13,6 +13,8 @@ type Observed struct {
 	Deployment *kibashipv1.Deployment
 	// Application is nil where it does not exist.
 	Application *kibashipv1.Application
+	// Project is nil where it does not exist, or where the Application is not known.
+	Project *kibashipv1.Project
 	// Tekton: its kinds are served, and the settings do not say to leave them alone.
 	Tekton bool
 	// Runs are the runs of this Deployment, the newest first.
@@ -57,4 +59,14 @@ func (o Observed) runSource(run string) string {
 		return live.Source
 	}
 	return knownRun(&o.Deployment.Status, run).Source
+}
+
+// knownRun returns the record of a run in the status, an empty one if there is none.
+func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRunStatus {
+	for _, known := range s.RunHistory {
+		if known.Name == name {
+			return known
+		}
+	}
+	return kibashipv1.PipelineRunStatus{}
 }

@@ -20,8 +20,8 @@ const (
 
 	taskClone = "clone-repository"
 	taskBuild = "build"
-	// paramCloned is the commit that the first of two Tasks has cloned, for the second.
-	paramCloned = "commit"
+	// paramCloned begins the names of parameters with the results of the first of two Tasks, for the second.
+	paramCloned = "cloned-"
 )
 
 // pipeline is one Task, whose steps share a directory of its pod, or two with a volume.
@@ -31,16 +31,19 @@ func pipeline(in Inputs) *unstructured.Unstructured {
 	if in.Builds.Workspace == config.WorkspaceVolume {
 		cloneNeeds, buildNeeds := in.with(workspaceToken, workspaceAuthority), in.with(workspacePull, workspaceLogin, workspaceAuthority)
 		clone := task(taskClone, cloneNeeds, in.cloneStep())
-		clone["taskSpec"].(object)["results"] = []any{object{
-			"name": resultCommit, "type": "string", "value": "$(steps." + stepClone + ".results." + resultCommit + ")",
-		}}
-		build := task(taskBuild, buildNeeds, in.buildStep(), in.pushStep("$(params."+paramCloned+")"))
+		build := task(taskBuild, buildNeeds, in.prepareStep(), in.buildStep(), in.pushStep())
 		build["runAfter"] = []any{taskClone}
-		build["params"] = []any{object{"name": paramCloned, "value": "$(tasks." + taskClone + ".results." + resultCommit + ")"}}
-		build["taskSpec"].(object)["params"] = []any{object{"name": paramCloned, "type": "string"}}
+		var results, params, declared []any
+		for _, result := range []string{resultCommit, resultTime} {
+			param := paramCloned + result
+			results = append(results, object{"name": result, "type": "string", "value": stepResult(stepClone, result)})
+			params = append(params, object{"name": param, "value": "$(tasks." + taskClone + ".results." + result + ")"})
+			declared = append(declared, object{"name": param, "type": "string"})
+		}
+		clone["taskSpec"].(object)["results"], build["taskSpec"].(object)["params"], build["params"] = results, declared, params
 		tasks = []any{clone, build}
 	} else {
-		tasks = []any{task(taskBuild, all, in.cloneStep(), in.buildStep(), in.pushStep("$(steps."+stepClone+".results."+resultCommit+")"))}
+		tasks = []any{task(taskBuild, all, in.cloneStep(), in.prepareStep(), in.buildStep(), in.pushStep())}
 	}
 	u := empty(pipelineKind)
 	in.meta(u, in.pipelineName(), "builds the images of a Deployment")

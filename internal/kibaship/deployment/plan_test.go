@@ -24,6 +24,7 @@ func inputs(modify ...func(*Inputs)) Inputs {
 	in := Inputs{
 		UID: "d0", Name: types.NamespacedName{Namespace: "project-shop-ns-kibaship-com", Name: "project-shop-app-web-deployment-live-kibaship-com"},
 		Generation: 3, Project: "shop", Application: "web", Deployment: "live", ApplicationName: "project-shop-app-web-kibaship-com",
+		ProjectUUID: "0f0e0d0c-0b0a-4908-8706-050403020100", WorkspaceUUID: "1f0e0d0c-0b0a-4908-8706-050403020100",
 		Git:    kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "team/web", PublicAccess: true},
 		Branch: "main",
 		Builds: config.Builds{
@@ -125,5 +126,42 @@ func TestWhereTheSourceIs(t *testing.T) {
 	in := inputs(func(in *Inputs) { in.Git.Provider, in.Git.Repository = kibashipv1.Bitbucket, "team/web.git" })
 	if got := in.url(); got != "https://bitbucket.org/team/web.git" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestWhatIsBuiltIsNotBuiltAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		modify func(*Inputs, *kibashipv1.PipelineRunStatus, *kibashipv1.DeploymentStatus)
+		want   bool
+	}{
+		"the same commit": {func(*Inputs, *kibashipv1.PipelineRunStatus, *kibashipv1.DeploymentStatus) {}, true},
+		"another commit": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			in.Commit = digest[7:47]
+		}, false},
+		"a branch":          {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Commit = "" }, false},
+		"another directory": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Git.Path = "x" }, false},
+		"another registry": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			in.Builds.Registry = "x.example"
+		}, false},
+		"a run that failed": {func(_ *Inputs, r *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			r.Phase = kibashipv1.DeploymentFailed
+		}, false},
+		"a run that is asked for": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Again = "1" }, false},
+		"a run that was asked for": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, s *kibashipv1.DeploymentStatus) {
+			in.Again, s.RunAgain = "1", "1"
+		}, true},
+		"one that was asked for once": {func(_ *Inputs, _ *kibashipv1.PipelineRunStatus, s *kibashipv1.DeploymentStatus) { s.RunAgain = "1" }, true},
+		"its own run, which is over": {func(in *Inputs, r *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			r.Name = in.runName()
+		}, false},
+	} {
+		in := inputs(func(in *Inputs) { in.Commit = commit })
+		d := aDeployment()
+		run := kibashipv1.PipelineRunStatus{Name: "earlier", Phase: kibashipv1.DeploymentSucceeded, Source: in.source(), Image: in.repository() + "@" + digest}
+		tc.modify(&in, &run, &d.Status)
+		d.Status.RunHistory = []kibashipv1.PipelineRunStatus{run}
+		if got := findEarlier(Observed{Deployment: d}, in); (got == "earlier") != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

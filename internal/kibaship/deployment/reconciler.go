@@ -3,6 +3,7 @@ package deployment
 import (
 	"sync"
 
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -24,6 +25,8 @@ type Reconciler struct {
 	Starts client.Client
 	// Own finds the operator's own image, which pushes unless the settings name another one.
 	Own *identity.ImageFinder
+	// Logs reads the log of a build that failed.
+	Logs clientcorev1.PodsGetter
 	// Secrets tells when a Secret comes or goes.
 	Secrets *secrets.Watches
 

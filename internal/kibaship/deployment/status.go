@@ -90,16 +90,6 @@ func sortTime(r kibashipv1.PipelineRunStatus) time.Time {
 	}
 }
 
-// knownRun returns the record of a run in the status, an empty one if there is none.
-func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRunStatus {
-	for _, known := range s.RunHistory {
-		if known.Name == name {
-			return known
-		}
-	}
-	return kibashipv1.PipelineRunStatus{}
-}
-
 // lost reports whether an unfinished run was deleted and will not be started again, because the
 // spec asks for another one. While the wanted run is not known, it reports false.
 func (out Outcome) lost(known kibashipv1.PipelineRunStatus) bool {
@@ -199,7 +189,7 @@ func computePhase(out Outcome, current *kibashipv1.PipelineRunStatus, shown time
 	case over:
 		text := fmt.Sprintf("PipelineRun %s: %s", current.Name, current.Message)
 		if current.Phase == kibashipv1.DeploymentSucceeded {
-			text = "Built " + cmp.Or(current.Image, "by PipelineRun "+current.Name)
+			text = "Built " + cmp.Or(current.Image, "by PipelineRun "+current.Name) + note(current)
 		}
 		if resultShown(current, shown, now) > 0 {
 			return current.Phase, text
@@ -216,6 +206,14 @@ func computePhase(out Outcome, current *kibashipv1.PipelineRunStatus, shown time
 	default:
 		return kibashipv1.DeploymentInitializing, "The run is about to be started"
 	}
+}
+
+// note is what a run reported although it succeeded, as another sentence.
+func note(run *kibashipv1.PipelineRunStatus) string {
+	if run.Message == "" {
+		return ""
+	}
+	return ". " + run.Message
 }
 
 // resultShown is how much longer the result of a run is the phase.
@@ -238,6 +236,8 @@ func unattended(run Run, timeout time.Duration, now time.Time) (problem string, 
 		return "", 0
 	case !run.Seen:
 		return fmt.Sprintf("Tekton has not started PipelineRun %s within %s: %s", run.Name, responseTime, advice), run.Created.Add(responseTime).Sub(now)
+	case !run.IdleSince.IsZero():
+		return fmt.Sprintf("Tekton has not continued PipelineRun %s for %s, although its pod has ended: %s", run.Name, responseTime, advice), run.IdleSince.Add(responseTime).Sub(now)
 	case run.Started != nil && timeout > 0:
 		return fmt.Sprintf("Tekton has not ended PipelineRun %s at its timeout: %s", run.Name, advice), run.Started.Add(timeout + responseTime).Sub(now)
 	default:
@@ -255,13 +255,16 @@ func (out Outcome) notResponding(name string, timeout time.Duration, now time.Ti
 	return problem != "" && after <= 0
 }
 
-// requeueAfter is after how long time alone changes the status, zero for never.
+// requeueAfter is after how long time alone changes the status, zero for never. The pod of a run is looked up at intervals: only Tekton
+// sees its end, and may not run.
 func requeueAfter(out Outcome, builds config.Builds, now time.Time) time.Duration {
 	s, shown := out.Deployment.Status, builds.ResultTime
 	if s.CurrentPipelineRun != nil && s.CurrentPipelineRun.Phase == kibashipv1.DeploymentRunning {
 		if run := out.find(s.CurrentPipelineRun.Name); run != nil {
-			_, after := unattended(*run, builds.Timeout, now)
-			return max(after, 0)
+			if problem, after := unattended(*run, builds.Timeout, now); problem != "" && after > 0 {
+				return min(after, responseTime)
+			}
+			return responseTime
 		}
 	}
 	if s.Phase != kibashipv1.DeploymentSucceeded && s.Phase != kibashipv1.DeploymentFailed {
@@ -282,7 +285,7 @@ func nothingToBuild(app *kibashipv1.Application) bool {
 }
 
 func nothing(app *kibashipv1.Application) string {
-	return fmt.Sprintf("An Application of type %s has no image: there is nothing to build", app.Spec.Type)
+	return fmt.Sprintf("An Application of type %s has no image: there is nothing to build, and the operator starts no database. Your platform must run one", app.Spec.Type)
 }
 
 func newCondition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -322,7 +325,7 @@ func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, time
 	app := out.Application
 	switch {
 	case over && current.Phase == kibashipv1.DeploymentSucceeded:
-		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonSucceeded, fmt.Sprintf("PipelineRun %s built %s from commit %s", current.Name, current.Image, current.CommitSHA))
+		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonSucceeded, fmt.Sprintf("PipelineRun %s built %s from commit %s", current.Name, current.Image, current.CommitSHA)+note(current))
 	case over:
 		reason := kibashipv1.ReasonRunFailed
 		if run := out.find(current.Name); run != nil {

@@ -319,10 +319,13 @@ func TestTektonThatDoesNotRespond(t *testing.T) {
 		wakes  time.Duration
 	}{
 		"just made":       {Run{Created: now}, kibashipv1.ReasonRunning, responseTime},
-		"not taken up":    {Run{Created: now.Add(-responseTime)}, kibashipv1.ReasonTektonNotResponding, 0},
-		"running":         {Run{Created: now, Seen: true, Started: started(time.Minute)}, kibashipv1.ReasonRunning, timeout},
-		"long over time":  {Run{Created: now, Seen: true, Started: started(timeout + responseTime)}, kibashipv1.ReasonTektonNotResponding, 0},
-		"taken up lately": {Run{Created: now.Add(-time.Hour), Seen: true, Started: started(0)}, kibashipv1.ReasonRunning, timeout + responseTime},
+		"not taken up":    {Run{Created: now.Add(-responseTime)}, kibashipv1.ReasonTektonNotResponding, responseTime},
+		"running":         {Run{Created: now, Seen: true, Started: started(time.Minute)}, kibashipv1.ReasonRunning, responseTime},
+		"nearly over":     {Run{Created: now, Seen: true, Started: started(timeout + responseTime - time.Second)}, kibashipv1.ReasonRunning, time.Second},
+		"long over time":  {Run{Created: now, Seen: true, Started: started(timeout + responseTime)}, kibashipv1.ReasonTektonNotResponding, responseTime},
+		"taken up lately": {Run{Created: now.Add(-time.Hour), Seen: true, Started: started(0)}, kibashipv1.ReasonRunning, responseTime},
+		"just idle":       {Run{Created: now, Seen: true, Started: started(time.Minute), IdleSince: now.Add(-time.Second)}, kibashipv1.ReasonRunning, responseTime - time.Second},
+		"left alone":      {Run{Created: now, Seen: true, Started: started(time.Minute), IdleSince: now.Add(-responseTime)}, kibashipv1.ReasonTektonNotResponding, responseTime},
 	} {
 		tc.run.Name, tc.run.Phase = name, kibashipv1.DeploymentRunning
 		d := aDeployment()

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,14 +17,17 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kibaship/source"
 )
 
 // The steps of a run and their results. Each writes its results to a directory in which no other
 // step can write.
 const (
-	stepClone, stepBuild, stepPush = "clone", "build", "push"
+	stepClone, stepPrepare, stepBuild, stepPush = "clone", "prepare", "build", "push"
 
-	resultCommit, resultDigest, resultProblem = "commit", "digest", "problem"
+	resultCommit, resultTime, resultDigest, resultProblem = "commit", "time", "digest", "problem"
+
+	resultArchitecture, resultCached, resultWarning = "architecture", "cached", "warning"
 )
 
 // The workspaces: where the source and the archive of the image lie, and three that hold one
@@ -85,7 +89,7 @@ func (in Inputs) binding(name string) object {
 		if in.Builds.StorageClass != "" {
 			claim["storageClassName"] = in.Builds.StorageClass
 		}
-		return object{"name": name, "volumeClaimTemplate": object{"spec": claim}}
+		return object{"name": name, "volumeClaimTemplate": object{"metadata": object{"labels": in.billingLabels()}, "spec": claim}}
 	case name == workspaceSource:
 		return object{"name": name, "emptyDir": object{"sizeLimit": in.Builds.StorageSize.String()}}
 	case name == workspaceToken && in.private():
@@ -125,8 +129,16 @@ func (in Inputs) file(workspace, key string) string {
 	return in.workspace(workspace) + "/" + key
 }
 
-func (in Inputs) contextPath() string {
-	return path.Join(in.workspace(workspaceSource), "repository", literal(in.context()))
+func (in Inputs) repositoryPath() string { return in.workspace(workspaceSource) + "/repository" }
+
+func (in Inputs) contextPath() string { return path.Join(in.repositoryPath(), literal(in.context())) }
+
+// preparedPath is where the step that prepares leaves the Dockerfile for the builder.
+func (in Inputs) preparedPath() string { return in.workspace(workspaceSource) + "/Dockerfile" }
+
+// dockerfilePath is the path of the Dockerfile in the repository.
+func (in Inputs) dockerfilePath() string {
+	return path.Join(in.context(), cmp.Or(rooted(in.Git.DockerfilePath), "Dockerfile"))
 }
 
 // rooted is a path below the directory that is built. It never lies outside.
@@ -192,6 +204,7 @@ func (in Inputs) cloneStep() object {
 		// Tekton and the kubelet replace $(...) in a text, and nothing in this form of one.
 		"DOCKERFILE", base64.StdEncoding.EncodeToString([]byte(in.dockerfile())),
 		"RESULT", "$(step.results."+resultCommit+".path)",
+		"TIME", "$(step.results."+resultTime+".path)",
 		"PROBLEM", "$(step.results."+resultProblem+".path)",
 	)
 	if authority := in.file(workspaceAuthority, authorityKey); authority != "" {
@@ -201,11 +214,68 @@ func (in Inputs) cloneStep() object {
 		"name": stepClone, "image": in.Builds.GitImage,
 		"command": []any{"/bin/sh", "-c"}, "args": []any{cloneScript},
 		"env":              env,
-		"results":          declareResults(resultCommit, resultProblem),
+		"results":          declareResults(resultCommit, resultTime, resultProblem),
+		"timeout":          in.cloneTimeout().String(),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceToken, workspaceAuthority)),
 		"securityContext":  confined(unprivilegedUser),
 	}
+}
+
+// cloneTimeout bounds the step that clones, so that the time of a run is left for the build, and a git server that sends without an
+// end occupies no slot of the queue for all of it.
+func (in Inputs) cloneTimeout() time.Duration { return in.Builds.Timeout / 2 }
+
+// cloneResults refers to the results of the step that clones, from another step of its pod. With a volume that step is in another pod, and
+// parameters have them.
+type cloneResults struct{ commit, time string }
+
+func newCloneResults(in Inputs) cloneResults {
+	if in.Builds.Workspace == config.WorkspaceVolume {
+		return cloneResults{"$(params." + paramCloned + resultCommit + ")", "$(params." + paramCloned + resultTime + ")"}
+	}
+	return cloneResults{stepResult(stepClone, resultCommit), stepResult(stepClone, resultTime)}
+}
+
+// stepResult refers to a result of an earlier step of the same Task.
+func stepResult(step, result string) string { return "$(steps." + step + ".results." + result + ")" }
+
+// prepareStep returns the step that makes the clone fit for the builder. Its program is the operator's. It runs as root, as the files
+// of a context belong to root, and has no other capability than to give files to a user.
+func (in Inputs) prepareStep() object {
+	prepare := source.Prepare{
+		Root: in.repositoryPath(), Dockerfile: literal(in.dockerfilePath()), Output: in.preparedPath(), Time: newCloneResults(in).time,
+		Cache:        in.cache(),
+		Login:        in.file(workspacePull, pullFile),
+		Authorities:  in.file(workspaceAuthority, authorityKey),
+		Architecture: "$(step.results." + resultArchitecture + ".path)",
+		Cached:       "$(step.results." + resultCached + ".path)",
+		Warning:      "$(step.results." + resultWarning + ".path)",
+		Problem:      "$(step.results." + resultProblem + ".path)",
+	}
+	return object{
+		"name": stepPrepare, "image": in.PushImage, "command": []any{program}, "args": programArgs(source.Command, prepare.Args()),
+		"results":          declareResults(resultArchitecture, resultCached, resultWarning, resultProblem),
+		"computeResources": in.computeResources(false),
+		"workspaces":       workspaces(in.with(workspacePull, workspaceAuthority)),
+		"securityContext":  confined(0, "CHOWN"),
+	}
+}
+
+func programArgs(command string, args []string) []any {
+	all := []any{command}
+	for _, arg := range args {
+		all = append(all, arg)
+	}
+	return all
+}
+
+// cache is the repository of the cache of an Application, "" for none.
+func (in Inputs) cache() string {
+	if in.Builds.CacheRegistry == "" {
+		return ""
+	}
+	return in.Builds.CacheRegistry + "/" + in.Project + "/" + in.Application
 }
 
 // The requests and maximum limits of steps. Requests are explicit, because Kubernetes would
@@ -247,7 +317,7 @@ func (in Inputs) dockerfile() string {
 	if in.Builds.BaseImage == "" || in.Git.BuildCommand == "" && in.Git.StartCommand == "" {
 		return ""
 	}
-	text := fmt.Sprintf("FROM %s\n", in.Builds.BaseImage)
+	text := fmt.Sprintf("FROM %s\nARG %s\n", in.Builds.BaseImage, argCommit)
 	for _, arg := range in.Git.BuildArgs {
 		text += "ARG " + arg.Name + "\n"
 	}
@@ -277,15 +347,20 @@ func quoted(text string) string {
 // buildStep returns the step that runs the builder and the instructions of the Dockerfile: as root
 // of its container, which most Dockerfiles expect, without any further right.
 func (in Inputs) buildStep() object {
-	source := in.workspace(workspaceSource)
+	clone, architecture := newCloneResults(in), stepResult(stepPrepare, resultArchitecture)
 	args := []any{
 		"--context=dir://" + in.contextPath(),
-		"--dockerfile=" + path.Join(in.contextPath(), cmp.Or(literal(rooted(in.Git.DockerfilePath)), "Dockerfile")),
+		"--dockerfile=" + in.preparedPath(),
 		"--no-push",
-		// The digest depends on the content alone, not on when it was built.
-		"--reproducible",
-		"--tar-path=" + source + "/" + archiveName,
+		// A layer is not kept in memory. The step that pushes makes the image reproducible, which the builder does in memory.
+		"--compressed-caching=false",
+		"--tar-path=" + in.workspace(workspaceSource) + "/" + archiveName,
 		"--destination=" + in.repository() + ":build",
+		"--build-arg=" + argCommit + "=" + clone.commit,
+		"--build-arg=SOURCE_DATE_EPOCH=" + clone.time,
+	}
+	for _, platform := range []string{"BUILD", "TARGET"} { // as BuildKit names them
+		args = append(args, "--build-arg="+platform+"PLATFORM=linux/"+architecture, "--build-arg="+platform+"OS=linux", "--build-arg="+platform+"ARCH="+architecture)
 	}
 	if in.Git.SPAOutputDirectory != "" {
 		args = append(args, "--build-arg=SPA_OUTPUT_DIRECTORY="+literal(in.Git.SPAOutputDirectory))
@@ -293,8 +368,9 @@ func (in Inputs) buildStep() object {
 	for _, arg := range in.Git.BuildArgs {
 		args = append(args, "--build-arg="+arg.Name+"="+literal(arg.Value))
 	}
-	if cache := in.Builds.CacheRegistry; cache != "" {
-		args = append(args, "--cache=true", "--cache-repo="+cache+"/"+in.Project+"/"+in.Application)
+	if in.cache() != "" {
+		// A cache that is away costs its time, and not the build: the step before has tried it.
+		args = append(args, "--cache="+stepResult(stepPrepare, resultCached), "--cache-repo="+in.cache(), "--skip-push-permission-check")
 	}
 	for _, arg := range in.Builds.BuilderArgs {
 		args = append(args, arg)
@@ -319,23 +395,24 @@ func (in Inputs) buildStep() object {
 	return step
 }
 
-// pushStep pushes the archive under the commit that commit is replaced by.
-func (in Inputs) pushStep(commit string) object {
+// argCommit is the argument of a build that has the commit: the context has no .git to ask.
+const argCommit = "SOURCE_COMMIT"
+
+// pushStep pushes the archive under its commit.
+func (in Inputs) pushStep() object {
+	clone := newCloneResults(in)
 	push := registry.Push{
 		Root: in.workspace(workspaceSource), Archive: archiveName,
-		Destination: "$(params." + paramRepository + "):" + commit,
+		Destination: "$(params." + paramRepository + "):" + clone.commit,
+		Time:        clone.time, Revision: clone.commit, Source: strings.TrimSuffix(in.url(), ".git"),
 		Tag:         "$(params." + paramRun + ")",
 		Login:       in.file(workspaceLogin, registry.ConfigKey),
 		Authorities: in.file(workspaceAuthority, authorityKey),
 		Digest:      "$(step.results." + resultDigest + ".path)",
 		Problem:     "$(step.results." + resultProblem + ".path)",
 	}
-	args := []any{registry.Command}
-	for _, arg := range push.Args() {
-		args = append(args, arg)
-	}
 	return object{
-		"name": stepPush, "image": in.PushImage, "command": []any{program}, "args": args,
+		"name": stepPush, "image": in.PushImage, "command": []any{program}, "args": programArgs(registry.Command, push.Args()),
 		"results":          declareResults(resultDigest, resultProblem),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceLogin, workspaceAuthority)),

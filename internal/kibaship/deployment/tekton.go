@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,9 @@ type runStatus struct {
 	} `json:"childReferences"`
 	PodName string      `json:"podName"`
 	Steps   []stepState `json:"steps"`
+
+	// Created is when the object was created.
+	Created metav1.Time `json:"-"`
 }
 
 type stepState struct {
@@ -63,7 +67,7 @@ type stepState struct {
 }
 
 // endState is how a container ended. Tekton writes one for containers that never began, too,
-// when it ends their pod: without the time of their beginning.
+// when it ends their pod: without the time of their beginning, or with the creation of the TaskRun as that time.
 type endState struct {
 	ExitCode  int32        `json:"exitCode"`
 	Reason    string       `json:"reason"`
@@ -71,8 +75,8 @@ type endState struct {
 }
 
 // began reports whether the container of a step ran.
-func (s stepState) began() bool {
-	return s.Running != nil || s.Terminated != nil && s.Terminated.StartedAt != nil && s.TerminationReason != "Skipped"
+func (r runStatus) began(s stepState) bool {
+	return s.Running != nil || s.Terminated != nil && s.Terminated.StartedAt != nil && !s.Terminated.StartedAt.Equal(&r.Created) && s.TerminationReason != "Skipped"
 }
 
 func (s stepState) result(name string) string {
@@ -103,6 +107,13 @@ var (
 
 const pending = "Pending"
 
+// failedStep is a step that ended a run and reported nothing itself.
+type failedStep struct{ Pod, Container, Step string }
+
+func (f failedStep) logs(namespace string) string {
+	return fmt.Sprintf("kubectl logs -n %s %s -c %s shows more", namespace, f.Pod, f.Container)
+}
+
 // Run is the observed state of a PipelineRun.
 type Run struct {
 	Name      string
@@ -126,6 +137,16 @@ type Run struct {
 	Repository string
 	// Cancelling: a client asked for its end.
 	Cancelling bool
+	// Warning is what the step that prepares reported about a run that goes on.
+	Warning string
+	// Failed is the step that ended the run without a report, nil for none.
+	Failed *failedStep
+	// PullSecret is the Secret that the step that builds can read, "" for none.
+	PullSecret string
+	// Pod is the pod of a TaskRun that is not over, "" if there is none yet.
+	Pod string
+	// IdleSince is the time since when Tekton's controller has something to do for the run, zero if the run waits for its pod.
+	IdleSince time.Time
 }
 
 func (r Run) over() bool { return r.Phase != kibashipv1.DeploymentRunning }
@@ -147,15 +168,18 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 	children := childStatuses(pipelineRun, status, taskRuns)
 	run.Repository = findParam(pipelineRun, paramRepository)
 	run.Source = pipelineRun.GetAnnotations()[kibashipv1.AnnotationSource]
+	run.PullSecret = findSecret(pipelineRun, workspacePull)
 	for _, child := range children {
 		run.Ending = run.Ending || findSucceeded(child).Status != metav1.ConditionUnknown
 		for _, s := range child.Steps {
-			run.Executed = run.Executed || s.began()
+			run.Executed = run.Executed || child.began(s)
 			switch s.Name {
 			case stepClone:
 				if commit := s.result(resultCommit); commitPattern.MatchString(commit) {
 					run.Commit = commit
 				}
+			case stepPrepare:
+				run.Warning = conditions.Shorten(s.result(resultWarning), maxProblem)
 			case stepPush:
 				if digest := s.result(resultDigest); digestPattern.MatchString(digest) {
 					run.Digest = digest
@@ -168,16 +192,17 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 	}
 	switch succeeded.Status {
 	case metav1.ConditionTrue:
-		run.Phase, run.Reason = kibashipv1.DeploymentSucceeded, kibashipv1.ReasonSucceeded
+		run.Phase, run.Reason, run.Message = kibashipv1.DeploymentSucceeded, kibashipv1.ReasonSucceeded, run.Warning
 		if run.Digest == "" || run.Commit == "" {
 			run.Phase, run.Reason = kibashipv1.DeploymentFailed, kibashipv1.ReasonRunFailed
 			run.Message = "The run is over and does not tell which image it pushed, or of which commit: BUILD_PUSH_IMAGE must be an image of this operator"
 		}
 	case metav1.ConditionFalse:
 		run.Phase = kibashipv1.DeploymentFailed
-		run.Reason, run.Message = whyFailed(pipelineRun.GetNamespace(), succeeded, children)
+		run.Reason, run.Message, run.Failed = whyFailed(succeeded, children)
 	default:
 		run.Reason = kibashipv1.ReasonRunning
+		run.Pod, run.IdleSince = unfinished(status, children)
 		run.Message = whyStuck(children)
 		if run.Message == "" && slices.Contains(cancelled, succeeded.Reason) {
 			run.Message = "The run is being cancelled"
@@ -192,6 +217,7 @@ func parseStatus(u *unstructured.Unstructured) runStatus {
 		// Fields of other types, which another version of Tekton may write, are left out.
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
 	}
+	status.Created = u.GetCreationTimestamp()
 	return status
 }
 
@@ -202,6 +228,18 @@ func findParam(pipelineRun *unstructured.Unstructured, name string) string {
 		if param, ok := p.(map[string]any); ok && param["name"] == name {
 			value, _ := param["value"].(string)
 			return value
+		}
+	}
+	return ""
+}
+
+// findSecret returns the Secret of a workspace of a run, "" if there is none.
+func findSecret(pipelineRun *unstructured.Unstructured, workspace string) string {
+	all, _, _ := unstructured.NestedSlice(pipelineRun.Object, "spec", "workspaces") // a value of another type counts as no workspaces
+	for _, w := range all {
+		if binding, ok := w.(map[string]any); ok && binding["name"] == workspace {
+			name, _, _ := unstructured.NestedString(binding, "secret", "secretName") // as above
+			return name
 		}
 	}
 	return ""
@@ -231,48 +269,105 @@ func childStatuses(pipelineRun *unstructured.Unstructured, status runStatus, tas
 	return children
 }
 
-// whyFailed says why a run failed: a TaskRun knows more than the PipelineRun, and a step more
-// than the TaskRun.
-func whyFailed(namespace string, succeeded metav1.Condition, children []runStatus) (reason, message string) {
-	reason, message = classify(succeeded.Reason), succeeded.Message
-	switch reason {
-	case kibashipv1.ReasonRunCancelled:
-		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason)
-	case kibashipv1.ReasonRunTimedOut:
-		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason) + ": make the build quicker, or raise BUILD_TIMEOUT"
+// unfinished returns the pod that a run waits for, and since when the run waits for Tekton instead: each TaskRun is over, or there is
+// none yet.
+func unfinished(status runStatus, children []runStatus) (pod string, idle time.Time) {
+	if status.StartTime != nil {
+		idle = status.StartTime.Time
 	}
 	for _, child := range children {
-		failed := findSucceeded(child)
-		if failed.Status != metav1.ConditionFalse {
+		switch {
+		case findSucceeded(child).Status == metav1.ConditionUnknown:
+			return child.PodName, time.Time{}
+		case child.CompletionTime != nil && child.CompletionTime.After(idle):
+			idle = child.CompletionTime.Time
+		}
+	}
+	return "", idle
+}
+
+// failure returns the step at which a TaskRun failed, nil for none. Tekton ends the steps behind it, too.
+func failure(child runStatus) *stepState {
+	for i, s := range child.Steps {
+		if s.Terminated != nil && s.Terminated.ExitCode != 0 && s.TerminationReason != "Skipped" {
+			return &child.Steps[i]
+		}
+	}
+	return nil
+}
+
+// whyFailed says why a run failed: a TaskRun knows more than the PipelineRun, and a step more
+// than the TaskRun.
+func whyFailed(succeeded metav1.Condition, children []runStatus) (reason, message string, failed *failedStep) {
+	reason, message = classify(succeeded.Reason), clause(succeeded.Message)
+	switch reason {
+	case kibashipv1.ReasonRunCancelled:
+		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason), nil
+	case kibashipv1.ReasonRunTimedOut:
+		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason) + ": " + whyTimedOut(children), nil
+	}
+	for _, child := range children {
+		condition := findSucceeded(child)
+		if condition.Status != metav1.ConditionFalse {
 			continue
 		}
-		reason, message = classify(failed.Reason), failed.Reason+": "+failed.Message
+		reason, message = classify(condition.Reason), condition.Reason+": "+condition.Message
+		step := failure(child)
+		if step != nil && step.TerminationReason == stepTimedOut {
+			return kibashipv1.ReasonRunTimedOut, fmt.Sprintf("Step %s was ended: %s", step.Name, adviceTimedOut(step.Name)), nil
+		}
 		if reason != kibashipv1.ReasonRunFailed {
 			break // Tekton ends the steps of such a TaskRun, as if they had failed themselves
 		}
-		if evicted.MatchString(failed.Message) {
-			return reason, failed.Message + ": make the build smaller, or raise BUILD_LIMITS or BUILD_STORAGE_SIZE"
+		if evicted.MatchString(condition.Message) {
+			return reason, clause(condition.Message) + ": make the build smaller, or raise BUILD_LIMITS or BUILD_STORAGE_SIZE", nil
 		}
-		for _, s := range child.Steps {
-			if s.Terminated != nil && s.Terminated.ExitCode != 0 && s.TerminationReason != "Skipped" {
-				return reason, whyStep(namespace, child.PodName, s)
-			}
+		if step != nil {
+			message, failed = whyStep(child.PodName, *step)
+			return reason, message, failed
 		}
 		break
 	}
-	return reason, cmp.Or(message, succeeded.Reason, "Tekton does not say why")
+	return reason, cmp.Or(message, succeeded.Reason, "Tekton does not say why"), nil
 }
 
-func whyStep(namespace, pod string, s stepState) string {
-	problem := conditions.Shorten(s.result(resultProblem), maxProblem)
-	logs := fmt.Sprintf("kubectl logs -n %s %s -c %s", namespace, pod, cmp.Or(s.Container, "step-"+s.Name))
-	if problem != "" {
-		return fmt.Sprintf("Step %s failed: %s", s.Name, problem)
+// clause returns a message of Tekton without the mark at its end, so that it can be continued.
+func clause(message string) string { return strings.TrimRight(message, ". ") }
+
+// stepTimedOut is Tekton's reason for a step that took longer than its own timeout.
+const stepTimedOut = "TimeoutExceeded"
+
+// whyTimedOut says what took a run so long: Tekton ends the step that runs, and those behind it.
+func whyTimedOut(children []runStatus) string {
+	for _, child := range children {
+		if step := failure(child); step != nil && child.began(*step) {
+			return "step " + step.Name + " had not ended. " + adviceTimedOut(step.Name)
+		}
+	}
+	return "no step had begun. " + adviceTimedOut(stepBuild)
+}
+
+func adviceTimedOut(step string) string {
+	switch step {
+	case stepClone:
+		return "The git server does not answer, or sends too slowly for half of BUILD_TIMEOUT: see whether it works, make the repository smaller, or raise BUILD_TIMEOUT"
+	case stepPush:
+		return "The registry of BUILD_REGISTRY does not answer, or receives too slowly: see whether it works, or raise BUILD_TIMEOUT"
+	default:
+		return "Make the build quicker, or raise BUILD_TIMEOUT"
+	}
+}
+
+// whyStep says why a step failed. Without a report of the step it names the step, whose log says more.
+func whyStep(pod string, s stepState) (message string, failed *failedStep) {
+	if problem := conditions.Shorten(s.result(resultProblem), maxProblem); problem != "" {
+		return fmt.Sprintf("Step %s failed: %s", s.Name, problem), nil
 	}
 	if s.Terminated.Reason == "OOMKilled" {
-		return fmt.Sprintf("Step %s needed more memory than it may have: make the build smaller, or raise BUILD_LIMITS", s.Name)
+		return fmt.Sprintf("Step %s needed more memory than it may have: make the build smaller, or raise BUILD_LIMITS", s.Name), nil
 	}
-	return fmt.Sprintf("Step %s failed with exit code %d: %s tells more", s.Name, s.Terminated.ExitCode, logs)
+	return fmt.Sprintf("Step %s failed with exit code %d", s.Name, s.Terminated.ExitCode),
+		&failedStep{Pod: pod, Container: cmp.Or(s.Container, "step-"+s.Name), Step: s.Name}
 }
 
 // maxProblem is the maximum length of a step's report in a status, in bytes.
@@ -300,7 +395,7 @@ func whyStuck(children []runStatus) string {
 		if c.Status != metav1.ConditionUnknown {
 			continue
 		}
-		waits := c.Reason == pending && unplaced.MatchString(c.Message) && !slices.ContainsFunc(child.Steps, stepState.began)
+		waits := c.Reason == pending && unplaced.MatchString(c.Message) && !slices.ContainsFunc(child.Steps, child.began)
 		if waits || slices.Contains(stuck, c.Reason) {
 			return c.Reason + ": " + c.Message
 		}

@@ -3,6 +3,7 @@ package deployment
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,7 +17,10 @@ func failedFor(reason, message string) metav1.Condition {
 
 func TestWhyARunFailed(t *testing.T) {
 	exited := func(step string) stepState {
-		s := stepState{Name: step, TerminationReason: "Error", Terminated: &endState{ExitCode: 1}}
+		s := stepState{Name: step, TerminationReason: "Error", Terminated: &endState{ExitCode: 1, StartedAt: &metav1.Time{Time: now}}}
+		if step == "slow" {
+			s.Name, s.TerminationReason = stepClone, stepTimedOut
+		}
 		if step == "greedy" {
 			s.Terminated = &endState{ExitCode: 137, Reason: "OOMKilled"}
 		}
@@ -33,6 +37,22 @@ func TestWhyARunFailed(t *testing.T) {
 		"too slow": {
 			run: failedFor("PipelineRunTimeout", `PipelineRun "x" failed to finish within "45s"`), child: failedFor("TaskRunCancelled", "cancelled"), step: stepBuild,
 			reason: kibashipv1.ReasonRunTimedOut, reported: []string{"45s", "BUILD_TIMEOUT"},
+		},
+		"a run that clones when its time is over": {
+			run: failedFor("PipelineRunTimeout", `PipelineRun "x" failed to finish within "45s"`), child: failedFor("TaskRunCancelled", "cancelled"), step: stepClone,
+			reason: kibashipv1.ReasonRunTimedOut, reported: []string{`within "45s": step clone had not ended. The git server does not answer`},
+		},
+		"a run that pushes when its time is over": {
+			run: failedFor("PipelineRunTimeout", `PipelineRun "x" failed to finish within "45s"`), child: failedFor("TaskRunCancelled", "cancelled"), step: stepPush,
+			reason: kibashipv1.ReasonRunTimedOut, reported: []string{"step push had not ended. The registry"},
+		},
+		"a run without a pod when its time is over": {
+			run: failedFor("PipelineRunTimeout", `PipelineRun "x" failed to finish within "45s"`), child: failedFor("TaskRunCancelled", "cancelled"),
+			reason: kibashipv1.ReasonRunTimedOut, reported: []string{"no step had begun", "BUILD_TIMEOUT"}, not: "git server",
+		},
+		"a clone that takes too long": {
+			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("StepFailed", `"step-clone" exited because the step exceeded the specified timeout limit`), step: "slow",
+			reason: kibashipv1.ReasonRunTimedOut, reported: []string{"Step clone was ended: The git server does not answer"}, not: "kubectl logs",
 		},
 		"cancelled": {
 			run: failedFor("Cancelled", "PipelineRun was cancelled"), child: failedFor("TaskRunCancelled", "cancelled"), step: stepBuild,
@@ -56,11 +76,11 @@ func TestWhyARunFailed(t *testing.T) {
 		},
 		"a directory that is full": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", `Usage of EmptyDir volume "ws-a" exceeds the limit "24Gi". `), step: stepBuild,
-			reason: kibashipv1.ReasonRunFailed, reported: []string{"ws-a", "BUILD_STORAGE_SIZE"}, not: "kubectl logs",
+			reason: kibashipv1.ReasonRunFailed, reported: []string{`the limit "24Gi": make`, "BUILD_STORAGE_SIZE"}, not: "kubectl logs",
 		},
 		"a pod that fills the node": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "Pod ephemeral local storage usage exceeds the total limit of containers 48Gi. "), step: stepBuild,
-			reason: kibashipv1.ReasonRunFailed, reported: []string{"BUILD_LIMITS"}, not: "kubectl logs",
+			reason: kibashipv1.ReasonRunFailed, reported: []string{"of containers 48Gi: make", "BUILD_LIMITS"}, not: "kubectl logs",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +88,10 @@ func TestWhyARunFailed(t *testing.T) {
 			if tc.step != "" {
 				child.Steps = []stepState{exited(tc.step)}
 			}
-			reason, message := whyFailed("ns", tc.run, []runStatus{child})
+			reason, message, failed := whyFailed(tc.run, []runStatus{child})
+			if failed != nil {
+				message += ": " + failed.logs("ns")
+			}
 			if reason != tc.reason {
 				t.Errorf("reason %s, want %s", reason, tc.reason)
 			}
@@ -115,18 +138,19 @@ func TestWhatARunIsStuckAt(t *testing.T) {
 
 // Tekton writes an end for containers that never began.
 func TestWhichStepBegan(t *testing.T) {
-	at := &metav1.Time{Time: now}
+	at, created := &metav1.Time{Time: now}, metav1.Time{Time: now.Add(-time.Second)}
 	for name, tc := range map[string]struct {
 		step stepState
 		want bool
 	}{
-		"waits":                    {stepState{}, false},
-		"runs":                     {stepState{Running: &struct{}{}}, true},
-		"ran":                      {stepState{Terminated: &endState{StartedAt: at}}, true},
-		"ended while it waited":    {stepState{Terminated: &endState{ExitCode: 1, Reason: "TaskRunTimeout"}}, false},
-		"skipped after a failure ": {stepState{Terminated: &endState{StartedAt: at}, TerminationReason: "Skipped"}, false},
+		"waits":                       {stepState{}, false},
+		"runs":                        {stepState{Running: &struct{}{}}, true},
+		"ran":                         {stepState{Terminated: &endState{StartedAt: at}}, true},
+		"ended while it waited":       {stepState{Terminated: &endState{ExitCode: 1, Reason: "TaskRunTimeout"}}, false},
+		"ended, as newer Tektons say": {stepState{Terminated: &endState{ExitCode: 1, Reason: "TaskRunTimeout", StartedAt: &created}}, false},
+		"skipped after a failure ":    {stepState{Terminated: &endState{StartedAt: at}, TerminationReason: "Skipped"}, false},
 	} {
-		if got := tc.step.began(); got != tc.want {
+		if got := (runStatus{Created: created}).began(tc.step); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

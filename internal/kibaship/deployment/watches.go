@@ -38,13 +38,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &kibashipv1.Deployment{}, handler.OnlyControllerOwner())
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-deployment").
-		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced))).
+		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced, reconcile.StatusLost))).
 		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, reconcile.Replaced))).
 		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(queueChanged)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.showing))).
 		WithOptions(r.ControllerOptions())
-	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}}
+	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}, &kibashipv1.Project{}}
 
 	// A build takes minutes, and only events of Tekton's objects show that it has ended.
 	watch := func(kind client.Object) handler.EventHandler {
@@ -139,7 +139,8 @@ var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, pr
 	CreateFunc: func(event.CreateEvent) bool { return true },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*kibashipv1.Application), e.ObjectNew.(*kibashipv1.Application)
-		return ready(before) != ready(after) || before.Status.Message != after.Status.Message || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+		return before.Labels[kibashipv1.LabelProjectUUID] != after.Labels[kibashipv1.LabelProjectUUID] ||
+			before.Labels[kibashipv1.LabelWorkspaceUUID] != after.Labels[kibashipv1.LabelWorkspaceUUID] || ready(before) != ready(after) || before.Status.Message != after.Status.Message || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	},
 })
 

@@ -22,7 +22,7 @@ func serviceAccount(in Inputs) *corev1.ServiceAccount {
 }
 
 // adminRole returns the rights of the Project's ServiceAccount in its namespace: all, unless the
-// Project asks for bounds. With all rights the account could remove the bounds: the namespace is an
+// Project or the operator's settings ask for bounds. With all rights the account could remove the bounds: the namespace is an
 // object in itself, and "*" lets a subject grant itself more than it has.
 func adminRole(in Inputs) *rbacv1.Role {
 	rules := []rbacv1.PolicyRule{{
@@ -34,7 +34,7 @@ func adminRole(in Inputs) *rbacv1.Role {
 	return &rbacv1.Role{ObjectMeta: in.ours(naming.AdminRole(in.Name)), Rules: rules}
 }
 
-// bounded reports whether a Project asks for something that its ServiceAccount must not be
+// bounded reports whether an effective spec has something that the Project's ServiceAccount must not be
 // able to take off.
 func bounded(spec kibashipv1.ProjectSpec) bool {
 	return spec.PodSecurity != "" || len(spec.Quota) > 0 || spec.ContainerLimits != nil || spec.NetworkPolicy != nil

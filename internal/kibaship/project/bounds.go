@@ -27,7 +27,7 @@ import (
 // checkBounds deletes objects that predate the bounds of a Project and exceed them, and reports them. The Project's accounts can
 // no longer create such objects.
 func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
-	if !bounded(p.Spec) {
+	if !bounded(in.Spec) {
 		return nil, nil
 	}
 	if wider, err := r.checkRights(ctx, p, in); wider != nil || err != nil {

@@ -11,7 +11,9 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 func TestBoundedRulesLeaveOutWhatTakesBoundsOff(t *testing.T) {
@@ -143,5 +145,29 @@ func TestTheMessageNamesSomeBindings(t *testing.T) {
 	p := boundsProblem("a", []string{"g", "f", "e", "d", "c", "b", "a"})
 	if !strings.Contains(p.Message, "a, b, c, d, e and 2 more") || p.Class != outcome.External || p.Err == nil {
 		t.Errorf("%+v", p)
+	}
+}
+
+// An account with all rights in a namespace without a Pod Security level is root on the nodes.
+func TestProjectsHaveALevelOfPodSecurity(t *testing.T) {
+	for setting, want := range map[string]string{"": "baseline", "baseline": "baseline", "restricted": "restricted", "privileged": ""} {
+		var cfg config.KibaShip
+		env := func(name string) string { return map[string]string{"PROJECT_POD_SECURITY": setting}[name] }
+		if _, err := settings.Load("", []settings.Section{cfg.Section()}, nil, env, nil); err != nil {
+			t.Fatal(err)
+		}
+		r := &Reconciler{Config: cfg}
+		p := &kibashipv1.Project{}
+		in := r.inputs(p, Observed{})
+		if got := namespace(in).Labels["pod-security.kubernetes.io/enforce"]; got != want {
+			t.Errorf("PROJECT_POD_SECURITY=%s: the level is %q, want %q", setting, got, want)
+		}
+		if all := slices.Contains(adminRole(in).Rules[0].Verbs, rbacv1.VerbAll); all != (want == "") {
+			t.Errorf("PROJECT_POD_SECURITY=%s: the account has all rights: %v", setting, all)
+		}
+		p.Spec.PodSecurity = kibashipv1.PodSecurityPrivileged
+		if got := namespace(r.inputs(p, Observed{})).Labels["pod-security.kubernetes.io/enforce"]; got != "privileged" {
+			t.Errorf("PROJECT_POD_SECURITY=%s: a Project that asks for privileged gets %q", setting, got)
+		}
 	}
 }

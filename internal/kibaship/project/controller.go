@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -112,15 +111,6 @@ func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project
 		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())
 	})
 	return err
-}
-
-func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
-	return Inputs{
-		UID: p.UID, Name: p.Name, Spec: p.Spec,
-		UUID: p.Labels[kibashipv1.LabelUUID], WorkspaceUUID: p.Labels[kibashipv1.LabelWorkspaceUUID],
-		Admin: r.Config.ProjectAdmin, Operator: o.Operator, Extra: o.Extra,
-		Tekton: o.Tekton && r.Config.Tekton != config.TektonOff,
-	}
 }
 
 // recording returns a writer that records the requested fields on the namespace, so that the

@@ -40,6 +40,14 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 	ours := exists && !e.Foreign
 	if ours && ns.DeletionTimestamp == nil {
 		e.DeleteErr = errors.Join(r.revoke(ctx, p), apply.Delete(ctx, r.Client, ns))
+		for _, policy := range networkPolicies(r.inputs(p, Observed{})) {
+			if e.DeleteErr == nil {
+				break // it goes with the namespace, after the last pod
+			}
+			if _, err := apply.Apply(ctx, r.Writer, ownerFor(p), policy); err != nil {
+				e.DeleteErr = errors.Join(e.DeleteErr, fmt.Errorf("put the network policy back: %w", err))
+			}
+		}
 	}
 	if apierrors.IsConflict(e.TektonErr) || apierrors.IsConflict(e.DeleteErr) {
 		return false, never, errors.Join(e.TektonErr, e.DeleteErr) // another client wrote first: the next reconciliation observes it

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -83,4 +84,22 @@ func (in Inputs) meta(tenant, name string, extra ...map[string]string) metav1.Ob
 // ours returns metadata of an object in the Project's namespace.
 func (in Inputs) ours(name string) metav1.ObjectMeta {
 	return in.meta(naming.Namespace(in.Name), name)
+}
+
+// effectiveSpec is the spec of a Project with the operator's defaults.
+func (r *Reconciler) effectiveSpec(p *kibashipv1.Project) kibashipv1.ProjectSpec {
+	spec := p.Spec
+	if spec.PodSecurity == "" && r.Config.PodSecurity != config.PodSecurityPrivileged {
+		spec.PodSecurity = kibashipv1.PodSecurity(r.Config.PodSecurity)
+	}
+	return spec
+}
+
+func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
+	return Inputs{
+		UID: p.UID, Name: p.Name, Spec: r.effectiveSpec(p),
+		UUID: p.Labels[kibashipv1.LabelUUID], WorkspaceUUID: p.Labels[kibashipv1.LabelWorkspaceUUID],
+		Admin: r.Config.ProjectAdmin, Operator: o.Operator, Extra: o.Extra,
+		Tekton: o.Tekton && r.Config.Tekton != config.TektonOff,
+	}
 }

@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if o.Admin, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
 		return o, err
 	}
-	if bounded(p.Spec) {
+	if bounded(r.effectiveSpec(p)) {
 		if o.Extra, o.ExtraRefused, err = r.observeExtra(ctx); err != nil {
 			return o, err
 		}

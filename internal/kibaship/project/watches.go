@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-project").
 		For(&kibashipv1.Project{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
 		// A uuid becomes free when its Project goes or changes.
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, reconcile.Deleted))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofObject)).

@@ -5,4 +5,6 @@
 //	transport.go  which authorities to trust, and which addresses are denied
 //	resolve.go    a tag becomes a digest
 //	push.go       the program that pushes, in the pod of a build
+//	finish.go     times and labels of the commit, in the image that is pushed
+//	files.go      what the steps of a build have as files
 package registry

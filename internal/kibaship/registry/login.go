@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -80,4 +81,26 @@ func (l Logins) For(repository name.Repository) authn.Authenticator {
 		prefix = prefix[:slash]
 	}
 	return authn.Anonymous
+}
+
+// Remove returns a text without the secrets of the logins, also as they stand in a Secret.
+func (l Logins) Remove(text string) string {
+	var secrets []string
+	for _, login := range l {
+		pair := login.Username + ":" + login.Password
+		for _, secret := range []string{login.Password, login.IdentityToken, login.RegistryToken} {
+			if secret != "" {
+				secrets = append(secrets, secret, base64.StdEncoding.EncodeToString([]byte(secret)))
+			}
+		}
+		if login.Password != "" {
+			secrets = append(secrets, base64.StdEncoding.EncodeToString([]byte(pair)))
+		}
+	}
+	// A secret may begin with another one.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
+	return text
 }

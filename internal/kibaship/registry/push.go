@@ -29,6 +29,8 @@ type Push struct {
 	Root, Archive string
 	// Destination is the reference to push to, and Tag another tag there, "" for none.
 	Destination, Tag string
+	// Time is the time of the commit in seconds since 1970, Revision the commit, Source the URL of its repository.
+	Time, Revision, Source string
 	// Login and Authorities are files; empty for none.
 	Login, Authorities string
 	// Digest and Problem are the files that receive the result.
@@ -38,7 +40,8 @@ type Push struct {
 // Args returns the arguments behind Command.
 func (p Push) Args() []string {
 	return []string{
-		"--root=" + p.Root, "--archive=" + p.Archive, "--destination=" + p.Destination, "--tag=" + p.Tag, "--login=" + p.Login,
+		"--root=" + p.Root, "--archive=" + p.Archive, "--destination=" + p.Destination, "--tag=" + p.Tag,
+		"--time=" + p.Time, "--revision=" + p.Revision, "--source=" + p.Source, "--login=" + p.Login,
 		"--authorities=" + p.Authorities, "--digest=" + p.Digest, "--problem=" + p.Problem,
 	}
 }
@@ -52,6 +55,9 @@ func Main(args []string, errs io.Writer) int {
 	flags.StringVar(&p.Archive, "archive", "", "image, as docker save writes it, in that directory")
 	flags.StringVar(&p.Destination, "destination", "", "reference to push to")
 	flags.StringVar(&p.Tag, "tag", "", "another tag for the image")
+	flags.StringVar(&p.Time, "time", "", "time of the commit, in seconds since 1970")
+	flags.StringVar(&p.Revision, "revision", "", "commit")
+	flags.StringVar(&p.Source, "source", "", "URL of the repository")
 	flags.StringVar(&p.Login, "login", "", "file like ~/.docker/config.json")
 	flags.StringVar(&p.Authorities, "authorities", "", "file with certificates of authorities, as PEM")
 	flags.StringVar(&p.Digest, "digest", "", "file for the digest")
@@ -63,23 +69,16 @@ func Main(args []string, errs io.Writer) int {
 	defer stop()
 	digest, err := p.push(ctx)
 	if err == nil {
-		err = write(p.Digest, digest)
+		err = WriteResult(p.Digest, digest)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(errs, err)
 		// It is reported twice; the exit code decides.
-		_ = write(p.Problem, err.Error())
+		_ = WriteResult(p.Problem, err.Error())
 		return 1
 	}
 	_, _ = fmt.Fprintf(errs, "pushed %s@%s\n", p.Destination, digest)
 	return 0
-}
-
-func write(file, text string) error {
-	if file == "" {
-		return nil
-	}
-	return os.WriteFile(file, []byte(text), 0o600)
 }
 
 func (p Push) push(ctx context.Context) (digest string, err error) {
@@ -87,33 +86,21 @@ func (p Push) push(ctx context.Context) (digest string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("--destination: %w", err)
 	}
-	var logins Logins
-	if p.Login != "" {
-		content, err := os.ReadFile(p.Login)
-		if err != nil {
-			return "", errors.New("the Secret of BUILD_REGISTRY_SECRET has no key " + ConfigKey)
-		}
-		if logins, err = ParseLogins(content); err != nil {
-			return "", fmt.Errorf("key %s of the Secret of BUILD_REGISTRY_SECRET: %w", ConfigKey, err)
-		}
-	}
-	var authorities []byte
-	if p.Authorities != "" {
-		if authorities, err = os.ReadFile(p.Authorities); err != nil {
-			return "", errors.New("the ConfigMap of BUILD_CA_CONFIG_MAP has no key ca.crt")
-		}
-	}
-	through, err := Transport(authorities, Nearby)
+	logins, through, err := connect(p.Login, "BUILD_REGISTRY_SECRET", p.Authorities)
 	if err != nil {
-		return "", fmt.Errorf("key ca.crt of the ConfigMap of BUILD_CA_CONFIG_MAP: %w", err)
+		return "", err
 	}
 	return p.pushThrough(ctx, destination, logins, through)
 }
 
 func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logins, through http.RoundTripper) (digest string, err error) {
-	image, err := p.image()
+	built, err := p.image()
 	if err != nil {
 		return "", fmt.Errorf("the builder left no image: %w", err)
+	}
+	image, err := p.finished(ctx, built)
+	if err != nil {
+		return "", fmt.Errorf("the image that was built: %w", err)
 	}
 	sum, err := image.Digest()
 	if err != nil {
@@ -129,6 +116,15 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 		}
 	}
 	return sum.String(), nil
+}
+
+// finished returns the image with what the arguments say of its commit.
+func (p Push) finished(ctx context.Context, image v1.Image) (v1.Image, error) {
+	moment, err := ParseTime(p.Time)
+	if err != nil {
+		return nil, fmt.Errorf("--time: %w", err)
+	}
+	return finish(ctx, image, p.Root, commit{moment, p.Revision, p.Source})
 }
 
 // image opens the archive once for each part of it: each time below the root, as a build may have

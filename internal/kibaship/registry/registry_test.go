@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
@@ -165,6 +166,17 @@ func TestForbiddenAddressesAreNeverReached(t *testing.T) {
 	}
 }
 
+const commitTime = "1000000000"
+
+// pushed returns the image that is pushed.
+func (p Push) pushed() (v1.Image, error) {
+	image, err := p.image()
+	if err != nil {
+		return nil, err
+	}
+	return p.finished(context.Background(), image)
+}
+
 func archive(t *testing.T, file string) (digest string) {
 	t.Helper()
 	image, err := random.Image(128, 2)
@@ -179,11 +191,11 @@ func archive(t *testing.T, file string) (digest string) {
 		t.Fatal(err)
 	}
 	// The archive is not compressed: its digest is another one than that of the image.
-	written, err := tarball.ImageFromPath(file, nil)
+	finished, err := Push{Root: filepath.Dir(file), Archive: filepath.Base(file), Time: commitTime}.pushed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := written.Digest()
+	sum, err := finished.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +208,7 @@ func TestPush(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	root, out := t.TempDir(), t.TempDir()
 	want := archive(t, filepath.Join(root, "image.tar"))
-	p := Push{Root: root, Archive: "image.tar", Destination: host + "/team/app:1", Digest: filepath.Join(out, "digest"), Problem: filepath.Join(out, "problem")}
+	p := Push{Root: root, Archive: "image.tar", Destination: host + "/team/app:1", Time: commitTime, Digest: filepath.Join(out, "digest"), Problem: filepath.Join(out, "problem")}
 	var errs bytes.Buffer
 	if code := Main(p.Args(), &errs); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &errs)
@@ -233,7 +245,7 @@ func TestPushReadsNothingBeyondItsRoot(t *testing.T) {
 		}
 		problem := filepath.Join(t.TempDir(), "problem")
 		var errs bytes.Buffer
-		code := Main(Push{Root: root, Archive: "image.tar", Destination: "127.0.0.1:1/xx:1", Problem: problem}.Args(), &errs)
+		code := Main(Push{Root: root, Archive: "image.tar", Destination: "127.0.0.1:1/xx:1", Time: commitTime, Problem: problem}.Args(), &errs)
 		if code == 0 || !strings.Contains(errs.String(), "the builder left no image") {
 			t.Errorf("%s: exit code %d: %s", name, code, &errs)
 		}

@@ -12,8 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Fence is the policy of config/fence, which limits where the operator may bind roles, and which fields of its webhook
-// configuration it may change.
+// Fence is the policy of config/fence, which limits what the operator's account may write.
 const Fence = "berg-operator-fence"
 
 // Install is the command that installs the policies of all API groups.
@@ -27,6 +26,8 @@ func Gap(policy *admissionregistrationv1.ValidatingAdmissionPolicy, binding *adm
 		return "it does not exist"
 	case ptr.Deref(policy.Spec.FailurePolicy, admissionregistrationv1.Fail) != admissionregistrationv1.Fail:
 		return "its failurePolicy is not Fail"
+	case differs(policy):
+		return "its content is not that of this version of the operator"
 	case binding == nil:
 		return "it has no ValidatingAdmissionPolicyBinding of its name"
 	case binding.Spec.PolicyName != policy.Name:

@@ -17,10 +17,11 @@ import (
 const (
 	// DefaultAllowed is the loopback of the host.
 	DefaultAllowed = "127.0.0.0/8,::1/128"
-	// DefaultDeniedPorts are the ports of etcd (2381: its metrics), the API server (6444: k3s, 8443: minikube, 16443:
-	// MicroK8s), the kubelet, kube-proxy, the controller manager, the cloud controller manager (10258) and the scheduler, which
-	// also listen at a node's loopback.
-	DefaultDeniedPorts = "2379-2381,6443,6444,8443,10248-10250,10255-10259,16443"
+	// DefaultDeniedPorts are the ports at a node's loopback of etcd (2381: its metrics, 12379: MicroK8s, 19001: its dqlite), the API
+	// server (6444: k3s, 8443: minikube, 9345: the supervisor of RKE2, 16443: MicroK8s, 8001: kubectl proxy), the container runtimes
+	// (2375: Docker, 10010: containerd's streams), the kubelet, kube-proxy, the controller managers (10258: of clouds), the scheduler
+	// and the agents of nodes (25000: MicroK8s, 50000: Talos).
+	DefaultDeniedPorts = "2375-2381,6443,6444,8001,8443,9345,10010,10248-10250,10255-10259,12379-12380,16443,19001,25000,50000-50001"
 )
 
 // ErrRefused is the error of an address that the rules do not allow.
@@ -137,13 +138,10 @@ func (r Rules) Check(address netip.Addr, port int) error {
 			return refuse("it is in " + network.String() + ", which is denied")
 		}
 	}
-	if inner := embedded(plain); len(inner) > 0 {
-		for _, address := range inner {
-			if err := r.Check(address, port); err != nil {
-				return refuse("it leads to an IPv4 address: " + err.Error())
-			}
+	for _, inner := range embedded(plain) {
+		if err := r.Check(inner, port); err != nil {
+			return refuse("it leads to an IPv4 address: " + err.Error())
 		}
-		return nil
 	}
 	if !contains(r.Allowed, plain) {
 		return refuse("it is in none of the allowed networks")

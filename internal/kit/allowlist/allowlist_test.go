@@ -77,7 +77,26 @@ func TestCheck(t *testing.T) {
 		{"another one behind Teredo", wide, "2001:0:808:808:0:0:f7f7:f7f7", 80, true},
 		{"metadata as a compatible address", wide, "::a9fe:a9fe", 80, false},
 		{"metadata as a translated address", wide, "::ffff:0:a9fe:a9fe", 80, false},
+		{"metadata behind ISATAP", wide, "2001:db8::5efe:a9fe:a9fe", 80, false},
+		{"metadata behind ISATAP with a global identifier", wide, "2001:db8::200:5efe:a9fe:a9fe", 80, false},
+		{"another one behind ISATAP", wide, "2001:db8::200:5efe:808:808", 80, true},
+		{"metadata behind ISATAP within 6to4", wide, "2002:808:808:1:0:5efe:a9fe:a9fe", 80, false},
+		{"loopback through NAT64 is not the loopback", defaultRules(), "64:ff9b::7f00:1", 80, false},
+		{"nor through a local NAT64", defaultRules(), "64:ff9b:1::7f00:1", 80, false},
+		{"nor through 6to4", defaultRules(), "2002:7f00:1::5", 80, false},
+		{"nor behind Teredo", defaultRules(), "2001:0:7f00:1:0:0:80ff:fffe", 80, false},
+		{"nor behind ISATAP", defaultRules(), "2001:db8::5efe:7f00:1", 80, false},
+		{"nor as a compatible address", defaultRules(), "::127.0.0.1", 80, false},
+		{"nor as a translated address", defaultRules(), "::ffff:0:7f00:1", 80, false},
 		{"metrics of etcd", defaultRules(), "127.0.0.1", 2381, false},
+		{"the supervisor of RKE2", defaultRules(), "127.0.0.1", 9345, false},
+		{"Docker", defaultRules(), "127.0.0.1", 2375, false},
+		{"kubectl proxy", defaultRules(), "127.0.0.1", 8001, false},
+		{"streams of containerd", defaultRules(), "127.0.0.1", 10010, false},
+		{"etcd of MicroK8s", defaultRules(), "127.0.0.1", 12379, false},
+		{"its dqlite", defaultRules(), "127.0.0.1", 19001, false},
+		{"its agent", defaultRules(), "127.0.0.1", 25000, false},
+		{"the API of Talos", defaultRules(), "127.0.0.1", 50000, false},
 		{"the API server of k3s", defaultRules(), "127.0.0.1", 6444, false},
 		{"the API server of minikube", defaultRules(), "127.0.0.1", 8443, false},
 		{"the API server of MicroK8s", defaultRules(), "127.0.0.1", 16443, false},
@@ -129,7 +148,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("ParsePorts(%q) = %v", list, got)
 		}
 	}
-	if got := defaultRules(); len(got.Allowed) != 2 || len(got.DeniedPorts) != 7 {
+	if got := defaultRules(); len(got.Allowed) != 2 || len(got.DeniedPorts) != 14 {
 		t.Errorf("the defaults are %+v", got)
 	}
 	if got, err := ParseNetworks("::ffff:10.0.0.0/104,::ffff:0:0/96,::ffff:192.0.2.1,::/0"); err != nil || fmt.Sprint(got) != "[10.0.0.0/8 0.0.0.0/0 192.0.2.1/32 ::/0]" {
@@ -140,7 +159,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// However an IPv4 address is written or embedded, no notation leads to one that is refused as it is.
+// However an IPv4 address is written or embedded, no notation leads to one that is refused as it is, and no IPv6 address is allowed
+// by an IPv4 network.
 func FuzzEveryNotationIsCheckedAlike(f *testing.F) {
 	for _, seed := range []string{"169.254.169.254", "10.0.0.1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "8.8.8.8", "100.100.100.200", "0.1.2.3"} {
 		a := netip.MustParseAddr(seed).As4()
@@ -158,6 +178,8 @@ func FuzzEveryNotationIsCheckedAlike(f *testing.F) {
 		a := [4]byte(bytes[:4])
 		plain := netip.AddrFrom4(a)
 		refused := wide.Check(plain, int(port))
+		narrow := wide
+		narrow.Allowed, _ = ParseNetworks("0.0.0.0/0")
 		for _, n := range networks {
 			if n.Contains(plain) && refused == nil {
 				t.Errorf("%s is allowed, although %s is denied", plain, n)
@@ -165,9 +187,6 @@ func FuzzEveryNotationIsCheckedAlike(f *testing.F) {
 			if n.Addr().Is4In6() {
 				t.Errorf("%s was not unmapped", n)
 			}
-		}
-		if refused == nil {
-			return
 		}
 		mapped := netip.AddrFrom16(plain.As16())
 		in := func(prefix string, places ...int) netip.Addr {
@@ -184,12 +203,15 @@ func FuzzEveryNotationIsCheckedAlike(f *testing.F) {
 		for name, address := range map[string]netip.Addr{
 			"mapped": mapped, "NAT64": in("64:ff9b::", 12, 13, 14, 15), "6to4": in("2002::", 2, 3, 4, 5),
 			"Teredo": netip.AddrFrom16(inverted), "the server of Teredo": in("2001::f7f7:f7f7", 4, 5, 6, 7),
-			"translated":      in("::ffff:0:0:0", 12, 13, 14, 15),
+			"translated": in("::ffff:0:0:0", 12, 13, 14, 15), "ISATAP": in("2001:db8::200:5efe:0:0", 12, 13, 14, 15),
 			"local NAT64 /48": in("64:ff9b:1::", 6, 7, 9, 10), "local NAT64 /56": in("64:ff9b:1::", 7, 9, 10, 11),
 			"local NAT64 /64": in("64:ff9b:1::", 9, 10, 11, 12), "local NAT64 /96": in("64:ff9b:1::", 12, 13, 14, 15),
 		} {
-			if err := wide.Check(address, int(port)); err == nil {
+			if err := wide.Check(address, int(port)); err == nil && refused != nil {
 				t.Errorf("%s is refused (%v), but %s leads to it (%s)", plain, refused, address, name)
+			}
+			if err := narrow.Check(address, int(port)); err == nil && name != "mapped" {
+				t.Errorf("%s (%s) is allowed, although no network of IPv6 is", address, name)
 			}
 		}
 	})

@@ -23,33 +23,35 @@ var (
 )
 
 // embedded returns the IPv4 addresses that an IPv6 address leads to; none for other addresses.
-func embedded(address netip.Addr) []netip.Addr {
+func embedded(address netip.Addr) (all []netip.Addr) {
 	if !address.Is6() || address == netip.IPv6Loopback() {
 		return nil
 	}
 	b := address.As16()
 	join := func(i, j, k, l int) netip.Addr { return netip.AddrFrom4([4]byte{b[i], b[j], b[k], b[l]}) }
+	if b[8]&^0b11 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe {
+		all = append(all, join(12, 13, 14, 15)) // ISATAP (RFC 5214), in any network
+	}
 	switch {
 	case nat64.Contains(address), translated.Contains(address), compatible.Contains(address):
-		return []netip.Addr{join(12, 13, 14, 15)}
+		all = append(all, join(12, 13, 14, 15))
 	case localNAT64.Contains(address):
 		// Its operator chooses the position of the IPv4 address in the address (RFC 6052, 2.2), so each position counts that is
 		// not empty.
-		var all []netip.Addr
+		found := len(all)
 		for _, candidate := range []netip.Addr{join(6, 7, 9, 10), join(7, 9, 10, 11), join(9, 10, 11, 12), join(12, 13, 14, 15)} {
 			if !candidate.IsUnspecified() {
 				all = append(all, candidate)
 			}
 		}
-		if all == nil {
+		if len(all) == found {
 			all = append(all, netip.IPv4Unspecified())
 		}
-		return all
 	case sixToFour.Contains(address):
-		return []netip.Addr{join(2, 3, 4, 5)}
+		all = append(all, join(2, 3, 4, 5))
 	case teredo.Contains(address):
 		// The server, and the client, whose bits are inverted.
-		return []netip.Addr{join(4, 5, 6, 7), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})}
+		all = append(all, join(4, 5, 6, 7), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
 	}
-	return nil
+	return all
 }

@@ -31,13 +31,6 @@ const (
 	maxAccepted = 1 << 15
 )
 
-// confining are the kinds that restrict pods. While such an object is missing, its pods reach everything, so its
-// repair is never delayed.
-var confining = map[schema.GroupKind]bool{
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
-	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}:   true,
-}
-
 // delays are the delays between the writes after the prompt ones.
 var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}
 

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"reflect"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -11,9 +12,20 @@ import (
 // is confirmed by the API server.
 func Find(ctx context.Context, w Writer, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
-	err := w.Client.Get(ctx, key, obj)
+	err := read(ctx, w.Client, key, obj)
 	if Absent(err) {
-		err = w.Live.Get(ctx, key, obj)
+		err = read(ctx, w.Live, key, obj)
 	}
 	return err == nil, IgnoreAbsent(err)
+}
+
+// Read reads the object that has obj's name into obj.
+func Read(ctx context.Context, reader client.Reader, obj client.Object) error {
+	return read(ctx, reader, client.ObjectKeyFromObject(obj), obj)
+}
+
+// read empties obj before: the decoder would keep labels, annotations and owners that the object does not have.
+func read(ctx context.Context, reader client.Reader, key client.ObjectKey, obj client.Object) error {
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank(obj)).Elem())
+	return reader.Get(ctx, key, obj)
 }

@@ -53,8 +53,12 @@ func merged(live map[string]string, ours []string, wanted map[string]string) map
 }
 
 // splitOwners returns the owner references of live that have the kinds of desired's, and
-// the others, which belong to other controllers.
+// the others, which belong to other controllers. All owner references of a network policy are ours to remove: an owner that
+// is deleted in the foreground takes the policy along before the pods, and one that does not exist does so immediately.
 func splitOwners(desired, live client.Object) (ours, foreign []metav1.OwnerReference) {
+	if confines(desired) {
+		return live.GetOwnerReferences(), nil
+	}
 	for _, owner := range live.GetOwnerReferences() {
 		if slices.ContainsFunc(desired.GetOwnerReferences(), func(d metav1.OwnerReference) bool { return ownerKind(d) == ownerKind(owner) }) {
 			ours = append(ours, owner)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -21,8 +22,8 @@ const (
 	MaxContent = 8 << 10
 	// maxStatus is how many bytes of the status of a larger object are kept.
 	maxStatus = MaxContent
-	// maxKeys and maxValue bound the labels and annotations of a larger object, maxOwners its owner references.
-	maxKeys, maxValue, maxOwners = 32, 256, 4
+	// maxKeys and maxValue bound the labels and annotations of a larger object and of custom resources, maxOwners their owner references.
+	maxKeys, maxValue, maxOwners = 16, 256, 4
 	// maxFinalizers bounds the finalizers of a larger object, and namedFinalizers the number of them whose text is kept: a
 	// message about a deletion that is held back names these, and counts the rest.
 	maxFinalizers, namedFinalizers = 256, 8
@@ -86,6 +87,32 @@ func boundFinalizers(o client.Object) []string {
 		kept[i] = strings.Clone(all[i][:min(len(all[i]), maxValue)])
 	}
 	return kept
+}
+
+// boundMetadata keeps the metadata of a custom resource that a family reads: labels and annotations of its domains, cut to a length,
+// and some owner references. The spec stays, which the family reads. The family writes patches with the difference of two such objects, which
+// leave the rest alone. The finalizers stay: the patch of one sends all.
+func boundMetadata(o client.Object, domains []string) {
+	shortened := func(all map[string]string) map[string]string {
+		for key, value := range all {
+			if len(value) > maxValue {
+				all[key] = strings.Clone(value[:maxValue])
+			}
+		}
+		return ofDomains(all, domains)
+	}
+	o.SetLabels(ofDomains(o.GetLabels(), domains))
+	o.SetAnnotations(shortened(o.GetAnnotations()))
+	owners := o.GetOwnerReferences()
+	slices.SortStableFunc(owners, func(a, b metav1.OwnerReference) int { return isController(b) - isController(a) })
+	o.SetOwnerReferences(slices.Clone(owners[:min(len(owners), maxOwners)]))
+}
+
+func isController(o metav1.OwnerReference) int {
+	if o.Controller != nil && *o.Controller {
+		return 1
+	}
+	return 0
 }
 
 // ofDomains returns the short ones among labels or annotations whose keys belong to some domains.

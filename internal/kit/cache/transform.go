@@ -50,6 +50,9 @@ func (c *Caches) transform(trim func(client.Object), domains []string) toolscach
 		if _, loose := object.(runtime.Unstructured); loose {
 			return object, nil // values of its types cannot be compared for equality
 		}
+		if len(domains) > 0 {
+			boundMetadata(object, domains)
+		}
 		// These are interned already, and may be read concurrently.
 		managed := object.GetManagedFields()
 		object.SetManagedFields(nil)

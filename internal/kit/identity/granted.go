@@ -2,9 +2,9 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -18,7 +18,7 @@ func WhenGranted(ctx context.Context, attempts int, do func() error) error {
 	delays := wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: attempts}
 	err := wait.ExponentialBackoffWithContext(ctx, delays, func(context.Context) (bool, error) {
 		last = do()
-		if lacksRight(last) {
+		if LacksRight(last) {
 			return false, nil
 		}
 		return true, last
@@ -29,8 +29,13 @@ func WhenGranted(ctx context.Context, attempts int, do func() error) error {
 	return err
 }
 
-// lacksRight distinguishes a missing right from other refusals with the same code: a namespace that
-// is being deleted forbids creations too, and trying again would not help.
-func lacksRight(err error) bool {
-	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+// LacksRight distinguishes a missing right from other refusals with the same code, which have a cause: a namespace that is being
+// deleted forbids creations, and an admission policy refuses. Trying again would not help.
+func LacksRight(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || len(details.Causes) == 0
 }

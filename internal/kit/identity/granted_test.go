@@ -15,6 +15,8 @@ func TestWhenGranted(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("no right"))
 	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("a policy denied it"))
+	refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "a policy denied it"}}
 	other := errors.New("no answer")
 	for name, tc := range map[string]struct {
 		answers []error // the last one repeats
@@ -25,6 +27,7 @@ func TestWhenGranted(t *testing.T) {
 		"granted a moment later":       {[]error{forbidden, forbidden, nil}, 3, nil},
 		"never granted":                {[]error{forbidden}, 4, forbidden},
 		"the namespace is terminating": {[]error{terminating}, 1, terminating},
+		"an admission policy refuses":  {[]error{refused}, 1, refused},
 		"fails otherwise":              {[]error{forbidden, other}, 2, other},
 	} {
 		calls := 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Class classifies a problem by the party that resolves it.
@@ -61,7 +62,7 @@ func NewProblem(condition string, err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	p := &Problem{Condition: condition, Message: err.Error(), Err: err}
+	p := &Problem{Condition: condition, Message: refusal.Annotate(err.Error()), Err: err}
 	switch Classify(err) {
 	case NotOwned:
 		p.Class, p.Reason = External, ReasonOwnershipConflict

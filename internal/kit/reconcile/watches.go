@@ -19,6 +19,12 @@ var Replaced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 }
 
+// StatusLost passes the updates with which another program has replaced the status of a resource: the condition Ready is gone. It
+// may be an older operator that still runs, or a restore from a backup.
+var StatusLost = Updates(func(before, after client.Object) bool {
+	return meta.FindStatusCondition(*findConditions(before), ConditionReady) != nil && meta.FindStatusCondition(*findConditions(after), ConditionReady) == nil
+})
+
 // Deleted passes the events of objects that are gone, and no others.
 var Deleted = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -161,6 +161,17 @@ func formatTime(t time.Time) *string {
 	return &text
 }
 
+// formatUntil is formatTime for an end, which comes back as the plugin sent it.
+func formatUntil(until time.Time, sent string) *string {
+	switch {
+	case until.IsZero():
+		return nil
+	case sent == "":
+		sent = until.UTC().Format(time.RFC3339)
+	}
+	return &sent
+}
+
 // seconds is a duration as protobuf's JSON has it.
 func seconds(duration time.Duration) *string {
 	if duration == 0 {
@@ -174,7 +185,7 @@ func seconds(duration time.Duration) *string {
 // an instance that does not run yet, with a sentence instead of addresses.
 func shownInstance(i instances.Instance, forced bool) instance {
 	line := instance{
-		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: formatTime(i.Renewed), Until: formatTime(i.Until),
+		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: formatTime(i.Renewed), Until: formatUntil(i.Until, i.UntilText),
 		Flags: i.Flags, Additional: map[string]string{},
 	}
 	if line.Flags == nil {
@@ -183,7 +194,7 @@ func shownInstance(i instances.Instance, forced bool) instance {
 	switch {
 	case i.State == view.Running:
 		line.Since = formatTime(i.Since)
-		line.ConnectionInfo = ConnectionInfo(i.Endpoints)
+		line.ConnectionInfo = ConnectionInfo(i.Connection, i.Endpoints)
 	case forced:
 		line.Since = formatTime(i.Created)
 		line.ConnectionInfo = html.EscapeString(i.Reason)
@@ -191,9 +202,15 @@ func shownInstance(i instances.Instance, forced bool) instance {
 	return line
 }
 
-// ConnectionInfo is the text for players: a line for each address, with the name of the port where there are several.
+// separator stands between addresses. CTFd shows line breaks as spaces.
+const separator = " | "
+
+// ConnectionInfo is the text for players: the author's, or each address, with the name of the port where there are several.
 // CTFd puts it into one page as it is and into another one escaped, so that nothing in it may be markup.
-func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
+func ConnectionInfo(text string, endpoints []bergv1.ServiceEndpoint) string {
+	if text != "" {
+		return html.EscapeString(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), separator))
+	}
 	lines := make([]string, 0, len(endpoints))
 	for _, e := range endpoints {
 		line := view.Address(e)
@@ -202,7 +219,7 @@ func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
 		}
 		lines = append(lines, html.EscapeString(line))
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(lines, separator)
 }
 
 func (d *Endpoint) shownChallenge(r *http.Request, registration instances.Registration) (challenge, error) {
@@ -215,7 +232,7 @@ func (d *Endpoint) shownChallenge(r *http.Request, registration instances.Regist
 
 func shownRegistration(registration instances.Registration, all []instances.Instance) challenge {
 	c := challenge{
-		ID: registration.ID, Scenario: registration.Scenario, Timeout: seconds(registration.Timeout), Until: formatTime(registration.Until),
+		ID: registration.ID, Scenario: registration.Scenario, Timeout: seconds(registration.Timeout), Until: formatUntil(registration.Until, registration.UntilText),
 		Instances: make([]instance, 0, len(all)), Additional: map[string]string{},
 		Min: strconv.FormatInt(registration.Min, 10), Max: strconv.FormatInt(registration.Max, 10),
 	}
@@ -286,7 +303,7 @@ func (q request) apply(to *instances.Registration, fields []string, ignoreAdditi
 			}
 			to.Timeout = lives
 		case "until":
-			to.Until = time.Time{}
+			to.Until, to.UntilText = time.Time{}, ""
 			if q.Until == nil || *q.Until == "" {
 				continue
 			}
@@ -294,7 +311,7 @@ func (q request) apply(to *instances.Registration, fields []string, ignoreAdditi
 			if err != nil {
 				return instances.Fail(instances.Invalid, "until: must be a time such as 2030-01-31T18:00:00Z")
 			}
-			to.Until = until
+			to.Until, to.UntilText = until, *q.Until
 		case "additional":
 			if len(q.Additional) > 0 && !ignoreAdditional {
 				names := make([]string, 0, len(q.Additional))
@@ -332,7 +349,7 @@ func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error
 	if err := checkID("id", q.ID); err != nil {
 		return err
 	}
-	registration := instances.Registration{Namespace: web.Namespace(r), Endpoint: tokens.EndpointChallManager, ID: q.ID}
+	registration := instances.NewRegistration(web.GrantFrom(r.Context()), q.ID)
 	if err := q.apply(&registration, fields, d.IgnoreAdditional); err != nil {
 		return err
 	}
@@ -345,7 +362,7 @@ func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error
 }
 
 func (d *Endpoint) registration(r *http.Request, id string) (instances.Registration, error) {
-	return d.Store.Registration(r.Context(), web.Namespace(r), tokens.EndpointChallManager, id)
+	return d.Store.Registration(r.Context(), web.GrantFrom(r.Context()), id)
 }
 
 func (d *Endpoint) getChallenge(w http.ResponseWriter, r *http.Request) error {
@@ -377,7 +394,7 @@ func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	registration, err := d.Store.Update(r.Context(), web.Namespace(r), tokens.EndpointChallManager, r.PathValue("id"), func(to *instances.Registration) error {
+	registration, err := d.Store.Update(r.Context(), web.GrantFrom(r.Context()), r.PathValue("id"), func(to *instances.Registration) error {
 		return q.apply(to, names, d.IgnoreAdditional)
 	})
 	if err != nil {
@@ -420,7 +437,7 @@ func (q request) changed(raw map[string]json.RawMessage) ([]string, error) {
 }
 
 func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Store.Unregister(r.Context(), web.Namespace(r), tokens.EndpointChallManager, r.PathValue("id")); err != nil {
+	if err := d.Store.Unregister(r.Context(), web.GrantFrom(r.Context()), r.PathValue("id")); err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, struct{}{})
@@ -430,11 +447,11 @@ func (d *Endpoint) deleteChallenge(w http.ResponseWriter, r *http.Request) error
 // listChallenges writes all challenges of the platform. Everything is read before the first line, because an error can
 // no longer change the status after it.
 func (d *Endpoint) listChallenges(w http.ResponseWriter, r *http.Request) error {
-	registrations, err := d.Store.Registrations(r.Context(), web.Namespace(r), tokens.EndpointChallManager)
+	registrations, err := d.Store.Registrations(r.Context(), web.GrantFrom(r.Context()))
 	if err != nil {
 		return err
 	}
-	all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointChallManager, "")
+	all, err := d.Store.Sources(r.Context(), web.GrantFrom(r.Context()), "")
 	if err != nil {
 		return err
 	}
@@ -467,7 +484,7 @@ func checkID(field, id string) error {
 	return nil
 }
 
-// createInstance starts an instance and waits until it runs. A second request during the start joins it, since players
+// createInstance starts an instance and waits until it runs, or until waiting does not help. A second request during the start joins it, since players
 // click twice; only a running instance is a conflict.
 func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
@@ -488,22 +505,35 @@ func (d *Endpoint) createInstance(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	i, started, err := d.Store.Boot(r.Context(), registration, q.SourceID, instances.Start{})
+	i, started, err := d.Store.Boot(r.Context(), registration, q.SourceID, options(registration, q.SourceID))
 	if err != nil {
 		return err
 	}
 	if !started && i.State == view.Running {
 		return instances.Fail(instances.Exists, "instance already exists: source %s runs challenge %s", q.SourceID, q.ChallengeID)
 	}
-	if i, err = d.Store.WaitRunning(r.Context(), registration, i, d.BootWait); err != nil {
-		return err
+	if started || i.MayRunSoon() {
+		if i, err = d.Store.WaitRunning(r.Context(), registration, i, d.BootWait); err != nil {
+			return err
+		}
 	}
 	web.Write(w, http.StatusOK, shownInstance(i, true))
 	return nil
 }
 
-// getInstance waits for a starting instance for ReadWait. A read has no error because the instance cannot start: the
-// plugin shows its state.
+// shared is the source of an instance that all players share.
+const shared = "0"
+
+// options are those of a start. A shared instance has no player who could renew it: without timeout and until it never ends.
+func options(registration instances.Registration, source string) instances.Start {
+	if source == shared && registration.Timeout == 0 && registration.Until.IsZero() {
+		return instances.Start{Timeout: web.MaxTimeout}
+	}
+	return instances.Start{}
+}
+
+// getInstance waits for a starting instance for ReadWait, unless waiting does not help. A read has no error because the
+// instance cannot start: the page shows the sentence that the start has shown.
 func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {
@@ -513,7 +543,7 @@ func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if i.Starts() {
+	if i.MayRunSoon() {
 		waited, err := d.Store.WaitRunning(r.Context(), registration, i, d.ReadWait)
 		switch {
 		case err == nil:
@@ -522,7 +552,7 @@ func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	web.Write(w, http.StatusOK, shownInstance(i, false))
+	web.Write(w, http.StatusOK, shownInstance(i, i.Stuck))
 	return nil
 }
 
@@ -565,7 +595,7 @@ func (d *Endpoint) listInstances(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointChallManager, source)
+	all, err := d.Store.Sources(r.Context(), web.GrantFrom(r.Context()), source)
 	if err != nil {
 		return err
 	}

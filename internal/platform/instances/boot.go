@@ -3,7 +3,6 @@ package instances
 import (
 	"context"
 	"regexp"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +60,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 		return Instance{}, false, err
 	}
 	if r.expired(s.options.Clock.Now()) {
-		return Instance{}, false, Fail(Refused, "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
+		return Instance{}, false, r.errOver()
 	}
 	challenge, err := s.challenge(ctx, r.Namespace, r.Challenge())
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 			return Instance{}, false, err
 		}
 		if current != nil {
-			return newInstance(current, r.ID, challenge), false, nil
+			return newInstance(current, r, challenge), false, nil
 		}
 		var predecessor types.UID
 		if len(ending) > 0 {
@@ -101,14 +100,14 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 			}
 			continue
 		case err != nil:
-			return Instance{}, false, explain(err)
+			return Instance{}, false, err
 		}
 		older, err := s.hasOlder(ctx, r, source, created)
 		if err != nil {
 			return Instance{}, false, err
 		}
 		if !older {
-			return newInstance(created, r.ID, challenge), true, nil
+			return newInstance(created, r, challenge), true, nil
 		}
 		if err := s.takeBack(ctx, []*bergv1.ChallengeInstance{created}); err != nil {
 			return Instance{}, false, err
@@ -117,7 +116,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 			return Instance{}, false, err
 		}
 	}
-	return Instance{}, false, Fail(Refused, "the instance is started and stopped by others at the same time: try again")
+	return Instance{}, false, failPlayers(Refused, "The instance is started and stopped at the same time: try again.", "the instance is started and stopped by others at the same time: try again")
 }
 
 // hasOlder reports whether the source has another live instance, created before this one. It lists the exact state that
@@ -153,7 +152,7 @@ func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Ch
 	now := s.options.Clock.Now()
 	timeout := r.timeout(now, now)
 	if want.Timeout > 0 {
-		timeout = strconv.FormatInt(int64(max(want.Timeout.Round(time.Second)/time.Second, 1)), 10) + "s"
+		timeout = secondsText(want.Timeout)
 	}
 	i := &bergv1.ChallengeInstance{
 		ObjectMeta: metav1.ObjectMeta{
@@ -167,10 +166,10 @@ func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Ch
 		},
 		Spec: bergv1.ChallengeInstanceSpec{
 			ChallengeRef: bergv1.ChallengeReference{Name: challenge.Name, Namespace: challenge.Namespace},
-			OwnerID:      owner, Flag: flag, Timeout: timeout,
+			OwnerID:      owner, Flag: flag, Timeout: timeout, Until: r.latestEnd(),
 		},
 	}
-	return i, s.live.Create(ctx, i)
+	return i, explain(s.live.Create(ctx, i), flag)
 }
 
 // nameTaken returns an error if an instance of another pair has the name.

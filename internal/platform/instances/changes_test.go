@@ -57,7 +57,7 @@ func TestTheCacheKeepsFewFlags(t *testing.T) {
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret}}}
 	c.Spec.Containers = []bergv1.Container{{Hostname: "web", Command: []string{secret}, Args: []string{secret}}}
 	for _, object := range []any{i, c} {
-		kept, err := trim(object)
+		kept, err := Trim(object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestTheCacheKeepsFewFlags(t *testing.T) {
 	}
 	registered := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Controller: ptr.To(true), UID: "u"}}}}
 	registered.Spec.Flag = secret
-	if _, err := trim(registered); err != nil || registered.Spec.Flag != secret {
+	if _, err := Trim(registered); err != nil || registered.Spec.Flag != secret {
 		t.Errorf("the flag that a platform asks for is gone: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/platform/tokens"
 )
 
 const (
@@ -41,9 +42,9 @@ func Name(challenge, ownerID string) string {
 	return strings.TrimRight(naming.Within(challenge, maxNameHead), ".-") + "-" + digits[:nameDigits]
 }
 
-// RegistrationName is metadata.name of the ConfigMap for an id that a platform sends to an endpoint. The id may be any
-// text.
-func RegistrationName(endpoint, id string) string {
-	sum := sha256.Sum256([]byte(endpoint + "\x00" + id))
+// RegistrationName is metadata.name of the ConfigMap for an id that a platform sends. The id may be any text. The key of the
+// platform's token is part of it: two platforms, or a rehearsal, use the same ids for different challenges.
+func RegistrationName(g tokens.Grant, id string) string {
+	sum := sha256.Sum256([]byte(g.Endpoint + "\x00" + g.Name + "\x00" + id))
 	return "registration-" + hex.EncodeToString(sum[:])[:registrationDigits]
 }

@@ -8,6 +8,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/tokens"
 )
 
 // show returns the platform's view of an instance. The Challenge may be deleted already: the view then has no static
@@ -17,7 +18,7 @@ func (s *Store) show(ctx context.Context, r Registration, i *bergv1.ChallengeIns
 	if err != nil && !Is(err, Invalid) {
 		return Instance{}, err
 	}
-	return newInstance(i, r.ID, challenge), nil
+	return newInstance(i, r, challenge), nil
 }
 
 // current returns the live instance of a source, as the API server has it, and the superseded instances that another
@@ -34,7 +35,7 @@ func (s *Store) current(ctx context.Context, r Registration, source string) (cur
 }
 
 func noInstance(r Registration, source string) error {
-	return Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
+	return failPlayers(NotFound, "You have no instance of this challenge.", "source %s has no instance of challenge %s", source, r.ID)
 }
 
 // Instance returns the live instance of a source, from the cache. It asks the API server if the cache has none, because
@@ -66,9 +67,9 @@ func (s *Store) Stopping(ctx context.Context, r Registration, source string) (bo
 	return current == nil && len(ending) > 0, nil
 }
 
-// Sources returns the instances of a source, or with source "" of all, by registration.
-func (s *Store) Sources(ctx context.Context, namespace, endpoint, source string) ([]Instance, error) {
-	registrations, err := s.Registrations(ctx, namespace, endpoint)
+// Sources returns the instances of a source, or with source "" of all, by registration of a token's key.
+func (s *Store) Sources(ctx context.Context, g tokens.Grant, source string) ([]Instance, error) {
+	registrations, err := s.Registrations(ctx, g)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (s *Store) Sources(ctx context.Context, namespace, endpoint, source string)
 	for _, r := range registrations {
 		byUID[r.UID] = r
 	}
-	options := []client.ListOption{client.InNamespace(namespace)}
+	options := []client.ListOption{client.InNamespace(g.Namespace)}
 	if source != "" {
 		options = append(options, client.MatchingFields{indexSource: source})
 	}

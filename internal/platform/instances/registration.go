@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/platform/tokens"
 )
 
 // LabelRegistration on a ConfigMap makes it a registration; its value is the endpoint. On an instance it is the name of
@@ -32,7 +34,14 @@ const (
 	keyUntil    = "until"
 	keyMin      = "min"
 	keyMax      = "max"
+	// keyToken is the key of the platform's token in the Secret, not the token.
+	keyToken = "tokenKey"
+	// keyRefused is the time at which a second creation of the same id was refused, in RFC 3339.
+	keyRefused = "refusedAt"
 )
+
+// dataKeys are all keys.
+var dataKeys = []string{keyID, keyScenario, keyTimeout, keyUntil, keyMin, keyMax, keyToken, keyRefused}
 
 // Registration is a challenge as a platform knows it. It is kept as a ConfigMap.
 type Registration struct {
@@ -40,21 +49,29 @@ type Registration struct {
 	UID types.UID
 	// Namespace of the ConfigMap, of its Challenge and of its instances.
 	Namespace string
-	// Endpoint through which the platform comes, and the ID that it uses there.
-	Endpoint, ID string
+	// Endpoint through which the platform comes, Token the key of its token in the Secret, and ID the id that it uses.
+	Endpoint, Token, ID string
 	// Scenario is the name of the Challenge, or a reference whose last part without tag is that name.
 	Scenario string
 	// Timeout of an instance from its start or its last renewal. 0: the operator's default, no renewal.
 	Timeout time.Duration
-	// Until is the latest end of every instance. Zero: there is no such time.
-	Until time.Time
+	// Until is the latest end of every instance. Zero: there is no such time. UntilText is that time as the platform sent it.
+	Until     time.Time
+	UntilText string
 	// Min and Max are kept for the platform, which reads them back. With a Min above 0 the operator pulls the images of the
 	// Challenge ahead, where IMAGE_PREPULL_LEAD is set.
 	Min, Max int64
 }
 
+// NewRegistration returns the registration of an id for the owner of a token.
+func NewRegistration(g tokens.Grant, id string) Registration {
+	return Registration{Namespace: g.Namespace, Endpoint: g.Endpoint, Token: g.Name, ID: id}
+}
+
 // Name is metadata.name of the ConfigMap.
-func (r Registration) Name() string { return RegistrationName(r.Endpoint, r.ID) }
+func (r Registration) Name() string {
+	return RegistrationName(tokens.Grant{Endpoint: r.Endpoint, Name: r.Token}, r.ID)
+}
 
 // Challenge is the name of the Challenge: the last part of the scenario without tag and digest.
 func (r Registration) Challenge() string { return ChallengeName(r.Scenario) }
@@ -67,33 +84,52 @@ func ChallengeName(scenario string) string {
 	return name
 }
 
-// expired reports whether the last time for instances is over.
-func (r Registration) expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
+// expired reports whether the last time for instances is over, in whole seconds, as spec.until ends them.
+func (r Registration) expired(now time.Time) bool {
+	end := r.latestEnd()
+	return end != nil && !now.Before(end.Time)
+}
+
+// errOver is the refusal of a start or a renewal after the last time for instances.
+func (r Registration) errOver() error {
+	return failPlayers(Refused, "The time for this challenge is over.", "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
+}
 
 // timeout is spec.timeout of an instance that was started, or is about to be, and was renewed last: from start to end
-// in whole seconds. "": the operator's default.
+// in whole seconds. "": the operator's default. Without a Timeout the instance lives until Until, which spec.until ends exactly.
 func (r Registration) timeout(start, renewed time.Time) string {
 	var lives time.Duration
-	if r.Timeout > 0 {
+	switch {
+	case r.Timeout > 0:
 		lives = renewed.Sub(start) + r.Timeout
-	}
-	if !r.Until.IsZero() && (lives == 0 || r.Until.Sub(start) < lives) {
-		lives = max(r.Until.Sub(start), time.Second)
-	}
-	if lives <= 0 {
+	case !r.Until.IsZero():
+		lives = max(r.Until.Sub(start), 0) + time.Second
+	default:
 		return ""
 	}
-	return strconv.FormatInt(int64(lives.Round(time.Second)/time.Second), 10) + "s"
+	return secondsText(lives)
+}
+
+func secondsText(lives time.Duration) string {
+	return strconv.FormatInt(max(int64(lives.Round(time.Second)/time.Second), 1), 10) + "s"
+}
+
+// latestEnd is spec.until of an instance, nil for none.
+func (r Registration) latestEnd() *metav1.Time {
+	if r.Until.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: r.Until.Truncate(time.Second)}
 }
 
 // configMap is the object that keeps the registration.
 func (r Registration) configMap() *corev1.ConfigMap {
-	data := map[string]string{keyID: r.ID, keyScenario: r.Scenario}
+	data := map[string]string{keyID: r.ID, keyToken: r.Token, keyScenario: r.Scenario}
 	if r.Timeout > 0 {
 		data[keyTimeout] = r.Timeout.String()
 	}
 	if !r.Until.IsZero() {
-		data[keyUntil] = r.Until.UTC().Format(time.RFC3339Nano)
+		data[keyUntil] = cmp.Or(r.UntilText, r.Until.UTC().Format(time.RFC3339Nano))
 	}
 	if r.Min != 0 {
 		data[keyMin] = strconv.FormatInt(r.Min, 10)
@@ -119,7 +155,7 @@ func (r Registration) configMap() *corev1.ConfigMap {
 func read(object *corev1.ConfigMap) (Registration, error) {
 	r := Registration{
 		UID: object.UID, Namespace: object.Namespace,
-		Endpoint: object.Labels[LabelRegistration], ID: object.Data[keyID], Scenario: object.Data[keyScenario],
+		Endpoint: object.Labels[LabelRegistration], Token: object.Data[keyToken], ID: object.Data[keyID], Scenario: object.Data[keyScenario],
 	}
 	if object.Name != r.Name() {
 		return r, fmt.Errorf("ConfigMap %s is not the registration of its id: delete it", object.Name)
@@ -138,6 +174,7 @@ func read(object *corev1.ConfigMap) (Registration, error) {
 	if text := object.Data[keyUntil]; text != "" {
 		var parsed error
 		r.Until, parsed = time.Parse(time.RFC3339Nano, text)
+		r.UntilText = text
 		fail(keyUntil, parsed)
 	}
 	for key, to := range map[string]*int64{keyMin: &r.Min, keyMax: &r.Max} {

@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/tokens"
 )
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -31,10 +33,10 @@ func TestTheChallengeOfAScenario(t *testing.T) {
 
 func TestARegistrationIsReadAsItWasWritten(t *testing.T) {
 	for name, r := range map[string]Registration{
-		"little": {UID: "u", Namespace: "berg", Endpoint: "chall-manager", ID: "1", Scenario: "web"},
+		"little": {UID: "u", Namespace: "berg", Endpoint: "chall-manager", Token: "ctfd", ID: "1", Scenario: "web"},
 		"all": {
 			UID: "u", Namespace: "berg", Endpoint: "chall-manager", ID: "../ä\x00", Scenario: "x/web:v1", Timeout: 90 * time.Minute,
-			Until: noon.Add(123 * time.Millisecond), Min: 3, Max: 1 << 62,
+			Until: noon.Add(123 * time.Millisecond), UntilText: "2030-01-31T12:00:00.1230Z", Min: 3, Max: 1 << 62,
 		},
 	} {
 		object := r.configMap()
@@ -55,18 +57,34 @@ func TestTimeouts(t *testing.T) {
 		start, renewed time.Time
 		want           string
 	}{
-		"neither":                      {Registration{}, noon, noon, ""},
-		"from the start":               {Registration{Timeout: 10 * time.Minute}, noon, noon, "600s"},
-		"from the renewal":             {Registration{Timeout: 10 * time.Minute}, noon, noon.Add(5 * time.Minute), "900s"},
-		"until alone":                  {Registration{Until: noon.Add(time.Hour)}, noon, noon, "3600s"},
-		"until before the timeout":     {Registration{Timeout: 2 * time.Hour, Until: noon.Add(time.Hour)}, noon, noon, "3600s"},
-		"until after the timeout":      {Registration{Timeout: time.Hour, Until: noon.Add(2 * time.Hour)}, noon, noon, "3600s"},
-		"until before the start":       {Registration{Until: noon.Add(-time.Hour)}, noon, noon, "1s"},
-		"renewed shortly before until": {Registration{Timeout: time.Hour, Until: noon.Add(time.Hour)}, noon, noon.Add(59 * time.Minute), "3600s"},
+		"neither":                {Registration{}, noon, noon, ""},
+		"from the start":         {Registration{Timeout: 10 * time.Minute}, noon, noon, "600s"},
+		"from the renewal":       {Registration{Timeout: 10 * time.Minute}, noon, noon.Add(5 * time.Minute), "900s"},
+		"until alone":            {Registration{Until: noon.Add(time.Hour)}, noon, noon, "3601s"}, // spec.until ends it exactly
+		"until and a timeout":    {Registration{Timeout: 2 * time.Hour, Until: noon.Add(time.Hour)}, noon, noon, "7200s"},
+		"until before the start": {Registration{Until: noon.Add(-time.Hour)}, noon, noon, "1s"},
 	} {
 		if got := tc.r.timeout(tc.start, tc.renewed); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+	if end := (Registration{Until: noon.Add(1500 * time.Millisecond)}).latestEnd(); !end.Equal(&metav1.Time{Time: noon.Add(time.Second)}) {
+		t.Errorf("the end is %s", end)
+	}
+}
+
+// The end of an instance is the one of its registration, in the words of the platform, or another one.
+func TestAnEndComesBackAsItWasSent(t *testing.T) {
+	sent := "2030-01-31T13:00:00.250+00:00"
+	r := Registration{Until: noon.Add(time.Hour + 250*time.Millisecond), UntilText: sent}
+	ends := func(at time.Time) Instance {
+		return newInstance(instance(func(i *bergv1.ChallengeInstance) { i.Status.ExpiresAt = &metav1.Time{Time: at} }), r, nil)
+	}
+	if v := ends(noon.Add(time.Hour)); v.UntilText != sent || !v.Until.Equal(r.Until) {
+		t.Errorf("at its until: %q, %s", v.UntilText, v.Until)
+	}
+	if v := ends(noon.Add(time.Minute)); v.UntilText != "" || !v.Until.Equal(noon.Add(time.Minute)) {
+		t.Errorf("earlier: %q, %s", v.UntilText, v.Until)
 	}
 }
 
@@ -91,8 +109,15 @@ func TestOwnersAndNames(t *testing.T) {
 			t.Errorf("%s: %s", challenge, name)
 		}
 	}
-	if RegistrationName("a", "bc") == RegistrationName("ab", "c") {
-		t.Error("two endpoints share a registration")
+	names := map[string]tokens.Grant{}
+	for _, g := range []tokens.Grant{{Endpoint: "a", Name: "b"}, {Endpoint: "a", Name: "rehearsal"}, {Endpoint: "ab"}, {Endpoint: "a", Name: "bc"}} {
+		for _, id := range []string{"1", "c1"} {
+			name := RegistrationName(g, id)
+			if other, twice := names[name]; twice {
+				t.Errorf("%v and %v share a registration", g, other)
+			}
+			names[name] = g
+		}
 	}
 }
 
@@ -134,9 +159,39 @@ func TestOfTwoThatLiveTheOlderOneCounts(t *testing.T) {
 func TestEveryCauseIsASentence(t *testing.T) {
 	for _, cause := range bergv1.Causes {
 		i := instance(func(i *bergv1.ChallengeInstance) { i.Status.Cause = cause })
-		if v := newInstance(i, "1", nil); v.Reason != view.Explain(cause).Players || v.State == view.Running {
+		if v := newInstance(i, Registration{ID: "1"}, nil); v.Reason != view.Explain(cause).Players || v.State == view.Running {
 			t.Errorf("%s: %+v", cause, v)
 		}
+	}
+}
+
+// Waiting helps while an instance starts, or its owner's earlier one ends. It does not help with any other cause.
+func TestWhenWaitingDoesNotHelp(t *testing.T) {
+	for _, cause := range bergv1.Causes {
+		i := newInstance(instance(func(i *bergv1.ChallengeInstance) { i.Status.Cause = cause }), Registration{}, nil)
+		helps := cause == bergv1.CauseNotReadyYet || cause == bergv1.CauseAddressPending || cause == bergv1.CauseOwnerBusy
+		if i.Stuck == helps {
+			t.Errorf("%s: stuck is %t", cause, i.Stuck)
+		}
+		if byItself := view.Explain(cause).Waits; byItself && i.NeedsPerson {
+			t.Errorf("%s: it needs a person although it starts by itself", cause)
+		}
+	}
+	if i := newInstance(instance(func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseFailed }), Registration{}, nil); !i.Stuck || !i.NeedsPerson {
+		t.Errorf("failed: %+v", i)
+	}
+}
+
+// A refused start does not promise that the instance starts automatically, since it was deleted.
+func TestARefusalNamesTheLimitAlone(t *testing.T) {
+	i := instance(func(i *bergv1.ChallengeInstance) {
+		meta.SetStatusCondition(&i.Status.Conditions, metav1.Condition{
+			Type: bergv1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: bergv1.ReasonQueued,
+			Message: "Queued: the limit set by SOURCE_MAX_INSTANCES (1) is reached. The instance starts automatically, in creation order, when a slot is free",
+		})
+	})
+	if got := limitReached(i); got != "the limit set by SOURCE_MAX_INSTANCES (1) is reached" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -154,7 +209,7 @@ func TestFlagsOfAnInstance(t *testing.T) {
 		"that of its Challenge": {instance(), static, "flag{static}"},
 		"none yet":              {instance(), dynamic, ""}, "without its Challenge": {instance(), nil, ""},
 	} {
-		if got := strings.Join(newInstance(tc.i, "1", tc.c).Flags, ","); got != tc.want {
+		if got := strings.Join(newInstance(tc.i, Registration{ID: "1"}, tc.c).Flags, ","); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

@@ -11,10 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/platform/tokens"
 )
 
 // MaxID is the maximum length of an id of a platform, in bytes.
@@ -23,8 +27,13 @@ const MaxID = 128
 // maxScenario is the maximum length of a scenario, in bytes. It is generous for a reference of an image.
 const maxScenario = 1024
 
-// check validates a registration before it is written.
-func (s *Store) check(ctx context.Context, r Registration) error {
+// refusalWindow is the time after a refused creation in which a deletion of the same id is refused, too: a platform cleans up
+// what it could not create, and would end the instances of the registration that exists.
+const refusalWindow = time.Minute
+
+// check validates a registration before it is written. before is the registration that it replaces; empty for a new one.
+func (s *Store) check(ctx context.Context, r, before Registration) error {
+	now := s.options.Clock.Now()
 	switch {
 	case r.ID == "" || len(r.ID) > MaxID:
 		return Fail(Invalid, "id: must have 1 to %d bytes", MaxID)
@@ -34,22 +43,58 @@ func (s *Store) check(ctx context.Context, r Registration) error {
 		return Fail(Invalid, "scenario: is missing; give the name of a Challenge")
 	case r.Timeout < 0 || r.Timeout > 0 && r.Timeout < time.Second:
 		return Fail(Invalid, "timeout: must be 1s or longer")
+	case r.expired(now) && !r.Until.Equal(before.Until):
+		return Fail(Invalid, "until: %s is in the past, it is %s now: give a later time, or none", r.UntilText, now.UTC().Format(time.RFC3339))
 	}
-	if _, err := s.challenge(ctx, r.Namespace, r.Challenge()); err != nil {
+	challenge, err := s.challenge(ctx, r.Namespace, r.Challenge())
+	if err != nil {
 		return fmt.Errorf("scenario: %w", err)
+	}
+	if r.Scenario == before.Scenario || whyNotAccepted(challenge) == "" {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(challenge) // it may be corrected already
+	challenge = &bergv1.Challenge{}
+	if err := s.live.Get(ctx, key, challenge); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if text := whyNotAccepted(challenge); text != "" {
+		return Fail(Invalid, "scenario: Challenge %s is not accepted. %s. Correct it: kubectl berg lint shows each field",
+			challenge.Name, strings.TrimSuffix(text, "."))
 	}
 	return nil
 }
 
+// whyNotAccepted returns why a Challenge is not accepted, "" if it is, or if the operator has not checked its latest edit.
+func whyNotAccepted(c *bergv1.Challenge) string {
+	accepted := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
+	if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.ObservedGeneration < c.Generation {
+		return ""
+	}
+	return accepted.Message
+}
+
 // Register creates a registration.
 func (s *Store) Register(ctx context.Context, r Registration) (Registration, error) {
-	if err := s.check(ctx, r); err != nil {
+	r, err := s.register(ctx, r)
+	if !Is(err, Exists) {
+		return r, err
+	}
+	if err := s.rememberRefusal(ctx, r); err != nil {
+		return r, err
+	}
+	return r, Fail(Exists, "challenge %s already exists: the platform with the token key %q registered it, in ConfigMap %s/%s. Give another platform, a rehearsal "+
+		"or a new database a token key of its own. If the old one is not needed, delete the ConfigMap, which ends its instances", r.ID, r.Token, r.Namespace, r.Name())
+}
+
+func (s *Store) register(ctx context.Context, r Registration) (Registration, error) {
+	if err := s.check(ctx, r, Registration{}); err != nil {
 		return r, err
 	}
 	object := r.configMap()
 	err := s.live.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		return r, Fail(Exists, "challenge %s already exists: it is registered in ConfigMap %s/%s", r.ID, r.Namespace, r.Name())
+		return r, Fail(Exists, "challenge %s already exists", r.ID)
 	}
 	if err != nil {
 		return r, err
@@ -60,19 +105,31 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 	return read(object)
 }
 
+// rememberRefusal stores the time of a refused creation in the registration that exists.
+func (s *Store) rememberRefusal(ctx context.Context, r Registration) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		object := &corev1.ConfigMap{}
+		if err := s.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name()}, object); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		metaSet(&object.Data, keyRefused, s.options.Clock.Now().UTC().Format(time.RFC3339))
+		return client.IgnoreNotFound(s.live.Update(ctx, object))
+	})
+}
+
 // Registration returns the registration with an id.
-func (s *Store) Registration(ctx context.Context, namespace, endpoint, id string) (Registration, error) {
+func (s *Store) Registration(ctx context.Context, g tokens.Grant, id string) (Registration, error) {
 	if id == "" || len(id) > MaxID {
 		return Registration{}, Fail(NotFound, "there is no challenge with this id")
 	}
-	key := client.ObjectKey{Namespace: namespace, Name: RegistrationName(endpoint, id)}
+	key := client.ObjectKey{Namespace: g.Namespace, Name: RegistrationName(g, id)}
 	object := &corev1.ConfigMap{}
 	err := s.cache.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) { // another replica may have created it a moment ago
 		err = s.live.Get(ctx, key, object)
 	}
 	if apierrors.IsNotFound(err) || err == nil && object.DeletionTimestamp != nil {
-		return Registration{}, Fail(NotFound, "challenge %s is not registered: create it in the platform again, or choose another one", id)
+		return Registration{}, errUnregistered(g, id)
 	}
 	if err != nil {
 		return Registration{}, err
@@ -80,29 +137,40 @@ func (s *Store) Registration(ctx context.Context, namespace, endpoint, id string
 	return read(object)
 }
 
+// errUnregistered names the ways to register a challenge.
+func errUnregistered(g tokens.Grant, id string) error {
+	remedy := "start an instance of it first"
+	if g.Endpoint == tokens.EndpointChallManager {
+		remedy = "create it in the platform again. When you move an event, register all challenges with the plugin's page Import"
+	}
+	return Fail(NotFound, "challenge %s is not registered for the token key %q: %s", id, g.Name, remedy)
+}
+
 // Ensure returns the registration of a platform that registers nothing itself: its id is the name of a Challenge.
-func (s *Store) Ensure(ctx context.Context, namespace, endpoint, challenge string) (Registration, error) {
-	r, err := s.Registration(ctx, namespace, endpoint, challenge)
+func (s *Store) Ensure(ctx context.Context, g tokens.Grant, challenge string) (Registration, error) {
+	r, err := s.Registration(ctx, g, challenge)
 	if !Is(err, NotFound) {
 		return r, err
 	}
-	r, err = s.Register(ctx, Registration{Namespace: namespace, Endpoint: endpoint, ID: challenge, Scenario: challenge})
-	if Is(err, Exists) {
-		return s.Registration(ctx, namespace, endpoint, challenge)
+	r = NewRegistration(g, challenge)
+	r.Scenario = challenge
+	r, err = s.register(ctx, r)
+	if Is(err, Exists) { // another replica was faster
+		return s.Registration(ctx, g, challenge)
 	}
 	return r, err
 }
 
-// Registrations returns all registrations of an endpoint, by their ids. It omits ConfigMaps that are not valid
+// Registrations returns all registrations of a token's key, by their ids. It omits ConfigMaps that are not valid
 // registrations.
-func (s *Store) Registrations(ctx context.Context, namespace, endpoint string) ([]Registration, error) {
+func (s *Store) Registrations(ctx context.Context, g tokens.Grant) ([]Registration, error) {
 	var list corev1.ConfigMapList
-	if err := s.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelRegistration: endpoint}); err != nil {
+	if err := s.cache.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels{LabelRegistration: g.Endpoint}); err != nil {
 		return nil, err
 	}
 	all := make([]Registration, 0, len(list.Items))
 	for n := range list.Items {
-		if r, err := read(&list.Items[n]); err == nil && list.Items[n].DeletionTimestamp == nil {
+		if r, err := read(&list.Items[n]); err == nil && r.Token == g.Name && list.Items[n].DeletionTimestamp == nil {
 			all = append(all, r)
 		}
 	}
@@ -115,13 +183,13 @@ func (s *Store) Registrations(ctx context.Context, namespace, endpoint string) (
 // Update changes a registration and its live instances: they get the new timeout and until, and adopt their Challenge
 // when its tag has changed. A different Challenge affects only new instances. change must have no side effects: after a
 // conflict it is called again with the newer version. Nothing is written if it returns an error.
-func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, change func(*Registration) error) (Registration, error) {
+func (s *Store) Update(ctx context.Context, g tokens.Grant, id string, change func(*Registration) error) (Registration, error) {
 	var before, after Registration
 	for {
 		object := &corev1.ConfigMap{}
-		err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: RegistrationName(endpoint, id)}, object)
+		err := s.live.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: RegistrationName(g, id)}, object)
 		if apierrors.IsNotFound(err) || len(id) > MaxID {
-			return before, Fail(NotFound, "challenge %s is not registered: create it first", id)
+			return before, errUnregistered(g, id)
 		}
 		if err != nil {
 			return before, err
@@ -133,8 +201,8 @@ func (s *Store) Update(ctx context.Context, namespace, endpoint, id string, chan
 		if err := change(&after); err != nil {
 			return before, err
 		}
-		after.ID, after.Endpoint, after.Namespace, after.UID = before.ID, before.Endpoint, before.Namespace, before.UID
-		if err := s.check(ctx, after); err != nil {
+		after.ID, after.Endpoint, after.Token, after.Namespace, after.UID = before.ID, before.Endpoint, before.Token, before.Namespace, before.UID
+		if err := s.check(ctx, after, before); err != nil {
 			return before, err
 		}
 		if after != before {
@@ -179,7 +247,7 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 		}
 		changed := i.DeepCopy()
 		if times {
-			changed.Spec.Timeout = after.timeout(startOrNow(i, s.options.Clock.Now()), renewedAt(i))
+			changed.Spec.Timeout, changed.Spec.Until = after.timeout(startOrNow(i, s.options.Clock.Now()), renewedAt(i)), after.latestEnd()
 		}
 		if rollout {
 			metaSet(&changed.Annotations, bergv1.AnnotationRollout, RolloutValue(after.Scenario))
@@ -194,13 +262,21 @@ func (s *Store) follow(ctx context.Context, before, after Registration) error {
 // Unregister deletes a registration. Kubernetes' garbage collector then deletes its instances, also if the API ends
 // right after it. The UID as a precondition protects a new registration of the same id. Unregister returns when the
 // cache has seen the deletion, or after ReadWait.
-func (s *Store) Unregister(ctx context.Context, namespace, endpoint, id string) error {
-	r, err := s.Registration(ctx, namespace, endpoint, id)
+func (s *Store) Unregister(ctx context.Context, g tokens.Grant, id string) error {
+	object := &corev1.ConfigMap{}
+	err := s.live.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: RegistrationName(g, id)}, object)
+	if apierrors.IsNotFound(err) || len(id) > MaxID || err == nil && object.DeletionTimestamp != nil {
+		return errUnregistered(g, id)
+	}
 	if err != nil {
 		return err
 	}
-	object := r.configMap()
-	err = s.live.Delete(ctx, object, client.Preconditions{UID: &r.UID})
+	refused, err := time.Parse(time.RFC3339, object.Data[keyRefused])
+	if err == nil && s.options.Clock.Since(refused) < refusalWindow {
+		return Fail(Refused, "challenge %s exists since before its creation was refused, so it is kept: delete it a minute later, or delete ConfigMap %s/%s", id, g.Namespace, object.Name)
+	}
+	uid := object.UID
+	err = s.live.Delete(ctx, object, client.Preconditions{UID: &uid})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return Fail(NotFound, "challenge %s is not registered any more", id)
 	}
@@ -210,7 +286,7 @@ func (s *Store) Unregister(ctx context.Context, namespace, endpoint, id string) 
 	return s.until(ctx, waitKey(object), func() (bool, error) {
 		found := &corev1.ConfigMap{}
 		err := s.cache.Get(ctx, client.ObjectKeyFromObject(object), found)
-		return err != nil || found.UID != r.UID || found.DeletionTimestamp != nil, client.IgnoreNotFound(err)
+		return err != nil || found.UID != uid || found.DeletionTimestamp != nil, client.IgnoreNotFound(err)
 	})
 }
 

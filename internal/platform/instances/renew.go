@@ -15,9 +15,9 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 	now := s.options.Clock.Now()
 	switch {
 	case wanted == 0 && r.Timeout == 0:
-		return Instance{}, Fail(Refused, "instances of challenge %s cannot be renewed: it has no timeout", r.ID)
+		return Instance{}, failPlayers(Refused, "This instance cannot be extended.", "instances of challenge %s cannot be renewed: it has no timeout", r.ID)
 	case r.expired(now):
-		return Instance{}, Fail(Refused, "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
+		return Instance{}, r.errOver()
 	}
 	if wanted > 0 {
 		r.Timeout = wanted
@@ -30,13 +30,13 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 		return Instance{}, err
 	}
 	changed := current.DeepCopy()
-	changed.Spec.Timeout = r.timeout(startOrNow(current, now), now)
+	changed.Spec.Timeout, changed.Spec.Until = r.timeout(startOrNow(current, now), now), r.latestEnd()
 	metaSet(&changed.Annotations, AnnotationRenewedAt, now.UTC().Format(time.RFC3339))
 	if err := s.patch(ctx, current, changed); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return Instance{}, noInstance(r, source)
 		}
-		return Instance{}, explain(err)
+		return Instance{}, explain(err, current.Spec.Flag)
 	}
 	return s.observed(ctx, r, changed)
 }

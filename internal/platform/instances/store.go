@@ -9,6 +9,7 @@ package instances
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/platform/changes"
 )
 
@@ -60,6 +62,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Dial connects to an address. Nil: the network.
 	Dial func(ctx context.Context, network, address string) error
+	// Log of what organisers should know. Nil: none.
+	Log *slog.Logger
 }
 
 // Store manages the instances of all platforms. Its methods may be called concurrently, and by several replicas.
@@ -69,6 +73,7 @@ type Store struct {
 	// live reads and writes without the cache.
 	live    client.Client
 	changes changes.Changes
+	reach   reachability
 }
 
 // Scheme has the kinds that the API reads and writes.
@@ -87,6 +92,9 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	if options.Dial == nil {
 		options.Dial = dial
 	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
 	namespaces := map[string]cache.Config{}
 	for _, name := range options.Namespaces {
 		namespaces[name] = cache.Config{}
@@ -98,7 +106,7 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	scheme := Scheme()
 	shared := ptr.To(true) // no caller modifies objects from the cache, so they need no copy
 	cached, err := cache.New(config, cache.Options{
-		Scheme: scheme, DefaultNamespaces: namespaces, DefaultTransform: trim, DefaultUnsafeDisableDeepCopy: shared,
+		Scheme: scheme, DefaultNamespaces: namespaces, DefaultTransform: Trim, DefaultUnsafeDisableDeepCopy: shared,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: {Label: labels.NewSelector().Add(*registered)},
 		},
@@ -106,40 +114,64 @@ func New(config *rest.Config, options Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	direct, err := client.New(config, client.Options{Scheme: scheme})
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	return &Store{options: options, cache: cached, live: direct}, nil
+	return &Store{options: options, cache: cached, live: redact.Client(direct)}, nil
 }
 
-// trim reduces objects to the fields that the API and the live page read, before the cache stores them. It keeps a flag
-// only in instances whose platform may ask for it.
-func trim(object any) (any, error) {
+// Trim reduces objects to the fields that the API and the live page read, before the cache stores them. Others may write as large
+// objects as they like. It keeps a flag only in instances whose platform may ask for it.
+func Trim(object any) (any, error) {
+	if o, ok := object.(client.Object); ok {
+		trimMetadata(o)
+	}
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
-		o.ManagedFields, o.Status.PendingChanges, o.Status.Start = nil, nil, nil
+		o.Status.PendingChanges, o.Status.Start = nil, nil
 		o.Status.Seed, o.Status.NamespaceTokenHash = "", ""
-		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
 		if registrationUID(o) == "" {
 			o.Spec.Flag = ""
 		}
 	case *bergv1.Challenge:
-		o.Spec, o.ManagedFields = trimSpec(&o.Spec), nil
-		if frozen, ok := o.Annotations[bergv1.AnnotationFrozen]; ok {
-			o.Annotations = map[string]string{bergv1.AnnotationFrozen: frozen}
-		} else {
-			o.Annotations = nil
-		}
+		o.Spec = trimSpec(&o.Spec)
 	case *corev1.ConfigMap:
-		o.ManagedFields, o.BinaryData = nil, nil
-		for key := range o.Data {
-			if !slices.Contains([]string{keyID, keyScenario, keyTimeout, keyUntil, keyMin, keyMax}, key) {
+		o.BinaryData = nil
+		for key, value := range o.Data {
+			if len(value) > maxValue || !slices.Contains(dataKeys, key) {
 				delete(o.Data, key)
 			}
 		}
 	}
 	return object, nil
+}
+
+// maxValue is the maximum length of an annotation, and of a value of a registration, in the cache. What this API writes is shorter.
+const maxValue = 1 << 10
+
+// trimMetadata keeps the labels and annotations that are read, and the owner of an instance.
+func trimMetadata(o client.Object) {
+	o.SetManagedFields(nil)
+	o.SetFinalizers(nil)
+	o.SetLabels(only(o.GetLabels(), LabelRegistration, bergv1.LabelSource))
+	o.SetAnnotations(only(o.GetAnnotations(), AnnotationRenewedAt, bergv1.AnnotationFrozen))
+	var owners []metav1.OwnerReference
+	if controller := metav1.GetControllerOf(o); controller != nil {
+		owners = append(owners, *controller)
+	}
+	o.SetOwnerReferences(owners)
+}
+
+// only returns the entries with some keys. A long value is cut.
+func only(all map[string]string, keys ...string) map[string]string {
+	kept := map[string]string{}
+	for _, key := range keys {
+		if value, ok := all[key]; ok {
+			kept[key] = strings.Clone(value[:min(len(value), maxValue)])
+		}
+	}
+	return kept
 }
 
 // trimSpec reduces the spec of a Challenge to the fields for flags and for the resources of its instances: no variable,

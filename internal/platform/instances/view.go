@@ -31,20 +31,28 @@ type Instance struct {
 	Since   time.Time `json:"since,omitzero"`
 	Renewed time.Time `json:"renewed"`
 	Until   time.Time `json:"until,omitzero"`
+	// UntilText is Until as the platform sent it, "" if the end is another one.
+	UntilText string `json:"-"`
 	// Endpoints at which players reach it. Empty until it runs.
 	Endpoints []bergv1.ServiceEndpoint `json:"endpoints"`
+	// Connection is the author's text about how players connect. "": the endpoints are shown.
+	Connection string `json:"connection,omitempty"`
+	challenge  string // name of the Challenge
+	// Stuck: waiting for seconds does not help, and Reason says why.
+	Stuck bool `json:"-"`
+	// NeedsPerson: it does not start until a person acts.
+	NeedsPerson bool `json:"-"`
 	// Limited: it waits because a limit of its source is reached.
 	Limited bool `json:"-"`
 	// Flags that the instance accepts. Logs and metrics never have them.
 	Flags []string `json:"-"`
 }
 
-// newInstance returns the platform's view of an object. challenge is the ID of the registration. owner is the Challenge
-// with the static flag; it may be nil.
-func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge) Instance {
+// newInstance returns the platform's view of an object. owner is the Challenge with the static flag; it may be nil.
+func newInstance(i *bergv1.ChallengeInstance, r Registration, owner *bergv1.Challenge) Instance {
 	row := view.NewRow(i)
 	v := Instance{
-		UID: row.UID, Name: row.Name, Challenge: challenge, Source: row.Source,
+		UID: row.UID, Name: row.Name, Challenge: r.ID, Source: row.Source, challenge: row.Challenge,
 		State: row.State, Until: row.Expires, Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
 		Limited: sourceLimited(i),
 	}
@@ -54,8 +62,12 @@ func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Ch
 	case owner != nil && !flags.Needed(owner) && owner.Spec.Flag != "":
 		v.Flags = []string{owner.Spec.Flag}
 	}
+	if until := r.latestEnd(); until != nil && v.Until.Equal(until.Time) {
+		v.Until, v.UntilText = r.Until, r.UntilText
+	}
 	switch row.State {
 	case view.Running:
+		v.Connection = i.Status.ConnectionInfo
 		if v.Since = row.Ready; v.Since.IsZero() {
 			v.Since = row.Created
 		}
@@ -63,13 +75,17 @@ func newInstance(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Ch
 	case view.Ending:
 		v.Reason = "The instance is stopping."
 	case view.Starting, view.Waiting, view.Failed:
-		v.Reason = view.Explain(row.Cause).Players
+		explained := view.Explain(row.Cause)
+		v.Reason, v.NeedsPerson = explained.Players, explained.NeedsPerson && !explained.Waits || row.State == view.Failed
+		v.Stuck = v.NeedsPerson || explained.NeedsPerson || explained.Waits && row.Cause != bergv1.CauseOwnerBusy
 	}
 	return v
 }
 
-// Starts reports whether the instance does not run yet, but may run later.
-func (i Instance) Starts() bool { return i.State == view.Starting || i.State == view.Waiting }
+// MayRunSoon reports whether waiting for seconds may help. An instance beyond a limit of its source is decided within seconds, too.
+func (i Instance) MayRunSoon() bool {
+	return (i.State == view.Starting || i.State == view.Waiting) && (!i.Stuck || i.Limited)
+}
 
 func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	if t, err := time.Parse(time.RFC3339, i.Annotations[AnnotationRenewedAt]); err == nil {
@@ -81,12 +97,13 @@ func renewedAt(i *bergv1.ChallengeInstance) time.Time {
 	return i.CreationTimestamp.Time
 }
 
-// detail returns the operator's explanation why an instance does not run, as a part of a sentence.
-func detail(i *bergv1.ChallengeInstance) string {
+// limitReached returns the limit that an instance waits for, in the operator's words.
+func limitReached(i *bergv1.ChallengeInstance) string {
+	text := "a limit of the source is reached"
 	if problem := view.FirstProblem(i); problem != nil {
-		return strings.TrimSuffix(problem.Message, ".")
+		text, _, _ = strings.Cut(problem.Message, ". ") // the next sentence says that it starts automatically, and this one will not
 	}
-	return ""
+	return strings.TrimSuffix(strings.TrimPrefix(text, "Queued: "), ".")
 }
 
 // sourceLimits are the operator's settings that limit a source. The message of the condition Admitted names the limit

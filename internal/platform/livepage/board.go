@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -23,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/plan"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/changes"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
@@ -38,10 +39,12 @@ type Options struct {
 	Namespaces []string
 	// RecordNamespace has the records of instances that have ended. "": none are shown.
 	RecordNamespace string
-	// Plan are the settings of the operator that determine the resources of an instance.
-	Plan plan.Settings
-	// NodePorts is the number of node ports of the API server, MaxInstances is CHALLENGE_MAX_INSTANCES. 0: no limit.
-	NodePorts, MaxInstances int
+	// Operator has the settings that determine the resources of an instance, and the lease that shows that it runs.
+	Operator Operator
+	// SourceURL is the address of a user or team of the platform, with {source}. "": there is none.
+	SourceURL string
+	// NodePorts is the number of node ports of the API server. 0: no limit.
+	NodePorts int
 	// NodeReserve is the share of each node that is reserved for other pods, in percent.
 	NodeReserve int
 }
@@ -74,9 +77,12 @@ type Board struct {
 	history map[string]*history
 	// challenges and checks have the known state of each Challenge.
 	challenges map[string]view.Challenge
-	checks     map[types.NamespacedName]map[string]checkState
-	nodes      map[string]corev1.Node
-	ended      map[types.UID]Ended
+	// specs are the Challenges as the cache of the store has them, from which challenges follow.
+	specs    map[string]*bergv1.Challenge
+	operator operatorState
+	checks   map[types.NamespacedName]map[string]checkState
+	nodes    map[string]corev1.Node
+	ended    map[types.UID]Ended
 	// ready: the cache is complete, and later events are changes.
 	ready bool
 	// summaries are cached for the current version, by namespace; changed clears them.
@@ -98,7 +104,11 @@ func NewBoard(rc *rest.Config, store *instances.Store, options Options, now cloc
 		configs[name] = cache.Config{}
 	}
 	var err error
-	if b.cache, err = cache.New(rc, cache.Options{Scheme: scheme, DefaultNamespaces: configs, DefaultTransform: trim}); err != nil {
+	if b.cache, err = cache.New(rc, cache.Options{
+		Scheme: scheme, DefaultNamespaces: configs, DefaultTransform: trim, ByObject: map[client.Object]cache.ByObject{
+			&appsv1.Deployment{}: options.Operator.scoped(options.Operator.Deployment), &coordinationv1.Lease{}: options.Operator.scoped(options.Operator.Lease),
+		},
+	}); err != nil {
 		return nil, fmt.Errorf("make the cache of the page: %w", err)
 	}
 	if b.client, err = kubernetes.NewForConfig(rc); err != nil {
@@ -123,8 +133,9 @@ func newBoard(options Options, now clock.WithTicker) *Board {
 	b := &Board{
 		options: options, clock: now, id: uuid.NewString(), rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
 		challenges: map[string]view.Challenge{}, checks: map[types.NamespacedName]map[string]checkState{},
-		nodes: map[string]corev1.Node{}, ended: map[types.UID]Ended{},
+		nodes: map[string]corev1.Node{}, ended: map[types.UID]Ended{}, specs: map[string]*bergv1.Challenge{},
 	}
+	b.operator.load(nil)
 	b.events = newEventRing(func(instance types.UID) { b.changes.Happened(string(instance)) })
 	return b
 }
@@ -134,6 +145,11 @@ func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return trimNode(o), nil
+	case *appsv1.Deployment:
+		return trimDeployment(o), nil
+	case *coordinationv1.Lease:
+		o.ManagedFields, o.Annotations, o.Labels = nil, nil, nil
+		return o, nil
 	case *bergv1.ChallengeCheck:
 		kept := &bergv1.ChallengeCheck{TypeMeta: o.TypeMeta}
 		kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = o.Namespace, o.Name, o.UID, o.ResourceVersion
@@ -145,7 +161,7 @@ func trim(object any) (any, error) {
 		}
 		return kept, nil
 	default:
-		return object, nil
+		return instances.Trim(object)
 	}
 }
 
@@ -168,6 +184,7 @@ func (b *Board) Start(ctx context.Context) error {
 	// Without these the page shows instances and Challenges alone.
 	for kind, follow := range map[client.Object]toolscache.ResourceEventHandler{
 		&bergv1.ChallengeCheck{}: handler(b.seeOther, b.forgetOther), &corev1.Node{}: handler(b.seeNode, b.forgetNode),
+		&coordinationv1.Lease{}: handler(b.seeOperator, func(any) {}), &appsv1.Deployment{}: handler(b.seeOperator, func(any) {}),
 	} {
 		informer, err := b.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -236,6 +253,32 @@ func (b *Board) see(object any, initial bool) {
 	b.rows[r.ID()] = &r
 }
 
+// seeOperator stores the state of the operator. A renewal of the lease changes nothing on the page, and gets no version.
+func (b *Board) seeOperator(object any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch o := object.(type) {
+	case *coordinationv1.Lease:
+		if o.Spec.RenewTime != nil && !o.Spec.RenewTime.Time.Equal(b.operator.renewal) {
+			b.operator.renewal, b.operator.seen = o.Spec.RenewTime.Time, b.clock.Now()
+		}
+	case *appsv1.Deployment:
+		variables := map[string]string{}
+		for _, c := range o.Spec.Template.Spec.Containers {
+			for _, v := range c.Env {
+				variables[v.Name] = v.Value
+			}
+		}
+		if !b.operator.load(variables) {
+			return
+		}
+		for id, c := range b.specs {
+			b.challenges[id] = view.NewChallenge(c, &b.operator.plan)
+		}
+		b.changed(b.options.Namespaces...)
+	}
+}
+
 // forget removes a deleted instance and keeps its ID for readers of earlier versions. When there are too many such IDs,
 // the older half is dropped, and readers from before get all rows.
 func (b *Board) forget(object any) {
@@ -283,8 +326,10 @@ func (b *Board) Changes(namespace string) (changed <-chan struct{}, stop func())
 
 // View is the state of a namespace for one reader.
 type View struct {
-	Version uint64
-	Summary Summary
+	Version  uint64
+	Summary  Summary
+	Alerts   []Alert
+	Problems []*Problem
 	// Rows that match, in the order of the page. Without All they are only the rows that have changed since the given
 	// version.
 	Rows []*Row
@@ -325,12 +370,13 @@ func (b *Board) Read(namespace string, after uint64) View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{Version: b.version, All: after == 0 || after < b.dropped}
+	var here []*Row
 	var rows []*view.Row
 	for _, r := range b.rows {
 		if r.Namespace != namespace {
 			continue
 		}
-		rows = append(rows, &r.Row)
+		here, rows = append(here, r), append(rows, &r.Row)
 		if v.All || r.version > after {
 			v.Rows = append(v.Rows, r)
 		}
@@ -347,6 +393,8 @@ func (b *Board) Read(namespace string, after uint64) View {
 		b.summaries[namespace] = known
 	}
 	v.Summary = known
+	now := b.clock.Now() // instances become late without a change
+	v.Alerts, v.Problems = findAlerts(here, b.operator.seen, b.options.Operator.Namespace, now), findProblems(here, b.namespaceChallenges(namespace), now)
 	return v
 }
 
@@ -372,17 +420,9 @@ func (b *Board) Ready() bool {
 	return b.ready
 }
 
-// sortRows orders rows for the page: rows with a problem first, then the latest changes.
+// sortRows orders rows for the page: the latest changes first. Problems have a list of their own.
 func sortRows(rows []*Row) {
-	slices.SortFunc(rows, func(a, b *Row) int {
-		if a.NeedsPerson != b.NeedsPerson {
-			if a.NeedsPerson {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(-a.Changed.Compare(b.Changed), cmp.Compare(a.ID(), b.ID()))
-	})
+	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Or(-a.Changed.Compare(b.Changed), cmp.Compare(a.ID(), b.ID())) })
 }
 
 // keepHistory takes a sample of each namespace every minute, until ctx is done.

@@ -110,7 +110,7 @@ const (
 
 // capacityNow calculates the Capacity for the readers of a namespace. It is called with the lock held.
 func (b *Board) capacityNow(namespace string) Capacity {
-	cluster := view.Cluster{Reserve: b.options.NodeReserve, NodePorts: b.options.NodePorts, MaxInstances: b.options.MaxInstances}
+	cluster := view.Cluster{Reserve: b.options.NodeReserve, NodePorts: b.options.NodePorts, MaxInstances: b.operator.maxInstances}
 	for _, name := range slices.Sorted(maps.Keys(b.nodes)) {
 		cluster.Nodes = append(cluster.Nodes, b.nodes[name])
 	}

@@ -45,7 +45,8 @@ func (b *Board) seeOther(object any) {
 	defer b.mu.Unlock()
 	switch o := object.(type) {
 	case *bergv1.Challenge:
-		challenge := view.NewChallenge(o, &b.options.Plan)
+		challenge := view.NewChallenge(o, &b.operator.plan)
+		b.specs[challenge.ID()] = o
 		if known, ok := b.challenges[challenge.ID()]; ok && known.Equal(challenge) {
 			return
 		}
@@ -81,6 +82,7 @@ func (b *Board) forgetOther(object any) {
 	switch o := object.(type) {
 	case *bergv1.Challenge:
 		delete(b.challenges, view.JoinID(o.Namespace, o.Name))
+		delete(b.specs, view.JoinID(o.Namespace, o.Name))
 	case *bergv1.ChallengeCheck:
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ChallengeRef.Name}
 		delete(b.checks[key], o.Name)

@@ -5,6 +5,8 @@
 //	row.go         an instance as the page shows it, without a field for a flag
 //	board.go       the current state of all instances, and the changes since a version
 //	challenges.go  the state of each Challenge: its images, its last check, the resources of its instances
+//	problems.go    dangers for the event, and the instances that need a person by Challenge and cause
+//	operator.go    whether the operator runs, and the settings that it runs with
 //	summary.go     counts, the queue and the times to Running
 //	capacity.go    the capacity for more instances, and the forecast of kubectl berg plan
 //	history.go     the last day as small plots

@@ -9,6 +9,8 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
@@ -57,31 +60,19 @@ func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.
 		"left":   func(t time.Time) string { return span(t.Sub(now.Now())) },
 		"took":   took,
 		"images": imagesText,
+		"source": func(source string) string { return sourceURL(board.options.SourceURL, source) },
+		"late":   func(r *Row) bool { return r.NeedsPerson || r.Overdue(now.Now()) != nil },
 		"per":    func(v float64) string { return fmt.Sprintf("%.1f", v) },
 	}).ParseFS(static, "static/page.html")
 	return d, err
 }
 
-// formatClock writes a time of the day.
-func formatClock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
-
-// span writes a time as the page's script does.
-func span(d time.Duration) string {
-	switch d = max(d, 0).Round(time.Second); {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	default:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+// sourceURL is the address of a user or team of the platform, "" if none is known.
+func sourceURL(pattern, source string) string {
+	if pattern == "" || source == "" {
+		return ""
 	}
-}
-
-func took(d time.Duration) string {
-	if d == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+	return strings.ReplaceAll(pattern, "{source}", url.PathEscape(source))
 }
 
 // Routes implements web.Endpoint.
@@ -135,15 +126,18 @@ func headers(w http.ResponseWriter, kind string) {
 
 // content is the data of the templates.
 type content struct {
-	Namespace        string
-	Now              time.Time
-	Summary          Summary
-	Plots            []Plot
-	Filter           Filter
-	Query            string
-	Problems, Others []*Row
-	Found, Shown     int
-	Most             int
+	Namespace    string
+	Now          time.Time
+	Summary      Summary
+	Plots        []Plot
+	Filter       Filter
+	Query        string
+	Alerts       []Alert
+	Problems     []*Problem
+	NeedPerson   int
+	Others       []*Row
+	Found, Shown int
+	Most         int
 	// Cursor names the version that the page shows.
 	Cursor string
 	// Ended are instances with a record, EndedFound is their number without the limit of the page, Records reports
@@ -168,6 +162,7 @@ func (d *Endpoint) newContent(namespace string, v View, f Filter, query string) 
 		Namespace: namespace, Now: d.Clock.Now(), Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Filter: f, Query: query, Most: maxRows,
 		Cursor: d.Board.Cursor(v.Version),
 	}
+	c.add(v)
 	for _, row := range v.Rows {
 		if !f.matches(row) {
 			continue
@@ -175,16 +170,23 @@ func (d *Endpoint) newContent(namespace string, v View, f Filter, query string) 
 		if c.Found++; c.Found > maxRows {
 			continue
 		}
-		if row.NeedsPerson {
-			c.Problems = append(c.Problems, row)
-		} else {
-			c.Others = append(c.Others, row)
-		}
+		c.Others = append(c.Others, row)
 		c.Shown++
 	}
 	d.addEnded(&c)
 	return c
 }
+
+// add adds what is wrong.
+func (c *content) add(v View) {
+	c.Alerts, c.Problems = v.Alerts, v.Problems
+	for _, p := range v.Problems {
+		c.NeedPerson += p.Count
+	}
+}
+
+// Filtered reports whether a reader searches: the instances then come before the rest.
+func (c content) Filtered() bool { return c.Filter != Filter{} }
 
 // addEnded adds the instances that have ended.
 func (d *Endpoint) addEnded(c *content) {
@@ -297,10 +299,12 @@ func (d *Endpoint) write(w http.ResponseWriter, name string, value any) {
 
 // changedRow is a row in the stream. Without HTML it is to be taken out.
 type changedRow struct {
-	ID      string `json:"id"`
-	Problem bool   `json:"problem,omitempty"`
-	HTML    string `json:"html,omitempty"`
+	ID   string `json:"id"`
+	HTML string `json:"html,omitempty"`
 }
+
+// livingParts are the parts of the page that each event writes again.
+var livingParts = []string{"alerts", "dangers", "counts", "problems", "summary", "found", "ended"}
 
 // events streams changes. A slow client misses intermediate states, but never the last one: each event has the current
 // state, and the next read starts at the version of the last event.
@@ -321,14 +325,14 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 		}
 		version = v.Version
 		if v.All {
-			return d.sendParts(w, d.newContent(namespace, v, f, query), "counts", "summary", "found", "problems", "others", "ended")
+			return d.sendParts(w, d.newContent(namespace, v, f, query), append(slices.Clone(livingParts), "others")...)
 		}
 		return d.send(w, namespace, f, v)
 	}
 	d.stream(w, r, changed, send, func() bool {
 		// The plots and the times have changed, also where no row has.
 		v := d.Board.Read(namespace, ^uint64(0))
-		return d.send(w, namespace, f, View{Version: version, Summary: v.Summary})
+		return d.send(w, namespace, f, View{Version: version, Summary: v.Summary, Alerts: v.Alerts, Problems: v.Problems})
 	})
 }
 
@@ -336,6 +340,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 // It calls idle at each heartbeat; nil writes a comment, which keeps proxies from closing the connection. send and idle
 // report whether the stream goes on.
 func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, send, idle func() bool) {
+	w = ports.Stream(w)
 	headers(w, "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
@@ -378,7 +383,7 @@ func (d *Endpoint) stream(w http.ResponseWriter, r *http.Request, changed <-chan
 func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v View) bool {
 	rows := make([]changedRow, 0, len(v.Rows)+len(v.Gone))
 	for _, row := range v.Rows {
-		changed := changedRow{ID: row.ID(), Problem: row.NeedsPerson}
+		changed := changedRow{ID: row.ID()}
 		if f.matches(row) {
 			var html bytes.Buffer
 			if err := d.pages.ExecuteTemplate(&html, "row", row); err != nil {
@@ -396,10 +401,11 @@ func (d *Endpoint) send(w http.ResponseWriter, namespace string, f Filter, v Vie
 		Namespace: namespace, Filter: f, Summary: v.Summary, Plots: plots(d.Board.History(namespace)), Most: maxRows, Cursor: d.Board.Cursor(v.Version),
 		Found: d.Board.Found(namespace, f),
 	}
+	page.add(v)
 	page.Shown = min(page.Found, maxRows)
 	d.addEnded(&page)
 	// The cursor is only in the last event: a client that loses the connection before it gets both events again.
-	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, page, "counts", "summary", "found", "ended")
+	return (len(rows) == 0 || event(w, "rows", rows)) && d.sendParts(w, page, livingParts...)
 }
 
 // sendParts writes parts of a page. Each name is both the template and the element that it replaces.

@@ -12,13 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/plan"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
@@ -28,10 +26,7 @@ const theFlag = "flag{<b>not for the wall</b>&\"'}"
 // options are those of a Board of the tests.
 var options = Options{
 	Namespaces: []string{"berg", "other"}, RecordNamespace: "records", NodePorts: 2768,
-	Plan: plan.Settings{
-		CPURequest: resource.MustParse("100m"), CPULimit: resource.MustParse("1"), Policies: 1,
-		MemoryRequest: resource.MustParse("128Mi"), MemoryLimit: resource.MustParse("512Mi"), DiskRequest: resource.MustParse("64Mi"),
-	},
+	Operator: Operator{"berg-operator-system", "berg-operator-controller-manager", "berg-operator"}, SourceURL: "https://ctf.example.com/teams/{source}",
 }
 
 var begin = time.Date(2030, 6, 1, 19, 0, 0, 0, time.UTC)
@@ -115,8 +110,8 @@ func TestThePageShowsWhatRunsAndWhyTheRestDoesNot(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	if strings.Index(page, `id="row berg/b"`) > strings.Index(page, `id="row berg/a"`) {
-		t.Error("what needs a person is not the first")
+	if strings.Index(page, "A program in it keeps exiting.") > strings.Index(page, `id="challenges-title"`) || strings.Index(page, `id="q"`) > strings.Index(page, `id="counts"`) {
+		t.Error("what needs a person, and the search, are not the first")
 	}
 	for _, never := range []string{"d.example.org", "<script>", "style=", "onclick", "http://"} {
 		if strings.Contains(page, never) {
@@ -238,7 +233,7 @@ func TestTheStreamFollowsInstances(t *testing.T) {
 	all, running := openStream(t, server.URL+"/live/events"), openStream(t, server.URL+"/live/events?state=running")
 
 	put(t, b, failing(anInstance("a", bergv1.PhaseFailed, bergv1.CauseCrashing), "it ended"))
-	if got := all.next(t, now, "rows"); !strings.Contains(got, `"problem":true`) || !strings.Contains(got, "it ended") {
+	if got := all.next(t, now, "rows"); !strings.Contains(got, "it ended") {
 		t.Errorf("the change: %s", got)
 	}
 	if got := running.next(t, now, "rows"); strings.Contains(got, "html") || !strings.Contains(got, "berg/a") {
@@ -273,7 +268,7 @@ func TestChallengesAndChecks(t *testing.T) {
 	check.Status.LastResult = &bergv1.CheckResult{CheckRun: bergv1.CheckRun{StartedAt: metav1.Time{Time: begin}}, Result: bergv1.CheckWrongFlag, Message: theFlag}
 	see(check)
 	_, _, page := get(t, server.URL+"/live/")
-	for _, want := range []string{"spec.containers[0].image is &lt;b&gt;empty", "<td>yes</td>", `<span class="problem">WrongFlag</span>, `} {
+	for _, want := range []string{"spec.containers[0].image is &lt;b&gt;empty", "The Challenge is not accepted. spec.containers", "kubectl berg try wrong -n berg", "<td>yes</td>", `<span class="problem">WrongFlag</span>, `} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -12,6 +12,9 @@ type Summary struct {
 	view.Overview
 	Counts     []Count
 	Challenges []ChallengeLine
+	// Dangers endanger the event, the worst first. Unseen names the checks that this program cannot do.
+	Dangers []view.Health
+	Unseen  []string
 	// First are the first instances of the queue.
 	First []*view.Row
 	// Capacity is the capacity of the cluster for more instances.
@@ -43,6 +46,7 @@ const maxQueue = 20
 // summarise counts rows. Every Challenge has a line, also without an instance.
 func summarise(rows []*view.Row, known map[string]view.Challenge, checks map[string]checkState, capacity Capacity, overview view.Overview) Summary {
 	s := Summary{Overview: overview, Capacity: capacity}
+	s.Dangers, s.Unseen = findDangers(rows, capacity)
 	for _, state := range view.States {
 		s.Counts = append(s.Counts, Count{state, overview.Instances.ByState[state]})
 	}
@@ -66,4 +70,23 @@ func summarise(rows []*view.Row, known map[string]view.Challenge, checks map[str
 	})
 	s.First = s.Queue.Rows[:min(len(s.Queue.Rows), maxQueue)]
 	return s
+}
+
+// findDangers does the health checks of kubectl berg doctor and status with what the page knows. It reads no object of
+// administrators, so the statuses of instances decide.
+func findDangers(rows []*view.Row, capacity Capacity) (dangers []view.Health, unseen []string) {
+	facts := view.Facts{Rows: rows, Platform: &view.Platform{Installed: true, Ready: 1, Want: 1}}
+	if capacity.NodePorts.Total > 0 {
+		facts.NodePorts = &capacity.NodePorts
+	}
+	for _, h := range view.CheckHealth(facts) {
+		switch h.Level {
+		case view.Danger, view.Concern:
+			dangers = append(dangers, h)
+		case view.NotLookedAt:
+			unseen = append(unseen, h.Check)
+		case view.Fine:
+		}
+	}
+	return dangers, unseen
 }

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
@@ -15,7 +16,7 @@ import (
 type Moment struct {
 	At           time.Time
 	What, Detail string
-	// Bad: it is an event of type Warning, or a condition that is False.
+	// Bad: it is a warning, or a condition that shows a problem.
 	Bad bool
 }
 
@@ -32,16 +33,23 @@ func timeline(r *view.Row, events []Event) (all []Moment) {
 	for _, c := range r.Conditions {
 		if !c.LastTransitionTime.IsZero() {
 			all = append(all, Moment{
-				At: c.LastTransitionTime.Time, What: c.Type + " is " + string(c.Status), Detail: joined(c.Reason, c.Message), Bad: c.Status == metav1.ConditionFalse,
+				At: c.LastTransitionTime.Time, What: c.Type + " is " + string(c.Status), Detail: joined(c.Reason, c.Message), Bad: isBad(&c),
 			})
 		}
 	}
 	return inOrder(append(all, eventMoments(events)...))
 }
 
+// isBad reports whether a condition shows a problem. Most conditions are False for a moment in every start, and NamespaceDeleted is False
+// until the end.
+func isBad(c *metav1.Condition) bool {
+	return c.Status == metav1.ConditionFalse && !view.Reason(c.Reason).IsNormal() &&
+		(slices.Contains(bergv1.ProblemConditions, c.Type) || c.Reason == bergv1.ReasonDeletionBlocked)
+}
+
 func eventMoments(events []Event) (all []Moment) {
 	for _, e := range events {
-		m := Moment{At: e.Last, What: "Event " + e.Reason, Detail: e.Message, Bad: e.Warning}
+		m := Moment{At: e.Last, What: "Event " + e.Reason, Detail: e.Message, Bad: e.Warning && !view.Reason(e.Reason).IsNormal()}
 		if e.Count > 1 {
 			m.Detail = strings.TrimSpace(fmt.Sprintf("%s (%d times since %s)", m.Detail, e.Count, formatClock(e.First)))
 		}

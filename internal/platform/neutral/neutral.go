@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
@@ -61,7 +63,7 @@ func (d *Endpoint) Token(_ http.ResponseWriter, r *http.Request) (string, *http.
 
 // Fail implements web.Endpoint.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
-	web.Write(w, p.Status, map[string]string{"message": p.Message})
+	web.Write(w, p.Status, map[string]string{"message": p.Message, "players": p.ForPlayers()})
 }
 
 func (d *Endpoint) challenges(w http.ResponseWriter, r *http.Request) error {
@@ -80,7 +82,7 @@ func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointV1, source)
+	all, err := d.Store.Sources(r.Context(), web.GrantFrom(r.Context()), source)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	registration, err := d.Store.Ensure(r.Context(), web.Namespace(r), tokens.EndpointV1, r.PathValue("challenge"))
+	registration, err := d.Store.Ensure(r.Context(), web.GrantFrom(r.Context()), r.PathValue("challenge"))
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if b.WaitSeconds > 0 {
+	if b.WaitSeconds > 0 && (started || i.MayRunSoon() || i.State == view.Running) {
 		if i, err = d.Store.WaitRunning(r.Context(), registration, i, time.Duration(b.WaitSeconds)*time.Second); err != nil {
 			return err
 		}
@@ -142,7 +144,7 @@ func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *Endpoint) registration(r *http.Request) (instances.Registration, error) {
-	return d.Store.Registration(r.Context(), web.Namespace(r), tokens.EndpointV1, r.PathValue("challenge"))
+	return d.Store.Registration(r.Context(), web.GrantFrom(r.Context()), r.PathValue("challenge"))
 }
 
 func (d *Endpoint) instance(r *http.Request) (instances.Instance, error) {
@@ -212,6 +214,7 @@ func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	changed, stop := d.Store.Changes(web.Namespace(r))
 	defer stop()
+	w = ports.Stream(w)
 	control := http.NewResponseController(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -222,7 +225,7 @@ func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	defer heartbeat.Stop()
 	shown := map[string]string{}
 	for {
-		all, err := d.Store.Sources(r.Context(), web.Namespace(r), tokens.EndpointV1, r.URL.Query().Get("source"))
+		all, err := d.Store.Sources(r.Context(), web.GrantFrom(r.Context()), r.URL.Query().Get("source"))
 		if err != nil {
 			d.Log.Error("a stream ended", "error", err)
 			return nil // the answer has started, so its status cannot change

@@ -1,4 +1,4 @@
-// Package rctf is the endpoint for rCTF: its HTTP instancer.
+// Package rctf is the endpoint for rCTF: its provider instancers/docker, which is an HTTP client.
 //
 // All calls go to one path and differ by their method. The token is in the body. rCTF makes the flag of each team and
 // checks it, and asks for the status every 2 s while an instance starts or stops, so no answer waits.
@@ -16,7 +16,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
-	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
 
@@ -49,9 +48,9 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 // Owns implements web.Endpoint.
 func (d *Endpoint) Owns(path string) bool { return path == route }
 
-// Fail implements web.Endpoint.
+// Fail implements web.Endpoint. rCTF shows the message to the team, so it is the one for players; the log has the other one.
 func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
-	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.Message})
+	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.ForPlayers()})
 }
 
 // Token implements web.Endpoint. It reads the whole body to find the token, and returns a request whose body can be
@@ -59,17 +58,17 @@ func (d *Endpoint) Fail(w http.ResponseWriter, p web.Failure) {
 func (d *Endpoint) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
 	data, err := web.Body(w, r)
 	if err != nil {
-		return "", nil, err
+		return "", r, err
 	}
+	received := r.Clone(r.Context())
+	received.Body = io.NopCloser(bytes.NewReader(data))
 	var body struct {
 		Token string `json:"rctfAuthToken"`
 	}
 	if err := json.Unmarshal(data, &body); err != nil {
-		return "", nil, instances.Fail(instances.Invalid, "the body must be a JSON object with rctfAuthToken")
+		return "", r, instances.Fail(instances.Invalid, "the body must be a JSON object with rctfAuthToken")
 	}
-	copied := r.Clone(r.Context())
-	copied.Body = io.NopCloser(bytes.NewReader(data))
-	return body.Token, copied, nil
+	return body.Token, received, nil
 }
 
 // request is the body of a call of rCTF.
@@ -116,7 +115,7 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http
 	if q.TimeoutMilliseconds != nil && (*q.TimeoutMilliseconds <= 0 || *q.TimeoutMilliseconds > web.MaxTimeout.Milliseconds()) {
 		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: must be from 1 to %d", web.MaxTimeout.Milliseconds())
 	}
-	registration, err := d.Store.Ensure(r.Context(), web.GrantFrom(r.Context()).Namespace, tokens.EndpointRCTF, q.Challenge)
+	registration, err := d.Store.Ensure(r.Context(), web.GrantFrom(r.Context()), q.Challenge)
 	if err != nil {
 		return details{}, err
 	}
@@ -197,23 +196,38 @@ const (
 	// The states in rCTF's words, in addition to states.
 	stopped  = "stopped"
 	stopping = "stopping"
+	errored  = "errored"
 )
 
 // states has rCTF's word for each state.
 var states = map[view.State]string{
-	view.Starting: "starting", view.Waiting: "starting", view.Running: "running", view.Failed: "errored", view.Ending: stopping,
+	view.Starting: "starting", view.Waiting: "starting", view.Running: "running", view.Failed: errored, view.Ending: stopping,
 }
 
 func (d *Endpoint) shown(i instances.Instance) details {
 	answer := details{Kind: kind, Status: states[i.State]}
+	if i.NeedsPerson {
+		answer.Status = errored
+	}
 	if !i.Until.IsZero() {
 		left := max(i.Until.Sub(d.Clock.Now()).Milliseconds(), 0)
 		answer.TimeLeftMilliseconds = &left
+	}
+	switch {
+	case i.Stuck:
+		answer.Endpoints = append(answer.Endpoints, text("status", i.Reason))
+	case i.Connection != "" && i.State == view.Running:
+		answer.Endpoints = append(answer.Endpoints, text("connection", i.Connection))
 	}
 	for _, e := range i.Endpoints {
 		answer.Endpoints = append(answer.Endpoints, shownEndpoint(e))
 	}
 	return answer
+}
+
+// text is a line that rCTF shows to players as it is.
+func text(title, line string) endpoint {
+	return endpoint{Kind: "raw", Title: title, Text: line, BypassExpose: true}
 }
 
 // shownEndpoint is an address as rCTF shows it to players.

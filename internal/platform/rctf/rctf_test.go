@@ -1,6 +1,9 @@
 package rctf
 
 import (
+	"errors"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
+	"github.com/bergctf/berg-operator/internal/platform/web"
 )
 
 func TestEndpoints(t *testing.T) {
@@ -55,6 +59,50 @@ func TestDetails(t *testing.T) {
 		}
 		if got.Kind != "instancerInstanceDetails" || got.Status != c.status || left != c.left || got.Endpoints != nil {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A team sees why waiting does not help, and how to connect in the author's words.
+func TestTexts(t *testing.T) {
+	d := &Endpoint{Clock: clocktesting.NewFakeClock(time.Now())}
+	address := []bergv1.ServiceEndpoint{{Name: "ssh", Hostname: "a", Port: 22, URL: "tcp://a:22"}}
+	for name, c := range map[string]struct {
+		instance instances.Instance
+		status   string
+		titles   string
+		text     string
+	}{
+		"its image is missing": {instances.Instance{State: view.Starting, Stuck: true, NeedsPerson: true, Reason: "No image."}, "errored", "status", "No image."},
+		"it is in the queue":   {instances.Instance{State: view.Waiting, Stuck: true, Reason: "In the queue."}, "starting", "status", "In the queue."},
+		"it starts":            {instances.Instance{State: view.Starting, Reason: "It starts."}, "starting", "", ""},
+		"it runs":              {instances.Instance{State: view.Running, Endpoints: address, Connection: "ssh -p 22 ctf@a"}, "running", "connection ssh", "ssh -p 22 ctf@a"},
+	} {
+		got := d.shown(c.instance)
+		var titles []string
+		for _, e := range got.Endpoints {
+			titles = append(titles, e.Title)
+		}
+		if got.Status != c.status || strings.Join(titles, " ") != c.titles || c.text != "" && got.Endpoints[0].Text != c.text {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// rCTF returns the message to the team: it is the sentence for players.
+func TestTeamsReadNoTextForOrganisers(t *testing.T) {
+	d := &Endpoint{}
+	for _, err := range []error{
+		instances.Fail(instances.Invalid, "there is no Challenge secret. Those that exist: unreleased"),
+		instances.Fail(instances.Exhausted, "SOURCE_MAX_INSTANCES unreleased"),
+		&instances.Error{Kind: instances.Refused, Message: "unreleased", Players: "The time is over."},
+		errors.New("unreleased"),
+	} {
+		f, _ := web.NewFailure(err)
+		w := httptest.NewRecorder()
+		d.Fail(w, f)
+		if body := w.Body.String(); strings.Contains(body, "unreleased") || !strings.Contains(body, `"message":"`) {
+			t.Errorf("%v: %s", err, body)
 		}
 	}
 }

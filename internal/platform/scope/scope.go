@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
@@ -103,6 +104,9 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	copied.URL.Path, copied.URL.RawPath = path, ""
 	if r.Method == http.MethodPost || r.Method == http.MethodDelete {
 		copied.Body = http.MaxBytesReader(w, r.Body, web.MaxBody)
+	}
+	if r.Method == http.MethodGet { // it may be a watch
+		w = ports.Stream(w)
 	}
 	d.proxy.ServeHTTP(w, copied)
 }

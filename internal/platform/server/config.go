@@ -2,6 +2,8 @@ package server
 
 import (
 	"errors"
+	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,8 +28,8 @@ type Config struct {
 	BootWait, ReadWait, ConnectWait time.Duration
 	// SourceRate and Rate are requests a second of one source that write, and of all; bursts are twice as many.
 	SourceRate, Rate int
-	// MaxConnections at a time.
-	MaxConnections int
+	// MaxConnections at a time. AddressConnections are the connections of one address at a time; 0: half of all.
+	MaxConnections, AddressConnections int
 	// LivePage are the settings of the live page, in addition to Namespaces.
 	LivePage livepage.Options
 	// AdditionalPolicy is the treatment of the variables that a platform sends with a scenario.
@@ -39,6 +41,16 @@ const (
 	AdditionalRefuse = "refuse"
 	AdditionalIgnore = "ignore"
 )
+
+// setSourceURL checks that the address is one, and has the id of a source.
+func (c *Config) setSourceURL(text string) error {
+	address, err := url.Parse(strings.ReplaceAll(text, "{source}", "1"))
+	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" || !strings.Contains(text, "{source}") {
+		return errors.New("must be an address with {source}, for example https://ctf.example.com/admin/teams/{source}")
+	}
+	c.LivePage.SourceURL = text
+	return nil
+}
 
 // Section is the table of the settings.
 func (c *Config) Section() settings.Section {
@@ -57,17 +69,15 @@ func (c *Config) Section() settings.Section {
 			settings.New("CONNECT_WAIT", "5s", settings.Duration(&c.ConnectWait), "How long the API tries to connect to the addresses of an instance before it reports it as running."),
 			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Maximum number of starts, renewals and stops of one user or team per second, on average. A burst may be twice as large."),
 			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Maximum number of requests per second, on average. A burst may be twice as large."),
-			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. One address may have half of them."),
+			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. Connections without a valid token are a quarter of them at most, and 1024: the oldest one ends in favour of a further one."),
+			settings.New("MAX_CONNECTIONS_PER_ADDRESS", "0", settings.Int(&c.AddressConnections, 0, 1_000_000), "Maximum number of concurrent connections of one IPv4 address, or of one /64 network of IPv6. Further ones are closed. A Gateway is one address, whose clients share this number. 0: half of MAX_CONNECTIONS."),
 			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.Enum(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
 			settings.New("RECORD_NAMESPACE", "", settings.Optional(settings.Name(&c.LivePage.RecordNamespace, validation.IsDNS1123Label)), "Namespace of the ChallengeInstanceRecords that the live page shows, with the ends of logs: the operator's RECORD_NAMESPACE. The API's ServiceAccount must be allowed to read them. Empty: none."),
 			settings.New("NODE_PORTS", "2768", settings.Int(&c.LivePage.NodePorts, 1, 65535), "Number of node ports of the API server, for the live page."),
 			settings.New("NODE_RESERVE", "10", settings.Int(&c.LivePage.NodeReserve, 0, 90), "How much of each node other pods than those of instances reserve, in percent. The live page subtracts it from the capacity."),
-			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&c.LivePage.MaxInstances, 0, 100000), "The value of the operator's setting of this name, from which the live page calculates for how many instances there is capacity."),
-			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Cores(&c.LivePage.Plan.CPULimit), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Cores(&c.LivePage.Plan.CPURequest), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&c.LivePage.Plan.MemoryLimit), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&c.LivePage.Plan.MemoryRequest), "The value of the operator's setting of this name, for the same calculation."),
-			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&c.LivePage.Plan.DiskRequest), "The value of the operator's setting of this name, for the same calculation."),
+			settings.New("OPERATOR_DEPLOYMENT", "berg-operator-controller-manager", settings.Name(&c.LivePage.Operator.Deployment, validation.IsDNS1123Subdomain), "Deployment of the operator, in the API's own namespace. The live page calculates the capacity from its variables. Give the API's ServiceAccount the Role for it."),
+			settings.New("LEASE_NAME", "berg-operator.berg.norelect.ch", settings.Name(&c.LivePage.Operator.Lease, validation.IsDNS1123Subdomain), "The operator's setting of this name. The live page says when no replica of the operator renews this Lease."),
+			settings.New("SOURCE_URL", "", settings.Optional(settings.Func(c.setSourceURL)), "Address of a user or team of the platform with {source} for its id, such as https://ctf.example.com/admin/teams/{source}. The live page links to it. Empty: no link."),
 		},
 		Check: func() []error {
 			if len(c.Namespaces) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/challmanager"
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
@@ -24,17 +25,17 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 	defer running.Wait()
 	for _, s := range []struct {
 		setting, address string
-		handler          http.Handler
+		options          ports.Options
 	}{
-		{"BIND_ADDRESS", config.BindAddress, http.HandlerFunc(sayOff)},
-		{"METRICS_BIND_ADDRESS", config.MetricsBindAddress, healthHandler(prometheus.NewRegistry(), func() bool { return true })},
+		{"BIND_ADDRESS", config.BindAddress, ports.Options{Handler: http.HandlerFunc(sayOff), Log: log.With("port", "api")}},
+		{"METRICS_BIND_ADDRESS", config.MetricsBindAddress, healthPort(prometheus.NewRegistry(), func() bool { return true }, log)},
 	} {
 		listener, err := net.Listen("tcp", s.address)
 		if err != nil {
 			cancel(nil)
 			return fmt.Errorf("%s: %w", s.setting, err)
 		}
-		server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+		server, listener := ports.NewServer(listener, s.options)
 		running.Go(func() {
 			if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 				cancel(err)
@@ -54,7 +55,8 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 }
 
 // sayOff answers like the endpoint of CTFd.
-func sayOff(w http.ResponseWriter, _ *http.Request) {
+func sayOff(w http.ResponseWriter, r *http.Request) {
+	ports.Refuse(w, r)
 	const message = "the platform API is off: grant its rights, then set PLATFORM_API=true, as docs/platform-api.md says"
 	(&challmanager.Endpoint{}).Fail(w, web.Failure{Status: http.StatusServiceUnavailable, Message: message})
 }

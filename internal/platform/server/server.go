@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
@@ -24,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"github.com/bergctf/berg-operator/internal/kit/connection"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/platform/challmanager"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 	"github.com/bergctf/berg-operator/internal/platform/livepage"
@@ -34,11 +37,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/platform/web"
 )
 
-// The times of connections. A write has none: an answer may wait for BOOT_WAIT, and a stream has no end.
 const (
-	headerTime = 10 * time.Second
-	idleTime   = 2 * time.Minute
-	maxHeader  = 16 << 10
+	// maxUntrusted and maxUntrustedBytes bound what clients without a token cost: about as much memory as an API without
+	// work takes.
+	maxUntrusted, maxUntrustedBytes = 1024, 4 << 20
+	// Requests with a wrong token that one address may send in a second, and in a burst. The limits of right tokens are
+	// others, so that guesses keep no platform waiting.
+	wrongTokens, wrongTokensBurst = 10, 100
 )
 
 // Server is the API of one replica.
@@ -50,10 +55,13 @@ type Server struct {
 	secrets cache.Cache
 	tokens  tokens.Store
 	limits  *limits
+	wrong   *ports.Rates
+	misused rate.Sometimes
 	metrics *metrics
 	handler http.Handler
 	synced  chan struct{}
 	board   *livepage.Board
+	drain   drain
 	// livePageWanted is closed when the Secret first has a token for the live page. The watches of the page start then.
 	livePageWanted chan struct{}
 	wantLivePage   func()
@@ -63,14 +71,17 @@ type Server struct {
 func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		config: config, log: log, clock: now,
-		limits: newLimits(config.Rate, config.SourceRate), metrics: newMetrics(), synced: make(chan struct{}),
+		limits: newLimits(config.Rate, config.SourceRate), synced: make(chan struct{}),
+		wrong: ports.NewRates(wrongTokens, wrongTokensBurst), misused: rate.Sometimes{Interval: time.Minute},
 	}
+	s.metrics = newMetrics(func() float64 { return float64(s.store.Unreachable()) })
+	rc = connection.Configure(rc)
 	s.livePageWanted = make(chan struct{})
 	s.wantLivePage = sync.OnceFunc(func() { close(s.livePageWanted) })
 	var err error
 	s.store, err = instances.New(rc, instances.Options{
 		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait, ConnectWait: config.ConnectWait,
-		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now,
+		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -87,7 +98,7 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		return nil, err
 	}
 	wall := config.LivePage
-	wall.Namespaces, wall.Plan.Policies = config.Namespaces, 1
+	wall.Namespaces, wall.Operator.Namespace = config.Namespaces, config.TokenNamespace
 	if s.board, err = livepage.NewBoard(rc, s.store, wall, now); err != nil {
 		return nil, err
 	}
@@ -136,32 +147,42 @@ func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 			s.metrics.served(e.name, route, recorded.status, s.clock.Since(started))
 			return
 		}
+		ports.Refuse(w, r)
 		web.Write(w, http.StatusNotFound, map[string]string{"message": "there is no such path: docs/platform-api.md lists the endpoints"})
 	})
 }
 
-// serve answers a request through an endpoint, and returns the pattern that it matched. The rate limit comes before the
-// token, so that guesses of tokens are limited, too. A token is valid for one endpoint only.
+// serve answers a request through an endpoint, and returns the pattern that it matched. A client without a valid token
+// costs one lookup, and its connection ends. A token is valid for one endpoint only.
 func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
-	if !s.limits.request(s.clock.Now()) {
-		w.Header().Set("Retry-After", "1")
-		endpoint.Fail(w, web.Failure{Status: http.StatusTooManyRequests, Message: "there are too many requests: try again in a second"})
-		return refused
-	}
 	token, r, err := endpoint.Token(w, r)
 	if err != nil {
 		p, _ := web.NewFailure(err)
+		ports.Refuse(w, r)
 		endpoint.Fail(w, p)
 		return refused
 	}
 	grant, known := s.tokens.Find(token)
 	if !known || grant.Endpoint != name {
-		message := "the token is unknown: compare it with the Secret " + s.config.TokenSecret
-		if known {
-			message = "the token is for another endpoint: the Secret " + s.config.TokenSecret + " names the endpoint of each"
+		if known { // only the log says so: the answer must not confirm a token to a client that guesses
+			s.misused.Do(func() {
+				s.log.Warn("a token was refused because it is for another endpoint", "key", grant.Name, "endpoint", grant.Endpoint, "used at", name)
+			})
 		}
-		w.Header().Set("WWW-Authenticate", `Basic realm="berg-api"`)
-		endpoint.Fail(w, web.Failure{Status: http.StatusUnauthorized, Message: message})
+		ports.Refuse(w, r)
+		endpoint.Fail(w, s.refusal(w, r))
+		return refused
+	}
+	ports.Trust(r.Context())
+	if !s.limits.request(s.clock.Now()) {
+		w.Header().Set("Retry-After", "1")
+		endpoint.Fail(w, web.Failure{Status: http.StatusTooManyRequests, Message: "there are too many requests: try again in a second"})
+		return refused
+	}
+	if r, err = web.Receive(w, r); err != nil {
+		p, _ := web.NewFailure(err)
+		ports.Refuse(w, r)
+		endpoint.Fail(w, p)
 		return refused
 	}
 	_, pattern := mux.Handler(r)
@@ -175,6 +196,19 @@ func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w
 	}
 	mux.ServeHTTP(w, r.WithContext(web.WithGrant(r.Context(), grant)))
 	return pattern
+}
+
+// refusal is the answer to a wrong token.
+func (s *Server) refusal(w http.ResponseWriter, r *http.Request) web.Failure {
+	if !s.wrong.Allow(s.clock.Now(), r) {
+		w.Header().Set("Retry-After", "1")
+		return web.Failure{Status: http.StatusTooManyRequests, Message: "there are too many requests with a wrong token from this address: correct the token"}
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="berg-api"`)
+	return web.Failure{
+		Status:  http.StatusUnauthorized,
+		Message: "the token is not valid for this endpoint: compare token and endpoint with the Secret " + s.config.TokenSecret,
+	}
 }
 
 // allowed reports whether a path exists with another method.
@@ -192,11 +226,11 @@ func allowed(mux *http.ServeMux, r *http.Request) bool {
 // Handler serves the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Ready reports whether the caches are complete, so that answers are right.
+// Ready reports whether the caches are complete, so that answers are right, and the replica does not stop.
 func (s *Server) Ready() bool {
 	select {
 	case <-s.synced:
-		return true
+		return !s.drain.begun.Load()
 	default:
 		return false
 	}
@@ -270,8 +304,7 @@ func (s *Server) readTokens(object any) {
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }
 
-// Run serves until ctx is done. Then it accepts no new connection, and waits for started answers, at most for BOOT_WAIT
-// and drainExtra. Streams do not end by themselves and are then closed.
+// Run serves until ctx is done, and then drains.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -279,15 +312,20 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("BIND_ADDRESS: %w", err)
 	}
-	listener = netutil.LimitListener(fair(listener, s.config.MaxConnections), s.config.MaxConnections)
 	telemetry, err := net.Listen("tcp", s.config.MetricsBindAddress)
 	if err != nil {
 		return errors.Join(fmt.Errorf("METRICS_BIND_ADDRESS: %w", err), listener.Close())
 	}
-	api := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	var secure *tls.Config
+	var watcher *certwatcher.CertWatcher
+	if s.config.CertDir != "" {
+		if watcher, err = certwatcher.New(filepath.Join(s.config.CertDir, "tls.crt"), filepath.Join(s.config.CertDir, "tls.key")); err != nil {
+			return errors.Join(fmt.Errorf("CERT_DIR: %w", err), listener.Close(), telemetry.Close())
+		}
+		secure = &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12}
 	}
+	api, listener := ports.NewServer(netutil.LimitListener(listener, s.config.MaxConnections), s.config.port(s.drain.closing(s.handler), secure, s.log))
+	health, telemetry := ports.NewServer(telemetry, healthPort(s.metrics.registry, s.Ready, s.log))
 	var running sync.WaitGroup
 	start := func(serve func() error) {
 		running.Go(func() {
@@ -296,16 +334,9 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	if s.config.CertDir != "" {
-		watcher, err := certwatcher.New(filepath.Join(s.config.CertDir, "tls.crt"), filepath.Join(s.config.CertDir, "tls.key"))
-		if err != nil {
-			return errors.Join(fmt.Errorf("CERT_DIR: %w", err), listener.Close(), telemetry.Close())
-		}
-		api.TLSConfig = &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12}
-		listener = tls.NewListener(listener, api.TLSConfig)
+	if watcher != nil {
 		start(func() error { return watcher.Start(ctx) })
 	}
-	health := &http.Server{Handler: healthHandler(s.metrics.registry, s.Ready), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
 	follow, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // answers that are being given still need the caches
 	defer stopFollowing()
 	start(func() error { return s.Follow(follow) })
@@ -313,11 +344,7 @@ func (s *Server) Run(ctx context.Context) error {
 	start(func() error { return health.Serve(telemetry) })
 	s.log.Info("the API is served", "address", listener.Addr().String(), "tls", s.config.CertDir != "")
 	<-ctx.Done()
-	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), s.config.BootWait+drainExtra)
-	defer stop()
-	if err := api.Shutdown(drain); err != nil {
-		_ = api.Close() // streams have no end of their own
-	}
+	s.drain.stop(api, s.clock, s.config.BootWait) //nolint:contextcheck // it outlasts the context
 	stopFollowing()
 	_ = health.Close()
 	running.Wait()
@@ -327,8 +354,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drainExtra is added to BOOT_WAIT when a shutdown waits for answers, because an answer may take the whole BOOT_WAIT.
-const drainExtra = 5 * time.Second
+// port returns the options of the API's port.
+func (c *Config) port(handler http.Handler, secure *tls.Config, log *slog.Logger) ports.Options {
+	perAddress := c.AddressConnections
+	if perAddress == 0 {
+		perAddress = max(c.MaxConnections/2, 1)
+	}
+	return ports.Options{
+		Handler: handler, TLS: secure, KeepAlive: true, Log: log.With("port", "api"),
+		AnswerTime: ports.AnswerTime + c.BootWait + c.ReadWait + c.ConnectWait,
+		Limits:     ports.Limits{Untrusted: min(maxUntrusted, max(c.MaxConnections/4, 1)), Address: perAddress, Bytes: maxUntrustedBytes},
+	}
+}
+
+// healthPort returns the options of the port of metrics and health.
+func healthPort(metrics prometheus.Gatherer, isReady func() bool, log *slog.Logger) ports.Options {
+	return ports.Options{Handler: healthHandler(metrics, isReady), TrustRequests: true, Log: log.With("port", "metrics")}
+}
 
 func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
@@ -336,7 +378,7 @@ func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handle
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !isReady() {
-			http.Error(w, "the caches are not complete yet", http.StatusServiceUnavailable)
+			http.Error(w, "the caches are not complete yet, or the replica stops", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
@@ -370,7 +412,8 @@ type metrics struct {
 // refused is the route of a request that reached no call.
 const refused = "refused"
 
-func newMetrics() *metrics {
+// newMetrics returns the metrics. unreachable counts Challenges.
+func newMetrics(unreachable func() float64) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -382,7 +425,9 @@ func newMetrics() *metrics {
 		}, []string{"endpoint", "call"}),
 		tokens: prometheus.NewGauge(prometheus.GaugeOpts{Name: "berg_api_tokens", Help: "Tokens that are valid."}),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.tokens)
+	m.registry.MustRegister(m.requests, m.duration, m.tokens, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berg_api_unreachable_challenges", Help: "Challenges whose instances accepted no connection from berg-api within CONNECT_WAIT, lately.",
+	}, unreachable))
 	return m
 }
 

@@ -18,9 +18,6 @@ import (
 // MaxBody is the maximum size of a request's body, in bytes.
 const MaxBody = 64 << 10
 
-// bodyTime is the maximum time in which a client must send its body.
-const bodyTime = 10 * time.Second
-
 // BodyError is a body that cannot be used. Its text is for the client.
 type BodyError struct {
 	// Status is the HTTP status that fits: 400, 408 or 413.
@@ -48,11 +45,8 @@ func Read(w http.ResponseWriter, r *http.Request, to any) error {
 	return nil
 }
 
-// Body reads a body of at most MaxBody bytes, within bodyTime, so that slow clients cannot hold connections. It then
-// removes the deadline, because the answer may take longer.
+// Body reads a body of at most MaxBody bytes. The server bounds the time.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// A writer without a deadline, such as the writer of a test, waits for the body as long as the server does.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -61,8 +55,22 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, &BodyError{http.StatusRequestTimeout, "the body did not arrive"}
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil
+}
+
+// Receive waits for the whole body, also for calls that read none, and returns a request that has it. An error is returned
+// with the request that was received in part.
+func Receive(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
+	if r.ContentLength == 0 {
+		return r, nil
+	}
+	data, err := Body(w, r)
+	if err != nil {
+		return r, err
+	}
+	received := r.Clone(r.Context())
+	received.Body = io.NopCloser(bytes.NewReader(data))
+	return received, nil
 }
 
 // describe explains the error in a JSON text without any of its values, which may be flags or tokens.
@@ -120,7 +128,8 @@ const MaxTimeout = 365 * 24 * time.Hour
 // Call answers a request, or returns an error that the client gets.
 type Call func(http.ResponseWriter, *http.Request) error
 
-// Handle adds calls to a mux by their patterns. fail answers with an error; an error whose cause is for the log alone is logged.
+// Handle adds calls to a mux by their patterns. fail answers with an error. The log has it too, because platforms
+// show players less, or nothing.
 func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter, Failure, error), calls map[string]Call) {
 	for pattern, call := range calls {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -129,8 +138,11 @@ func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter,
 				return
 			}
 			failure, internal := NewFailure(err)
-			if internal {
+			switch {
+			case internal:
 				log.Error("a call failed", "path", r.URL.Path, "error", err)
+			case failure.Status != http.StatusNotFound: // pages of players ask for instances that do not exist
+				log.Info("a call was refused", "method", r.Method, "path", r.URL.Path, "status", failure.Status, "reason", failure.Message)
 			}
 			fail(w, failure, err)
 		})
@@ -140,8 +152,11 @@ func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter,
 // Failure is an error for a client. Each endpoint writes it in the format of its platform.
 type Failure struct {
 	// Status is the HTTP status.
-	Status  int
+	Status int
+	// Message is for organisers.
 	Message string
+	// Players is a sentence for players, "" for the one of the status.
+	Players string
 }
 
 // Endpoint is one way in.
@@ -150,7 +165,7 @@ type Endpoint interface {
 	Routes(mux *http.ServeMux)
 	// Owns reports whether a path belongs to the endpoint, whether or not a pattern matches it.
 	Owns(path string) bool
-	// Token returns the token of a request, and the request to serve, which still has its body.
+	// Token returns the token of a request, and the request to serve, which still has its body unless there is an error.
 	Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error)
 	// Fail answers with a failure in the format of the platform.
 	Fail(w http.ResponseWriter, f Failure)

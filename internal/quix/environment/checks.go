@@ -42,18 +42,27 @@ func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp)
 			"invalid environment ID %q: it does not match %s; delete this Environment and create one whose ID does", env.Spec.ID, pattern)
 	case ns == nil, namespaceOwner(env).Owns(ns), handedOver(env, ns):
 		return nil
+	case ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy && ns.Labels[quixv1.LabelEnvironmentID] == env.Spec.ID:
+		return blocked(quixv1.ReasonNamespaceNotManaged,
+			"namespace conflict: %s exists and is not managed by this operator: it was released. It was left untouched. "+
+				"If all in it belongs to this Environment, let an administrator hand it over: %s. Otherwise delete it, or delete this Environment", ns.Name, handOver(env, ns))
 	case ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy:
 		return blocked(quixv1.ReasonNamespaceNotManaged,
 			"namespace conflict: %s exists and is not managed by this operator. It was left untouched. Delete it, or delete this Environment", ns.Name)
 	case labelledOwner(env).Owns(ns):
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
 			"namespace conflict: %s carries the labels and the UID of this Environment, but the operator did not create it for this Environment: another user did, or the status was lost. It was left untouched. Delete it. "+
-				"If all in it belongs to this Environment, let an administrator set status.namespaceUID of this Environment to the UID of the namespace (%s)", ns.Name, ns.UID)
+				"If all in it belongs to this Environment, let an administrator set status.namespaceUID of this Environment to the UID of the namespace: %s", ns.Name, handOver(env, ns))
 	case ns.Annotations[quixv1.AnnotationUID] == "":
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
 			"namespace conflict: %s has no UID of an Environment (%s): an older operator or another user created it. It was left untouched. "+
-				"If all in it belongs to this Environment, let an administrator hand it over: set status.namespaceUID of this Environment to %s, and the annotation %s and the label %s of the namespace to %s and %s. "+
-				"Otherwise delete this Environment", ns.Name, holder(ns.Labels, ns.Annotations), ns.UID, quixv1.AnnotationUID, quixv1.LabelEnvironmentID, env.UID, env.Spec.ID)
+				"If all in it belongs to this Environment, let an administrator hand it over: %s. "+
+				"Otherwise delete this Environment", ns.Name, holder(ns.Labels, ns.Annotations), handOver(env, ns))
+	case o.HolderGone:
+		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
+			"namespace conflict: %s belonged to another Environment (%s), which does not exist: it was restored from a backup, or released. It was left untouched. "+
+				"If all in it belongs to this Environment, let an administrator hand it over: %s. "+
+				"Otherwise delete this Environment and create one with another ID", ns.Name, holder(ns.Labels, ns.Annotations), handOver(env, ns))
 	default:
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
 			"namespace conflict: %s belongs to another Environment (%s). It was left untouched. Delete this Environment and create one with another ID, or delete the other one if its data is not needed", ns.Name, holder(ns.Labels, ns.Annotations))

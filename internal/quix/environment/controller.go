@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
@@ -25,6 +26,7 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=quix-platform-account-role,verbs=bind
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-fence,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=environments.quix.io,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // newKind returns the steps that are particular to Environments; kit/reconcile does the rest.
@@ -38,8 +40,12 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 		Status:   computeStatus,
 		Report:   r.report,
 		Finalize: r.finalize,
-		Bound:    func(env *quixv1.Environment) { boundMessages(&env.Status) },
-		Touch:    func(env *quixv1.Environment, now time.Time) { env.Status.LastUpdated = &metav1.Time{Time: now} },
+		Forget: func(_ context.Context, key types.NamespacedName) error {
+			r.live.Delete(key)
+			return nil
+		},
+		Bound: func(env *quixv1.Environment) { boundMessages(&env.Status) },
+		Touch: func(env *quixv1.Environment, now time.Time) { env.Status.LastUpdated = &metav1.Time{Time: now} },
 	}
 }
 

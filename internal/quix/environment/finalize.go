@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
@@ -20,6 +21,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
+// crdName is the name of the CRD of Environments.
+const crdName = "environments.quix.io"
+
 // finalize carries out the deletion of an environment, from whichever state it is in: first it revokes the platform's
 // rights, then it deletes the namespace. It is done when the namespace is gone, or turns out to belong to another
 // environment.
@@ -29,13 +33,10 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	before := env.DeepCopy()
 	e := Deletion{}
-	// A failure does not delay the deletion of the namespace, which deletes the binding too.
-	e.UnbindErr = r.unbind(ctx, env)
-
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
 	exists, err := apply.Find(ctx, r.Writer, ns)
 	if err != nil {
-		return false, never, errors.Join(err, e.UnbindErr)
+		return false, never, err
 	}
 	if exists {
 		e.Namespace = ns
@@ -43,6 +44,19 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		e.Collected = e.NotOwned && controls(env, ns)
 	}
 	ours := exists && !e.NotOwned
+	if ours && ns.DeletionTimestamp == nil {
+		if e.Unconfirmed, err = r.unconfirmed(ctx, env); err != nil {
+			return false, never, err
+		}
+	}
+	if e.Unconfirmed {
+		computeUnconfirmed(env, now)
+		err := r.kind.PatchStatus(ctx, before, env, now)
+		r.reportDeletion(before, env, e)
+		return false, never, err
+	}
+	// A failure does not delay the deletion of the namespace, which deletes the binding too.
+	e.UnbindErr = r.unbind(ctx, env)
 	if ours && ns.DeletionTimestamp == nil {
 		e.DeleteErr = apply.Delete(ctx, r.Client, ns)
 	}
@@ -65,6 +79,31 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		return false, never, e.UnbindErr // the namespace stays, and the binding with it
 	}
 	return true, never, nil
+}
+
+// unconfirmed reports whether the deletion may be a side effect of removing another operator: helm uninstall deletes the CRD and all
+// environments with it, and they wait for an operator to delete their namespaces. An environment whose deletion this process
+// saw was not deleted by that.
+func (r *Reconciler) unconfirmed(ctx context.Context, env *quixv1.Environment) (bool, error) {
+	if uid, seen := r.live.Load(client.ObjectKeyFromObject(env)); seen && uid == env.UID || env.Annotations[quixv1.AnnotationConfirmDeletion] == "true" {
+		return false, nil
+	}
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	err := r.Writer.Live.Get(ctx, client.ObjectKey{Name: crdName}, crd)
+	return err == nil && crd.DeletionTimestamp != nil, apply.IgnoreAbsent(err)
+}
+
+// computeUnconfirmed writes the status of an environment whose deletion needs a confirmation.
+func computeUnconfirmed(env *quixv1.Environment, now time.Time) {
+	message := fmt.Sprintf("nothing was deleted: the CRD %s is being deleted, and this Environment was being deleted before this operator came, perhaps by helm uninstall of another one. "+
+		"To keep the namespace %s, follow \"After helm uninstall\" in docs/quix/environment.md. To delete it with all in it: kubectl annotate environment %s %s=true",
+		crdName, namespaceName(env), env.Name, quixv1.AnnotationConfirmDeletion)
+	env.Status.ObservedGeneration, env.Status.Phase, env.Status.Message = env.Generation, quixv1.PhaseDeleting, message
+	set := conditions.NewSetter(env, &env.Status.Conditions, now)
+	set(quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonDeletionBlocked, message)
+	ready := reconcile.Ready{Status: metav1.ConditionFalse, Reason: quixv1.ReasonDeletionBlocked, Message: message, Stalled: true}
+	ready.SetOn(&env.Status.Conditions, env.Generation, now)
 }
 
 // computeDeleting writes the status of an environment that is being deleted.
@@ -101,13 +140,22 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	if reason == quixv1.ReasonDeletionBlocked {
 		s.Message = ns.Message
 	}
+	nsReason, bindingReason := reason, quixv1.ReasonTerminating
+	if e.NotOwned && e.UnbindErr != nil {
+		// The namespace stays, and so would the platform's rights in it.
+		stalled = stalled || outcome.Classify(e.UnbindErr) == outcome.Rejected
+		reason, bindingReason = quixv1.ReasonRoleBindingDeletionFailed, quixv1.ReasonRoleBindingDeletionFailed
+		s.Message = fmt.Sprintf("namespace %s does not belong to this Environment and stays, but the platform has rights in it, and the operator cannot delete them: %s. "+
+			"Delete them, and the Environment is gone: kubectl -n %s delete rolebinding %s", namespaceName(env), e.UnbindErr, namespaceName(env), roleBindingName(env))
+		binding.Message = s.Message
+	}
 	s.NamespaceStatus, s.RoleBindingStatus = &ns, &binding
 	set := conditions.NewSetter(env, &s.Conditions, now)
-	set(quixv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, ns.Message)
-	set(quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonTerminating, binding.Message)
+	set(quixv1.ConditionNamespaceReady, metav1.ConditionFalse, nsReason, ns.Message)
+	set(quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, bindingReason, binding.Message)
 	ready := reconcile.NotReady(quixv1.ReasonTerminating, "The Environment is being deleted")
 	if stalled {
-		ready = reconcile.Ready{Status: metav1.ConditionFalse, Reason: reason, Message: ns.Message, Stalled: true}
+		ready = reconcile.Ready{Status: metav1.ConditionFalse, Reason: reason, Message: s.Message, Stalled: true}
 	}
 	ready.SetOn(&s.Conditions, env.Generation, now)
 }

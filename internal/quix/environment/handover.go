@@ -2,7 +2,9 @@ package environment
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,21 +20,38 @@ import (
 // handedOver reports whether an older operator, which wrote no UID annotation, created the namespace for the environment: its
 // labels are the environment's, and its controller is the environment. Others can copy these labels, so they count only for
 // an environment that such an operator started, whose status has a namespace and neither its UID nor a token digest, or where
-// the status names the UID of the namespace.
+// the status names the UID of the namespace. If both operators run, the older one drops the UID from the status: then the
+// namespace has the annotation already.
 func handedOver(env *quixv1.Environment, ns *corev1.Namespace) bool {
 	s := &env.Status
-	if ns == nil || namespaceName(env) != ns.Name || ns.Annotations[quixv1.AnnotationUID] != "" {
+	if ns == nil || namespaceName(env) != ns.Name {
 		return false
 	}
 	older := s.NamespaceUID == "" && s.NamespaceTokenHash == ""
-	return (older || s.NamespaceUID == ns.UID) && hasIdentity(env, ns, quixv1.ManagedBy) && controls(env, ns)
+	switch uid := ns.Annotations[quixv1.AnnotationUID]; {
+	case uid != "" && (uid != string(env.UID) || !older):
+		return false
+	default:
+		return (older || s.NamespaceUID == ns.UID) && hasIdentity(env, ns, quixv1.ManagedBy) && controls(env, ns)
+	}
 }
 
 // bindingHandedOver is handedOver for the RoleBinding, which has no controller. It accepts a binding in a namespace of the
-// environment that grants the same as the operator's.
+// environment that grants the same as the operator's. After a restore from a backup it has the UID of an earlier environment.
 func bindingHandedOver(env *quixv1.Environment, in Inputs) bool {
-	return in.Bound != nil && in.Bound.Annotations[quixv1.AnnotationUID] == "" && !boundElsewhere(in) &&
+	return in.Bound != nil && in.Bound.Annotations[quixv1.AnnotationUID] != string(env.UID) && !boundElsewhere(in) &&
 		hasIdentity(env, in.Bound, quixv1.RoleBindingManagedBy)
+}
+
+// handOver is the command with which an administrator gives a namespace to an environment, whichever labels it has lost.
+func handOver(env *quixv1.Environment, ns *corev1.Namespace) string {
+	var labels strings.Builder
+	for _, key := range []string{quixv1.LabelManagedBy, quixv1.LabelEnvironmentID, quixv1.LabelEnvironmentName} {
+		fmt.Fprintf(&labels, " %s=%s", key, identity(env, quixv1.ManagedBy)[key])
+	}
+	return fmt.Sprintf(`kubectl label namespace %s --overwrite%s && kubectl annotate namespace %s --overwrite %s=%s && `+
+		`kubectl patch environment %s --subresource=status --type=merge -p '{"status":{"namespaceUID":"%s"}}'`,
+		ns.Name, &labels, ns.Name, quixv1.AnnotationUID, env.UID, env.Name, ns.UID)
 }
 
 func hasIdentity(env *quixv1.Environment, o client.Object, managedBy string) bool {

@@ -12,6 +12,8 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	// RoleBinding of the environment's name with the operator's label; nil if there is none.
 	RoleBinding *rbacv1.RoleBinding
+	// HolderGone: the namespace names the UID of an environment that does not exist.
+	HolderGone bool
 	// Role is the platform's ClusterRole; nil if there is none.
 	Role *rbacv1.ClusterRole
 	// Unfenced says which admission policy is missing, without which nothing may be bound; empty if none is.
@@ -31,6 +33,8 @@ type State struct {
 type Deletion struct {
 	// Namespace of the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace
+	// Unconfirmed: the deletion was not necessarily meant for the tenant, and nothing was done.
+	Unconfirmed bool
 	// NotOwned: it does not belong to this environment.
 	NotOwned bool
 	// Collected: the garbage collector deletes it nevertheless, because its owner reference names the environment.

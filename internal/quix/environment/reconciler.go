@@ -1,6 +1,8 @@
 package environment
 
 import (
+	"sync"
+
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
@@ -17,4 +19,6 @@ type Reconciler struct {
 
 	kind   *reconcile.Kind[*quixv1.Environment, State]
 	tokens ownership.Tokens
+	// live has the UID of each environment that this process saw before its deletion, by its key.
+	live sync.Map
 }

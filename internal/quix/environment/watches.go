@@ -41,7 +41,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	every := handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
-		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced, reconcile.Replaced, finalizer.TakenOff(quixv1.Finalizer)))).
+		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+			resynced, reconcile.Replaced, reconcile.StatusLost, proofChanged, finalizer.TakenOff(quixv1.Finalizer)))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceRequests)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.namespaceRequests)).
 		Watches(&rbacv1.ClusterRole{}, every).
@@ -55,6 +56,12 @@ var resynced = predicate.Funcs{
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 	},
 }
+
+// proofChanged selects the updates that change the UID of the namespace in the status: an administrator hands a namespace over, or
+// an older operator has dropped the UID.
+var proofChanged = reconcile.Updates(func(before, after client.Object) bool {
+	return before.(*quixv1.Environment).Status.NamespaceUID != after.(*quixv1.Environment).Status.NamespaceUID
+})
 
 // namespaceRequests maps a namespace, or an object in one, to the Environments that need it.
 func (r *Reconciler) namespaceRequests(ctx context.Context, o client.Object) []ctrl.Request {

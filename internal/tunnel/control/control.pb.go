@@ -844,7 +844,9 @@ type NewStream struct {
 	// 32 random bytes that prove, once, that a data connection belongs to the stream.
 	Token []byte `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	// The client disconnected before the stream was made. There is no token then.
-	Cancelled     bool `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Cancelled bool `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The data connection of the first attempt was cut: make a new one for the stream.
+	Fresh         bool `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -896,6 +898,13 @@ func (x *NewStream) GetToken() []byte {
 func (x *NewStream) GetCancelled() bool {
 	if x != nil {
 		return x.Cancelled
+	}
+	return false
+}
+
+func (x *NewStream) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
 	}
 	return false
 }
@@ -959,7 +968,9 @@ type StreamFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error StreamError            `protobuf:"varint,1,opt,name=error,proto3,enum=berg.tunnel.v1.StreamError" json:"error,omitempty"`
 	// A message for people. It has no secret.
-	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The data connection had carried earlier streams. If the stream still waits, the client proxy asks for a new one, once.
+	Retry         bool `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1006,6 +1017,13 @@ func (x *StreamFailure) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *StreamFailure) GetRetry() bool {
+	if x != nil {
+		return x.Retry
+	}
+	return false
 }
 
 var File_internal_tunnel_control_control_proto protoreflect.FileDescriptor
@@ -1063,19 +1081,21 @@ const file_internal_tunnel_control_control_proto_rawDesc = "" +
 	"\x10ShutdownResponse\"E\n" +
 	"\tStreamRef\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\x04R\bstreamId\x12\x1b\n" +
-	"\ttunnel_id\x18\x02 \x01(\rR\btunnelId\"y\n" +
+	"\ttunnel_id\x18\x02 \x01(\rR\btunnelId\"\x8f\x01\n" +
 	"\tNewStream\x128\n" +
 	"\n" +
 	"stream_ref\x18\x01 \x01(\v2\x19.berg.tunnel.v1.StreamRefR\tstreamRef\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\fR\x05token\x12\x1c\n" +
-	"\tcancelled\x18\x03 \x01(\bR\tcancelled\"\x84\x01\n" +
+	"\tcancelled\x18\x03 \x01(\bR\tcancelled\x12\x14\n" +
+	"\x05fresh\x18\x04 \x01(\bR\x05fresh\"\x84\x01\n" +
 	"\x0fNewStreamResult\x128\n" +
 	"\n" +
 	"stream_ref\x18\x01 \x01(\v2\x19.berg.tunnel.v1.StreamRefR\tstreamRef\x127\n" +
-	"\afailure\x18\x02 \x01(\v2\x1d.berg.tunnel.v1.StreamFailureR\afailure\"\\\n" +
+	"\afailure\x18\x02 \x01(\v2\x1d.berg.tunnel.v1.StreamFailureR\afailure\"r\n" +
 	"\rStreamFailure\x121\n" +
 	"\x05error\x18\x01 \x01(\x0e2\x1b.berg.tunnel.v1.StreamErrorR\x05error\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage*\x88\x02\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
+	"\x05retry\x18\x03 \x01(\bR\x05retry*\x88\x02\n" +
 	"\vStreamError\x12\x1c\n" +
 	"\x18STREAM_ERROR_UNSPECIFIED\x10\x00\x12#\n" +
 	"\x1fSTREAM_ERROR_SERVER_UNAVAILABLE\x10\x01\x12#\n" +

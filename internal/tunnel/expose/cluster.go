@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 )
 
 // scheme has the three kinds that are needed: all of Kubernetes' kinds would make the program three times as large.
@@ -52,21 +54,32 @@ func resourceName(o object) string {
 	}
 }
 
-// find reads an object into o, and reports whether it exists.
-func (c cluster) find(ctx context.Context, o object) (exists bool, err error) {
-	err = c.Get().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Do(ctx).Into(o)
+// find returns the object that has the name and the kind of o, nil if there is none. It is decoded into an empty object: labels and
+// owners that it does not have must not be those of o.
+func (c cluster) find(ctx context.Context, o object) (object, error) {
+	found, err := c.Get().Namespace(c.namespace).Resource(resourceName(o)).Name(o.GetName()).Do(ctx).Get()
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return nil, err
+	}
+	return found.(object), nil
 }
 
 func (c cluster) create(ctx context.Context, o object) error {
-	return c.Post().Namespace(c.namespace).Resource(resourceName(o)).Body(o).Do(ctx).Into(o)
+	err := c.Post().Namespace(c.namespace).Resource(resourceName(o)).Body(o).Do(ctx).Into(o)
+	if _, isSecret := o.(*corev1.Secret); isSecret {
+		err = connection.WithoutMessage(err)
+	}
+	return err
 }
 
 // remove deletes an object, unless another one has its name by now.
 func (c cluster) remove(ctx context.Context, o object) error {
+	if o.GetDeletionTimestamp() != nil {
+		return nil
+	}
 	uid, soon := o.GetUID(), int64(1)
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	if _, isPod := o.(*corev1.Pod); isPod {

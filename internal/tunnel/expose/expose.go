@@ -10,9 +10,12 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -35,7 +38,7 @@ type Options struct {
 	Image string
 	// Ports are the ports of this machine that pods reach.
 	Ports []Port
-	// Replace takes over the name from another process that still uses it.
+	// Replace takes over the name from another process that uses it at the start. Another one that takes it over later ends Run.
 	Replace bool
 	// Out is for the person at the terminal, Log for the details of both proxies.
 	Out io.Writer
@@ -54,11 +57,13 @@ const (
 	cleanUpTimeout = 15 * time.Second
 	// createTimeout is how long the API server may take to make the pod.
 	createTimeout = 15 * time.Second
+	// repairInterval is how often to look for the Secret and the Service. A watch would need more rights.
+	repairInterval = 3 * time.Second
 	// drain is how long open connections may continue.
 	drain = time.Second
 )
 
-// again is how long to wait before the connection to the pod is made again.
+// reconnect is how long to wait before the connection to the pod is made again.
 var reconnect = backoff.Exponential{First: 250 * time.Millisecond, Max: 5 * time.Second}
 
 // session is one run.
@@ -183,9 +188,14 @@ func (s *session) serve(ctx context.Context) error {
 // prepare makes a tunnel for each port, and says where pods reach it.
 func (s *session) prepare(ctx context.Context, calls *control.Client) error {
 	for _, p := range s.Ports {
-		spec, err := calls.PrepareTunnel(ctx, &control.TunnelRequest{
+		request := &control.TunnelRequest{
 			Name: "port-" + strconv.Itoa(int(p.Local)), ServerAddress: "localhost", ServerPort: p.Local, ClientProxyPort: p.InCluster,
-		})
+		}
+		spec, err := calls.PrepareTunnel(ctx, request)
+		// The connection to the pod may break between both.
+		for attempt := 1; status.Code(err) == codes.Unavailable && sleep(ctx, reconnect.After(attempt)); attempt++ {
+			spec, err = calls.PrepareTunnel(ctx, request)
+		}
 		if err != nil {
 			return fmt.Errorf("prepare the tunnel to port %d: %w", p.Local, err)
 		}
@@ -219,32 +229,77 @@ func (s *session) keepConnected(ctx, starting context.Context, ready func()) err
 			s.say("The cluster cannot be used yet, trying again: %v", err)
 		}
 		s.Log.Debug("not connected to the pod", "error", err)
-		wait := time.NewTimer(reconnect.After(max(attempt, 1)))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !sleep(ctx, reconnect.After(max(attempt, 1))) {
 			return nil
 		}
 	}
 }
 
+// sleep waits, and reports whether the time is over. It is not if the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // connect creates missing objects, waits for the pod, and forwards its ports until the connection breaks.
 func (s *session) connect(ctx, starting context.Context, ready func()) error {
+	// The pod would start with the Secret of another program.
+	for _, o := range []object{&corev1.Secret{}, &corev1.Service{}} {
+		o.SetName(s.Name)
+		if live, err := s.cluster.find(ctx, o); err != nil {
+			return err
+		} else if live != nil && !ours(live) {
+			return s.notOurs(live)
+		}
+	}
 	pod, err := s.ensurePod(ctx)
 	if err != nil {
 		return err
 	}
-	for _, o := range []object{clientSecret(s.Options, pod, s.authority.Certificate, s.clientPair), service(s.Options, pod)} {
-		if err := s.ensureOwned(ctx, o, pod); err != nil {
+	if err := s.ensureOwned(ctx, pod); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	var repairing sync.WaitGroup
+	repairing.Go(func() { end(s.repair(ctx, pod)) })
+	err = s.forward(ctx, starting, pod, ready)
+	end(nil)
+	repairing.Wait()
+	var inUse *inUseError
+	if errors.As(context.Cause(ctx), &inUse) {
+		return inUse
+	}
+	return err
+}
+
+// repair makes the Secret and the Service again when they are deleted, until the context ends or another object has the name.
+func (s *session) repair(ctx context.Context, pod *corev1.Pod) error {
+	for sleep(ctx, repairInterval) {
+		err := s.ensureOwned(ctx, pod)
+		var inUse *inUseError
+		if errors.As(err, &inUse) {
 			return err
 		}
+		if err != nil {
+			s.Log.Debug("Secret and Service could not be compared", "error", err)
+		}
 	}
+	return nil
+}
+
+// forward waits for the pod, and forwards its ports until the connection breaks.
+func (s *session) forward(ctx, starting context.Context, pod *corev1.Pod, ready func()) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(starting, stop)()
 	last := ""
-	err = s.cluster.await(waiting, s.Name, func(live *corev1.Pod) (bool, error) {
+	err := s.cluster.await(waiting, s.Name, func(live *corev1.Pod) (bool, error) {
 		if live == nil || live.UID != pod.UID || finished(live) {
 			return false, fmt.Errorf("pod %s has ended", s.Name)
 		}
@@ -265,20 +320,28 @@ type inUseError struct{ message string }
 
 func (e *inUseError) Error() string { return e.message }
 
+// ours reports whether berg-tunnel made an object.
+func ours(o object) bool { return o.GetLabels()[labelManagedBy] == managedBy }
+
+func (s *session) notOurs(o object) error {
+	kind := strings.TrimSuffix(resourceName(o), "s")
+	return &inUseError{fmt.Sprintf("namespace %s has a %s %s that berg-tunnel did not make: choose another name with --as", s.Namespace, kind, s.Name)}
+}
+
 // ensurePod returns the pod of this process. One that has ended is replaced.
 func (s *session) ensurePod(ctx context.Context) (*corev1.Pod, error) {
-	live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
-	exists, err := s.cluster.find(ctx, live)
+	found, err := s.cluster.find(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name}})
 	if err != nil {
 		return nil, err
 	}
-	if exists {
+	if found != nil {
+		live := found.(*corev1.Pod)
 		own := s.pod != nil && s.pod.UID == live.UID
 		switch {
 		case own && !finished(live) && live.DeletionTimestamp == nil:
 			return live, nil
-		case live.Labels[labelManagedBy] != managedBy:
-			return nil, &inUseError{fmt.Sprintf("namespace %s has a pod %s that berg-tunnel did not make: choose another name with --as", s.Namespace, s.Name)}
+		case !ours(live):
+			return nil, s.notOurs(live)
 		case !own && !finished(live) && live.DeletionTimestamp == nil && !s.Replace:
 			return nil, &inUseError{fmt.Sprintf("another berg-tunnel exposes a machine as %s in namespace %s: end it, choose another name with --as, or take the name over with --replace", s.Name, s.Namespace)}
 		}
@@ -296,30 +359,39 @@ func (s *session) ensurePod(ctx context.Context) (*corev1.Pod, error) {
 	if err := s.cluster.create(making, pod); err != nil {
 		return nil, err
 	}
-	s.pod = pod
+	// From now on the name belongs to this process. If another one takes it over, both would replace each other's pod again and again.
+	s.pod, s.Replace = pod, false
 	return pod, nil
 }
 
-// ensureOwned makes an object that goes with the pod. One of an earlier pod is replaced.
-func (s *session) ensureOwned(ctx context.Context, desired object, pod *corev1.Pod) error {
-	live := desired.DeepCopyObject().(object)
-	exists, err := s.cluster.find(ctx, live)
-	if err != nil {
-		return err
-	}
-	if exists {
-		owners := live.GetOwnerReferences()
-		switch {
-		case len(owners) == 1 && owners[0].UID == pod.UID:
-			return nil
-		case live.GetLabels()[labelManagedBy] != managedBy:
-			return &inUseError{fmt.Sprintf("namespace %s has one of the %s named %s that berg-tunnel did not make: choose another name with --as", s.Namespace, resourceName(live), s.Name)}
+// ensureOwned makes the Secret and the Service that go with the pod. Those of an earlier pod are replaced.
+func (s *session) ensureOwned(ctx context.Context, pod *corev1.Pod) error {
+	for _, desired := range []object{clientSecret(s.Options, pod, s.authority.Certificate, s.clientPair), service(s.Options, pod)} {
+		live, err := s.cluster.find(ctx, desired)
+		if err != nil {
+			return err
 		}
-		if err := s.cluster.remove(ctx, live); err != nil {
+		if live != nil {
+			switch {
+			case !ours(live):
+				return s.notOurs(live)
+			case ownedBy(live, pod):
+				continue
+			}
+			if err := s.cluster.remove(ctx, live); err != nil {
+				return err
+			}
+		}
+		if err := s.cluster.create(ctx, desired); err != nil {
 			return err
 		}
 	}
-	return s.cluster.create(ctx, desired)
+	return nil
+}
+
+func ownedBy(o object, pod *corev1.Pod) bool {
+	owners := o.GetOwnerReferences()
+	return len(owners) == 1 && owners[0].UID == pod.UID
 }
 
 // cleanUp removes the pod of this process, and with it the objects that the pod owns.
@@ -332,8 +404,8 @@ func (s *session) cleanUp(ctx context.Context) {
 	defer cancel()
 	for _, o := range []object{&corev1.Service{}, &corev1.Secret{}} {
 		o.SetName(s.Name)
-		if exists, err := s.cluster.find(ctx, o); err == nil && exists && len(o.GetOwnerReferences()) == 1 && o.GetOwnerReferences()[0].UID == pod.UID {
-			_ = s.cluster.remove(ctx, o) // otherwise it goes with the pod
+		if live, err := s.cluster.find(ctx, o); err == nil && live != nil && ownedBy(live, pod) {
+			_ = s.cluster.remove(ctx, live) // otherwise it goes with the pod
 		}
 	}
 	if err := s.cluster.remove(ctx, pod); err != nil {

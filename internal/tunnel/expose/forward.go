@@ -61,5 +61,7 @@ func (c cluster) forward(ctx context.Context, config *rest.Config, pod string, c
 		return <-ended
 	case err := <-ended:
 		return err
+	case <-ctx.Done():
+		return ctx.Err() // a kubelet that does not answer must not delay the end
 	}
 }

@@ -3,17 +3,10 @@ package network
 import (
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
-
-// makes reports whether the mode of a network makes a namespace.
-func makes(spec tunnelv1.ContainerNetworkSpec) bool {
-	mode := spec.EffectiveMode()
-	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
-}
 
 // check returns the problem that keeps a network from running before anything is written.
 func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems) {
@@ -41,11 +34,6 @@ func check(n *tunnelv1.ContainerNetwork, o *Observed) (problems outcome.Problems
 	return problems
 }
 
-// made reports whether the operator made the namespace of a network, or makes it.
-func made(spec tunnelv1.ContainerNetworkSpec, o *Observed) bool {
-	return makes(spec) && (o.Namespace == nil || o.Ours)
-}
-
 // removed reports whether the namespace of a network is gone. Another namespace of that name is another network.
 func removed(n *tunnelv1.ContainerNetwork, o *Observed) bool {
 	id := n.Status.ID
@@ -67,7 +55,7 @@ func confinedProblem(err error) *outcome.Problem {
 	switch {
 	case p.Class == outcome.Waiting:
 		p.Reason = tunnelv1.ReasonNamespaceTerminating
-	case apierrors.IsForbidden(err):
+	case identity.LacksRight(err):
 		// API servers apply a new RoleBinding with a delay, so that this happens to every network.
 		p.Class, p.Reason = outcome.InProgress, tunnelv1.ReasonWaiting
 		p.Message = "The operator does not have its rights in the namespace yet; retrying: " + err.Error()

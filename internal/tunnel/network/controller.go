@@ -103,15 +103,6 @@ func (r *Reconciler) prepareNamespace(ctx context.Context, n *tunnelv1.Container
 	return err
 }
 
-func (r *Reconciler) inputs(n *tunnelv1.ContainerNetwork, o *Observed, operator rbacv1.Subject) Inputs {
-	return Inputs{
-		UID: n.UID, Name: n.Name, Spec: n.Spec,
-		Made:     made(n.Spec, o),
-		Operator: operator,
-		Closed:   append([]int32{r.Config.ControlPort, r.Config.DataPort}, o.ControlPorts...),
-	}
-}
-
 // kinds returns the kinds of objects that the status of a network depends on.
 func kinds() []client.Object {
 	return []client.Object{&corev1.Namespace{}, &networkingv1.NetworkPolicy{}, &rbacv1.RoleBinding{}, &corev1.Node{}}

@@ -28,13 +28,13 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 	if err != nil {
 		return false, never, err
 	}
-	if len(users) > 0 {
-		return false, never, r.patchTerminating(ctx, n, tunnelv1.ReasonInUse,
-			fmt.Sprintf("Waiting for the deletion of ContainerNetworkTunnelProxy %s, which uses this network: delete it", conditions.Enumerate(users)), now)
-	}
 	o, err := r.observe(ctx, n)
 	if err != nil {
 		return false, never, err
+	}
+	if len(users) > 0 {
+		return false, never, reconcile.Join(r.confine(ctx, n, &o), r.patchTerminating(ctx, n, tunnelv1.ReasonInUse,
+			fmt.Sprintf("Waiting for the deletion of ContainerNetworkTunnelProxy %s, which uses this network: delete it", conditions.Enumerate(users)), now))
 	}
 	deletes, err := r.deletes(ctx, n, o)
 	if err != nil {
@@ -60,6 +60,16 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 	}
 	r.containers.leave(n.Name)
 	return true, never, nil
+}
+
+// confine puts the network policy back while a network that is being deleted still has pods.
+func (r *Reconciler) confine(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) error {
+	p := plan(r.inputs(n, o, rbacv1.Subject{})).Policy
+	if p == nil || o.Namespace == nil || !o.Ours || o.Namespace.DeletionTimestamp != nil {
+		return nil
+	}
+	_, err := apply.Apply(ctx, r.Writer, ownerFor(n), p)
+	return err
 }
 
 // patchTerminating writes the reason why a deletion waits, and records an event if it waits for a person. A status that

@@ -52,6 +52,15 @@ type Inputs struct {
 	Closed []int32
 }
 
+func (r *Reconciler) inputs(n *tunnelv1.ContainerNetwork, o *Observed, operator rbacv1.Subject) Inputs {
+	return Inputs{
+		UID: n.UID, Name: n.Name, Spec: n.Spec,
+		Made:     made(n.Spec, o),
+		Operator: operator,
+		Closed:   append([]int32{r.Config.ControlPort, r.Config.DataPort}, o.ControlPorts...),
+	}
+}
+
 // maxPrefix leaves space for the hash in the name of a namespace.
 const maxPrefix = naming.MaxLabelValue - 11
 
@@ -79,4 +88,15 @@ func ownerReferences(in Inputs) []metav1.OwnerReference {
 		Controller:         ptr.To(true),
 		BlockOwnerDeletion: ptr.To(true),
 	}}
+}
+
+// made reports whether the operator made the namespace of a network, or makes it.
+func made(spec tunnelv1.ContainerNetworkSpec, o *Observed) bool {
+	return makes(spec) && (o.Namespace == nil || o.Ours)
+}
+
+// makes reports whether the mode of a network makes a namespace.
+func makes(spec tunnelv1.ContainerNetworkSpec) bool {
+	mode := spec.EffectiveMode()
+	return mode == tunnelv1.ModeSession || mode == tunnelv1.ModePersistent
 }

@@ -1,20 +1,58 @@
 package network
 
 import (
+	"bytes"
+	"flag"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestPlanGolden(t *testing.T) {
+	for _, mode := range []tunnelv1.ContainerNetworkMode{tunnelv1.ModeSession, tunnelv1.ModePersistent} {
+		p := plan(Inputs{
+			UID: "u-1", Name: "dev", Spec: tunnelv1.ContainerNetworkSpec{Mode: mode}, Made: true, Closed: []int32{36672, 36673},
+			Operator: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "operator", Name: "manager"},
+		})
+		var got bytes.Buffer
+		for _, o := range []any{p.Namespace, p.Binding, p.Policy} {
+			text, err := yaml.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.WriteString("---\n")
+			got.Write(text)
+		}
+		path := "testdata/" + string(mode) + ".golden.yaml"
+		if *update {
+			if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("the plan differs from %s: go test -update rewrites it\n%s", path, diff)
+		}
+	}
+}
 
 func networkIn(mode tunnelv1.ContainerNetworkMode, id string) *tunnelv1.ContainerNetwork {
 	n := &tunnelv1.ContainerNetwork{}

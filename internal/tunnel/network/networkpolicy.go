@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
 const policyName = "container-network"
 
 // policy isolates a network: its containers reach each other and the name servers only. Policies add up, so this one must
-// leave out the control and data ports of proxies; the policy of each client proxy opens these to nodes only.
+// leave out the control and data ports of proxies; the policy of each client proxy opens these to nodes only. It has no owner, so
+// that it goes with the namespace, after the last pod: the garbage collector would not wait for the pods.
 func policy(in Inputs) *networkingv1.NetworkPolicy {
 	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-	p := &networkingv1.NetworkPolicy{
+	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: NamespaceName(in.Spec, in.Name, in.UID), Name: policyName},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{},
@@ -28,10 +28,6 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()},
 		},
 	}
-	if in.Spec.EffectiveMode() != tunnelv1.ModePersistent {
-		p.OwnerReferences = ownerReferences(in)
-	}
-	return p
 }
 
 // PortsExcept returns all TCP ports but the closed ones, and all ports of other protocols.

@@ -5,13 +5,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// binding lets the operator make proxies in the network.
+// binding lets the operator make proxies in the network. It has no owner: a network that is deleted in the foreground needs it
+// until its last proxy is gone.
 func binding(in Inputs) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       NamespaceName(in.Spec, in.Name, in.UID),
-			Name:            bindingName(in),
-			OwnerReferences: ownerReferences(in),
+			Namespace: NamespaceName(in.Spec, in.Name, in.UID),
+			Name:      bindingName(in),
 		},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Role},
 		Subjects: []rbacv1.Subject{in.Operator},

@@ -53,7 +53,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	every := handler.EnqueueRequestsFromMapFunc(r.every)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("container-network").
-		For(&tunnelv1.ContainerNetwork{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(tunnelv1.NetworkFinalizer)))).
+		For(&tunnelv1.ContainerNetwork{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(tunnelv1.NetworkFinalizer)))).
 		Watches(&corev1.Namespace{}, ofNamespace).
 		Watches(&networkingv1.NetworkPolicy{}, ofNamespace, builder.WithPredicates(named(policyName))).
 		Watches(&rbacv1.RoleBinding{}, ofNamespace).

@@ -83,7 +83,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 
 	server := newControlServer(c.Identity, pki.ServerProxy, c)
 	var background sync.WaitGroup
-	background.Go(func() { c.finish(server.Serve(newLimitedListener(controlListener))) })
+	background.Go(func() { c.finish(server.Serve(limited(controlListener, "control", c.Log))) })
 	background.Go(func() { c.acceptData(dataListener) })
 
 	c.Log.Info("the client proxy listens", "control", controlAt.String(), "data", dataAt.String(), "instance", c.id())
@@ -194,7 +194,7 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 				received <- err
 				return
 			}
-			if failure := result.GetFailure(); failure != nil {
+			if failure := result.GetFailure(); failure != nil && (!failure.GetRetry() || !c.openAgain(result.GetStreamRef().GetStreamId())) {
 				c.giveUp(result.GetStreamRef().GetStreamId(), failure.GetError(), failure.GetMessage(), false)
 			}
 		}
@@ -514,6 +514,12 @@ func (c *client) open(t *tunnel, connection *net.TCPConn) {
 	}
 }
 
+// openAgain asks for a new data connection for a stream that still waits, and reports whether that was sent.
+func (c *client) openAgain(id uint64) bool {
+	o := c.openings.find(id)
+	return o != nil && c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:], Fresh: true}) == nil
+}
+
 // giveUp closes a client whose stream cannot be made. cancel: the server proxy may still be making it.
 func (c *client) giveUp(id uint64, reason control.StreamError, message string, cancel bool) {
 	// take decides the race with a data connection that arrives now: only one of both gets the opening.
@@ -538,7 +544,7 @@ func (c *client) giveUp(id uint64, reason control.StreamError, message string, c
 // acceptData accepts data connections.
 func (c *client) acceptData(listener *net.TCPListener) {
 	config := c.Identity.Serve(pki.ServerProxy, DataProtocol)
-	pending := newUnauthenticated()
+	gate := handshakeGate("data", c.Log)
 	for {
 		connection, err := listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -549,10 +555,13 @@ func (c *client) acceptData(listener *net.TCPListener) {
 			<-time.After(100 * time.Millisecond)
 			continue
 		}
-		authenticated := pending.admit(connection)
+		guest := gate.Admit(connection)
+		if guest == nil {
+			continue
+		}
 		go func() {
 			data, err := dataconn.Accept(connection, config)
-			authenticated()
+			guest.Leave() // authenticated or closed
 			if err != nil {
 				c.refuse(connection, err)
 				return
@@ -600,7 +609,8 @@ func (c *client) join(data *dataconn.Conn) bool {
 	t := o.tunnel
 	t.begin()
 	<-t.waiting
-	defer t.end()
 	c.Log.Debug("a stream begins", "tunnel", t.request.GetName(), "stream", o.id)
-	return c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient})
+	result := c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient, cancels: true})
+	t.end()
+	return result == reusable || result == cancelled && data.Cancel()
 }

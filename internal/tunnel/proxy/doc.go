@@ -13,6 +13,5 @@
 //	streams.go          the streams that run: limits, idle timeout, drain
 //	relay.go            both directions of a stream, to the end of each
 //	idlepool.go         data connections that no stream uses
-//	unauthenticated.go  connections before the peer has authenticated
 //	watch.go            whether a client that waits is still connected
 package proxy

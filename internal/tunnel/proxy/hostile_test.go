@@ -91,7 +91,7 @@ func startHostile(t *testing.T) *hostile {
 		t.Fatal(err)
 	}
 	grpcServer := newControlServer(identityOf(t, dirs[pki.ClientProxy]), pki.ServerProxy, h)
-	go func() { _ = grpcServer.Serve(newLimitedListener(l)) }()
+	go func() { _ = grpcServer.Serve(limited(l, "control", slog.New(slog.DiscardHandler))) }()
 	t.Cleanup(grpcServer.Stop)
 	log := &testLog{}
 	ready, _ := run(t, func(ctx context.Context, ready func(Ready)) error {

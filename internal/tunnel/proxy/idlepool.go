@@ -33,7 +33,7 @@ type idlePool struct {
 	all    []*pooledConn // by last use, the most recent last
 	closed bool
 	reaper *time.Timer
-	// discarded are the connections whose stream was cut, until the client proxy has closed them.
+	// discarded are the connections that carry no more streams, until the client proxy has closed them.
 	discarded connections
 }
 
@@ -53,7 +53,7 @@ func (s *idlePool) get(config *tls.Config) *pooledConn {
 		if last.config == config && time.Since(last.created) < maxAge && last.Quiet() {
 			return last
 		}
-		_ = last.Close()
+		go s.discard(last)
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *idlePool) put(c *pooledConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.all) >= idleLimit {
-		_ = c.Close()
+		go s.discard(c)
 		return
 	}
 	c.idle = time.Now()
@@ -72,7 +72,7 @@ func (s *idlePool) put(c *pooledConn) {
 	}
 }
 
-// discard ends a connection that was cut, without a reset. It may take some seconds.
+// discard ends a connection that was cut, or that has unread bytes, without a reset. It may take some seconds.
 func (s *idlePool) discard(c *pooledConn) {
 	s.discarded.add(c.Conn)
 	c.Discard()
@@ -85,7 +85,7 @@ func (s *idlePool) reap() {
 	defer s.mu.Unlock()
 	old := 0
 	for old < len(s.all) && time.Since(s.all[old].idle) >= idleTimeout {
-		_ = s.all[old].Close()
+		go s.discard(s.all[old])
 		old++
 	}
 	s.all = slices.Clone(s.all[old:])

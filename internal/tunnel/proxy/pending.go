@@ -102,6 +102,13 @@ func (s *openings) add(owner *tunnel, client *net.TCPConn) *opening {
 	return o
 }
 
+// find returns a stream that waits; nil if there is none of this ID.
+func (s *openings) find(id uint64) *opening {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[id]
+}
+
 // take removes a stream that waits; nil if there is none of this ID.
 func (s *openings) take(id uint64) *opening {
 	s.mu.Lock()

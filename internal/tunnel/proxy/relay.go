@@ -17,14 +17,16 @@ type stream struct {
 	data  *dataconn.Conn
 	// out counts the bytes from plain to data, and in the bytes from data to plain.
 	out, in *atomic.Uint64
+	// cancels: the peer may have kept the data connection for the next stream as soon as this side has ended its direction.
+	// From then on this side asks the peer to stop, and never closes the data connection. The client proxy does so.
+	cancels bool
 
-	once sync.Once
-	cut  bool
-
+	mu sync.Mutex
+	// cut: neither side takes the stream for a proper end. broken: the data connection was ended with it.
+	cut, broken bool
 	// From ended on, the peer may close the data connection or begin the next stream. Before, its end is a cut, which this
-	// side must wait for while it is watching, when it reads nothing else.
-	endMu           sync.Mutex
-	ended, watching bool
+	// side must wait for while it is watching, when it reads nothing else. sent: the end was written. received: the peer's was read.
+	ended, sent, received, watching, over bool
 
 	// carried counts the bytes of both directions. The idle timeout compares it with seen, its value at since. Both are
 	// under the lock of the streams.
@@ -33,33 +35,63 @@ type stream struct {
 	since   time.Time
 }
 
-// run returns when both directions have ended and the plain connection is closed. Then the data connection can carry the
-// next stream if the result is true, and must be discarded otherwise.
-func (s *stream) run() bool {
+// outcome is what becomes of the data connection after a stream.
+type outcome int
+
+const (
+	// reusable: it can carry the next stream.
+	reusable outcome = iota
+	// cancelled: it can, when the peer has stopped sending.
+	cancelled
+	// unusable: it must be discarded.
+	unusable
+)
+
+// run returns when both directions have ended, or the stream is cut, and the plain connection is closed.
+func (s *stream) run() outcome {
 	var outward sync.WaitGroup
 	outward.Go(func() {
 		err := s.data.CopyFrom(s.plain, s.counter(s.out), s.end)
 		if err != nil {
 			s.abort()
 			s.end()
+			return
 		}
+		s.mu.Lock()
+		s.sent = true
+		s.mu.Unlock()
 	})
-	if s.data.CopyTo(s.plain, s.counter(s.in)) != nil || s.isCut() {
+	if err := s.data.CopyTo(s.plain, s.counter(s.in)); err != nil {
 		s.abort()
+	} else {
+		s.mu.Lock()
+		s.received = true
+		s.mu.Unlock()
+		if s.isCut() {
+			s.abort()
+		}
 	}
 	outward.Wait()
 	_ = s.plain.Close()
-	s.once.Do(func() {}) // from now on abort does nothing
-	if s.watching && !s.cut {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	switch {
+	case s.broken || !s.sent:
+		return unusable
+	case !s.received:
+		return cancelled
+	}
+	if s.watching || s.cut {
 		s.data.Resume()
 	}
-	return !s.cut
+	return reusable
 }
 
 // end is called when this side is about to end its direction.
 func (s *stream) end() {
-	s.endMu.Lock()
-	defer s.endMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ended = true
 	if s.watching {
 		s.data.Interrupt()
@@ -67,18 +99,18 @@ func (s *stream) end() {
 }
 
 // isCut is called when the peer has ended its direction. It waits until this side does, and reports whether the peer closed
-// the data connection before.
+// the data connection, or cancelled the stream, before.
 func (s *stream) isCut() bool {
-	s.endMu.Lock()
+	s.mu.Lock()
 	if s.ended {
-		s.endMu.Unlock()
+		s.mu.Unlock()
 		return false
 	}
 	s.watching = true
-	s.endMu.Unlock()
+	s.mu.Unlock()
 	cut := s.data.WaitForCut()
-	s.endMu.Lock()
-	defer s.endMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return cut && !s.ended
 }
 
@@ -91,10 +123,18 @@ func (s *stream) counter(direction *atomic.Uint64) func(int) {
 
 // abort ends both directions, so that neither side takes it for a proper end.
 func (s *stream) abort() {
-	s.once.Do(func() {
-		s.cut = true
-		_ = s.plain.SetLinger(0)
-		_ = s.plain.Close()
-		s.data.Abort()
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut || s.over {
+		return
+	}
+	s.cut = true
+	_ = s.plain.SetLinger(0)
+	_ = s.plain.Close()
+	if s.cancels && s.ended {
+		s.data.Pause()
+		return
+	}
+	s.broken = true
+	s.data.Abort()
 }

@@ -103,7 +103,7 @@ func TestAServerProxyAuthenticatesItsPeer(t *testing.T) {
 			}
 			defer l.Close()
 			server := newControlServer(identityOf(t, dir), pki.ServerProxy, control.UnimplementedTunnelControlServer{})
-			go func() { _ = server.Serve(newLimitedListener(l)) }()
+			go func() { _ = server.Serve(limited(l, "control", slog.New(slog.DiscardHandler))) }()
 			defer server.Stop()
 			err = RunServer(t.Context(), ServerOptions{
 				Common:         Common{Identity: identityOf(t, dirs[pki.ServerProxy]), MaxStreams: 1, PeerGrace: time.Second, Now: time.Now, Log: noLog(), Ready: func(Ready) { t.Error("it is ready") }},

@@ -109,7 +109,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	select {
 	case peer := <-connected:
 		reached = true
-		background.Go(func() { s.finish(grpcServer.Serve(newLimitedListener(listener))) })
+		background.Go(func() { s.finish(grpcServer.Serve(limited(listener, "control", s.Log))) })
 		s.Log.Info("the server proxy is connected", "control", bound.String(), "client", s.ClientControl.String(), "instance", s.instance, "peer", peer)
 		s.Ready(Ready{
 			Role: "server", Instance: s.instance, PID: os.Getpid(), Version: s.Version,
@@ -387,16 +387,19 @@ func (s *server) open(ctx context.Context, instance string, wanted *control.NewS
 		ctx, cancel := context.WithTimeout(ctx, s.DialTimeout)
 		s.openings[id] = cancel
 		go func() {
-			defer func() {
-				cancel()
-				s.mu.Lock()
-				delete(s.openings, id)
-				s.mu.Unlock()
-			}()
-			if reason, err := s.make(ctx, instance, wanted); err != nil {
+			plain, data, reason, err := s.make(ctx, wanted)
+			cancel()
+			// The opening ends before the stream runs, so that the client proxy can ask again if the stream is cut.
+			s.mu.Lock()
+			delete(s.openings, id)
+			s.mu.Unlock()
+			if err != nil {
 				s.Log.Debug("a stream could not be made", "stream", id.id, "tunnel", s.name(wanted), "reason", reason.String(), "error", err)
-				s.fail(instance, wanted, reason, err)
+				s.fail(instance, wanted, &control.StreamFailure{Error: reason, Message: err.Error()})
+				return
 			}
+			// A new goroutine does not keep the large stack of the handshake.
+			go s.run(instance, wanted, plain, data)
 		}()
 	}
 }
@@ -417,18 +420,18 @@ func (s *server) name(wanted *control.NewStream) string {
 	return ""
 }
 
-// make makes a stream and runs it.
-func (s *server) make(ctx context.Context, instance string, wanted *control.NewStream) (control.StreamError, error) {
+// make makes both connections of a stream.
+func (s *server) make(ctx context.Context, wanted *control.NewStream) (plain *net.TCPConn, data *pooledConn, _ control.StreamError, _ error) {
 	found, ok := s.tunnels.Load(wanted.GetStreamRef().GetTunnelId())
 	if !ok {
-		return control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, fmt.Errorf("tunnel %d does not exist", wanted.GetStreamRef().GetTunnelId())
+		return nil, nil, control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, fmt.Errorf("tunnel %d does not exist", wanted.GetStreamRef().GetTunnelId())
 	}
 	spec := found.(*control.TunnelSpec)
 	if len(wanted.GetToken()) != tokenSize {
-		return control.StreamError_STREAM_ERROR_UNSPECIFIED, errors.New("the client proxy sent no token")
+		return nil, nil, control.StreamError_STREAM_ERROR_UNSPECIFIED, errors.New("the client proxy sent no token")
 	}
 	if !s.streams.reserve() {
-		return control.StreamError_STREAM_ERROR_LIMIT, errors.New("the server proxy has reached its limit of streams, or is shutting down")
+		return nil, nil, control.StreamError_STREAM_ERROR_LIMIT, errors.New("the server proxy has reached its limit of streams, or is shutting down")
 	}
 	// The server is dialled before the data connection: a stream to a server that does not answer never uses a
 	// connection between the proxies.
@@ -436,42 +439,44 @@ func (s *server) make(ctx context.Context, instance string, wanted *control.NewS
 	if err != nil {
 		s.streams.release()
 		if errors.Is(err, allowlist.ErrRefused) {
-			return control.StreamError_STREAM_ERROR_FORBIDDEN, err
+			return nil, nil, control.StreamError_STREAM_ERROR_FORBIDDEN, err
 		}
-		return control.StreamError_STREAM_ERROR_SERVER_UNAVAILABLE, err
+		return nil, nil, control.StreamError_STREAM_ERROR_SERVER_UNAVAILABLE, err
 	}
-	data, err := s.dialData(ctx, wanted)
+	data, err = s.dialData(ctx, wanted)
 	if err != nil {
 		_ = plain.Close()
 		s.streams.release()
-		return control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, err
+		return nil, nil, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, err
 	}
-	go func() {
-		// Only the client proxy counts bytes of tunnels; these counters are dropped.
-		if s.streams.run(&stream{plain: plain, data: data.Conn, out: new(atomic.Uint64), in: new(atomic.Uint64)}) {
-			s.idle.put(data)
-			return
-		}
-		// The data connection may have broken before the client proxy had the stream: then the client must not wait. If the
-		// stream had started, the client proxy ignores this.
-		s.fail(instance, wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, dataconn.ErrCut)
-		s.idle.discard(data)
-	}()
-	return 0, nil
+	return plain, data, 0, nil
+}
+
+// run runs a stream.
+func (s *server) run(instance string, wanted *control.NewStream, plain *net.TCPConn, data *pooledConn) {
+	reused := !data.idle.IsZero()
+	// Only the client proxy counts bytes of tunnels; these counters are dropped.
+	if s.streams.run(&stream{plain: plain, data: data.Conn, out: new(atomic.Uint64), in: new(atomic.Uint64)}) == reusable {
+		s.idle.put(data)
+		return
+	}
+	// The data connection may have broken before the client proxy had the stream: then the client must not wait. If the
+	// stream had started, the client proxy ignores this.
+	s.fail(instance, wanted, &control.StreamFailure{
+		Error: control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, Message: dataconn.ErrCut.Error(), Retry: reused,
+	})
+	s.idle.discard(data)
 }
 
 // fail reports to the client proxy that a stream cannot be made, unless another one has replaced it.
-func (s *server) fail(instance string, wanted *control.NewStream, reason control.StreamError, err error) {
+func (s *server) fail(instance string, wanted *control.NewStream, failure *control.StreamFailure) {
 	s.mu.Lock()
 	current := s.client == instance
 	s.mu.Unlock()
 	if !current {
 		return
 	}
-	_ = s.from.send(&control.NewStreamResult{
-		StreamRef: wanted.GetStreamRef(),
-		Failure:   &control.StreamFailure{Error: reason, Message: err.Error()},
-	})
+	_ = s.from.send(&control.NewStreamResult{StreamRef: wanted.GetStreamRef(), Failure: failure})
 }
 
 // dialServer dials the server of a tunnel until it answers or the context ends.
@@ -501,15 +506,17 @@ func (s *server) dialOnce(ctx context.Context, dialer *net.Dialer, spec *control
 	return nil, err
 }
 
-// dialData takes an idle data connection, or makes one, and sends the preamble of the stream.
+// dialData takes an idle data connection, unless the stream needs a new one, or makes one, and sends the preamble of the stream.
 func (s *server) dialData(ctx context.Context, wanted *control.NewStream) (*pooledConn, error) {
 	ref := wanted.GetStreamRef()
 	p := newPreamble(ref.GetTunnelId(), ref.GetStreamId(), wanted.GetToken())
-	if idle := s.idle.get(s.Identity.Dial(pki.ClientProxy, DataProtocol)); idle != nil {
-		if err := idle.Send(p[:]); err == nil {
-			return idle, nil
+	if !wanted.GetFresh() {
+		if idle := s.idle.get(s.Identity.Dial(pki.ClientProxy, DataProtocol)); idle != nil {
+			if err := idle.Send(p[:]); err == nil {
+				return idle, nil
+			}
+			_ = idle.Close()
 		}
-		_ = idle.Close()
 	}
 	dialer := net.Dialer{Timeout: attemptTimeout}
 	return persist(ctx, func() (*pooledConn, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
@@ -21,10 +23,10 @@ import (
 const instanceKey = "berg-tunnel-instance"
 
 const (
-	// maxUnauthenticated is how many connections to a port may be open before their handshake has ended, and
-	// handshakeTimeout for how long each. A handshake takes milliseconds.
+	// maxUnauthenticated is how many connections to a port may be open before their handshake has ended.
 	maxUnauthenticated = 512
-	handshakeTimeout   = 10 * time.Second
+	// handshakeTimeout is for a handshake, which takes milliseconds.
+	handshakeTimeout = 10 * time.Second
 	// callTimeout is for a call that is passed on to the client proxy.
 	callTimeout = 5 * time.Second
 	// lookUpTimeout is for resolving a server's name when its tunnel is prepared. It is shorter than the timeout of a
@@ -98,17 +100,18 @@ func newControlServer(identity *pki.Identity, peer pki.Role, calls control.Tunne
 	return server
 }
 
-// serverCredentials end the timeout of a connection when its handshake has ended.
+// serverCredentials trust a connection whose handshake has succeeded.
 type serverCredentials struct {
 	credentials.TransportCredentials
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (s serverCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if c, ok := connection.(*unauthenticatedConn); ok {
-		defer c.authenticated()
+	secure, info, err := s.TransportCredentials.ServerHandshake(connection)
+	if guest, ok := connection.(*ports.Conn); ok && err == nil {
+		guest.Trust()
 	}
-	return s.TransportCredentials.ServerHandshake(connection)
+	return secure, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -116,32 +119,13 @@ func (s serverCredentials) Clone() credentials.TransportCredentials {
 	return serverCredentials{s.TransportCredentials.Clone()}
 }
 
-// limitedListener limits the connections whose peer has not authenticated yet.
-type limitedListener struct {
-	net.Listener
-	unauthenticated *unauthenticated
+// limited limits the connections whose peer has not authenticated yet.
+func limited(listener net.Listener, name string, log *slog.Logger) ports.Listener {
+	return ports.Listener{Listener: listener, Gate: handshakeGate(name, log)}
 }
 
-func newLimitedListener(listener net.Listener) limitedListener {
-	return limitedListener{Listener: listener, unauthenticated: newUnauthenticated()}
-}
-
-func newUnauthenticated() *unauthenticated {
-	return &unauthenticated{limit: maxUnauthenticated, timeout: handshakeTimeout}
-}
-
-type unauthenticatedConn struct {
-	net.Conn
-	authenticated func()
-}
-
-// Accept implements net.Listener.
-func (l limitedListener) Accept() (net.Conn, error) {
-	connection, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &unauthenticatedConn{Conn: connection, authenticated: l.unauthenticated.admit(connection)}, nil
+func handshakeGate(name string, log *slog.Logger) *ports.Gate {
+	return ports.NewGate(ports.Limits{Untrusted: maxUnauthenticated}, log.With("port", name))
 }
 
 // sleep waits, and reports whether the time is over. It is not if the context ended first.

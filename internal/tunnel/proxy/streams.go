@@ -74,7 +74,7 @@ func (s *streams) release() {
 
 // run runs a stream that has a slot, and frees the slot when the stream has ended. It returns the result of
 // the stream.
-func (s *streams) run(current *stream) bool {
+func (s *streams) run(current *stream) outcome {
 	s.mu.Lock()
 	s.running[current] = true
 	if s.idle > 0 {
@@ -84,7 +84,7 @@ func (s *streams) run(current *stream) bool {
 		}
 	}
 	s.mu.Unlock()
-	free := current.run()
+	result := current.run()
 	// The slot is freed only after the stream has left running, so that a drain that sees no slots has no stream to
 	// cut.
 	s.mu.Lock()
@@ -92,7 +92,7 @@ func (s *streams) run(current *stream) bool {
 	delete(s.running, current)
 	s.slots--
 	s.signalEmpty()
-	return free
+	return result
 }
 
 // idleChecks is the number of checks during one idle timeout. A stream is cut up to a quarter of the timeout too late.

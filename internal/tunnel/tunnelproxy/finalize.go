@@ -96,6 +96,10 @@ func (r *Reconciler) tearDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if err != nil || !serverGone || !clientGone {
 		return false, err
 	}
+	// The policy has no owner, so one that was written a moment ago must not be missed: this list waits for it.
+	if err := r.Client.List(ctx, &networkingv1.NetworkPolicyList{}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, err
+	}
 	owner, none := pairobjects.OwnerFor(p), func(types.NamespacedName) bool { return false }
 	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}} {
 		if err := apply.Prune(ctx, r.Writer, owner, list, "", none); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
@@ -42,11 +43,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := reconcile.Open(ctx, mgr.GetCache(), &tunnelv1.ContainerNetwork{}, &corev1.Pod{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &corev1.Node{}); err != nil {
 		return err
 	}
-	owner := handler.EnqueueRequestsFromMapFunc(ofObject)
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofObject)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("tunnel-proxy").
 		For(&tunnelv1.ContainerNetworkTunnelProxy{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(tunnelv1.Finalizer)))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(tunnelv1.Finalizer)))).
 		Watches(&tunnelv1.ContainerNetwork{}, handler.EnqueueRequestsFromMapFunc(r.ofNetwork)).
 		Watches(&corev1.Pod{}, owner).
 		Watches(&corev1.Service{}, owner).
@@ -70,13 +71,17 @@ func (r *Reconciler) init() (err error) {
 	return err
 }
 
-// ofObject maps an object to the pair that owns it.
-func ofObject(_ context.Context, o client.Object) []ctrl.Request {
-	name, ok := manifests.OwnerName(o)
-	if !ok {
+// ofObject maps an object to the pair that owns it, or whose UID it carries: a network policy has no owner, and what is left of a
+// pair that is deleted with --cascade=orphan has none any more.
+func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []ctrl.Request {
+	if name, ok := manifests.OwnerName(o); ok {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	}
+	uid := o.GetAnnotations()[pairobjects.Labels.Annotation()]
+	if uid == "" {
 		return nil
 	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	return reconcile.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkTunnelProxyList{}, func(p client.Object) bool { return string(p.GetUID()) == uid })
 }
 
 // ofNetwork maps a network to the pairs in it.

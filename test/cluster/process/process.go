@@ -161,5 +161,9 @@ func Tail(path string, lines int) string {
 	for i, line := range all {
 		all[i] = fmt.Sprintf("  %.*s", width, line)
 	}
-	return strings.Join(all, "\n")
+	text := strings.Join(all, "\n")
+	if strings.Contains(text, "inotify") && strings.Contains(text, "too many open files") {
+		text += "\nAll clusters of this user share the inotify instances: raise their number with sysctl fs.inotify.max_user_instances=1024"
+	}
+	return text
 }

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -66,4 +68,21 @@ func startBare(t *testing.T, dir, program string, args ...string) (pid int) {
 		_ = cmd.Wait()
 	})
 	return cmd.Process.Pid
+}
+
+func TestTailSaysWhatToRaise(t *testing.T) {
+	for text, want := range map[string]string{
+		"E1 inotify_init: too many open files\n":  "fs.inotify.max_user_instances",
+		"open /etc/hosts: too many open files\n":  "",
+		"created the inotify watch of a folder\n": "",
+	} {
+		file := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := Tail(file, 8)
+		if !strings.Contains(got, strings.TrimSpace(text)) || strings.Contains(got, "sysctl") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
 }

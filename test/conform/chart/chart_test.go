@@ -743,7 +743,8 @@ dashboard: {enabled: true, labels: {grafana_dashboard: "yes", app.kubernetes.io/
 		"name of pods":        {field(deployment, "spec", "template", "metadata", "labels", name), "berg-operator"},
 		"team of pods":        {field(deployment, "spec", "template", "metadata", "labels", "team"), "blue"},
 		"container":           {field(deployment, "spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/default-container"), "manager"},
-		"level":               {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/enforce"), "restricted"},
+		"level of warnings":   {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/warn"), "restricted"},
+		"enforced level":      {field(objects["Namespace/<nil>/"+namespace], "metadata", "labels", "pod-security.kubernetes.io/enforce"), "privileged"},
 		"sidecar":             {field(dashboard, "metadata", "labels", "grafana_dashboard"), "yes"},
 		"name of a dashboard": {field(dashboard, "metadata", "labels", name), "berg-operator"},
 	} {
@@ -996,6 +997,54 @@ settings: {SERVICE_ACCOUNT_NAME: platform, SERVICE_ACCOUNT_NAMESPACE: quix}
 	}
 }
 
+// A setting with which pods do more than the policy of the operator's account allows brings its exemption.
+func TestExemptionsFollowSettings(t *testing.T) {
+	for values, want := range map[string][]any{
+		"": nil,
+		"settings: {CHALLENGE_ALLOWED_CAPABILITIES: NONE, HEXACTF_TRUSTED_AUTHORS: false}":                       nil,
+		"settings: {CHALLENGE_ALLOWED_CAPABILITIES: \"CHOWN, SYS_ADMIN\"}":                                       {"capabilities"},
+		"settings: {HEXACTF_ALLOWED_CAPABILITIES: [ALL], CHALLENGE_ALLOWED_CAPABILITIES: ALL}":                   {"capabilities"},
+		"settings: {CHALLENGE_SECCOMP_PROFILE: Unconfined, HEXACTF_TRUSTED_AUTHORS: true}":                       {"seccomp-unconfined", "hexactf-trusted-authors"},
+		"settings: {CHALLENGE_ALLOWED_CAPABILITIES: \"" + usualCapabilities(t) + "\", HEXACTF_ISOLATION: false}": nil,
+	} {
+		objects := must(t, everything(t)+values)
+		role, binding := objects["ClusterRole/<nil>/berg-operator-exemptions"], objects["ClusterRoleBinding/<nil>/berg-operator-exemptions"]
+		if (role != nil) != (want != nil) || (binding != nil) != (want != nil) {
+			t.Errorf("%s: %v, %v", values, role, binding)
+			continue
+		}
+		if got := field(role, "rules", 0, "resourceNames"); want != nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", values, got, want)
+		}
+	}
+	if off := must(t, "families: {hexactf: false}\nsettings: {HEXACTF_TRUSTED_AUTHORS: true}"); off["ClusterRole/<nil>/berg-operator-exemptions"] != nil {
+		t.Error("an API group that is off has an exemption")
+	}
+}
+
+// usualCapabilities are those that the policy allows without an exemption: the default of the settings.
+func usualCapabilities(t *testing.T) string {
+	t.Helper()
+	policy, err := os.ReadFile("../../../config/fence/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := os.ReadFile("../../../deploy/helm/berg-operator/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`CHALLENGE_ALLOWED_CAPABILITIES: "([A-Z_,]+)"`).FindSubmatch(values)
+	if list == nil {
+		t.Fatal("the setting has no default")
+	}
+	for name := range strings.SplitSeq(string(list[1]), ",") {
+		if !strings.Contains(string(policy), "'"+name+"'") {
+			t.Errorf("the policy does not allow %s, which the setting allows by default", name)
+		}
+	}
+	return string(list[1])
+}
+
 // A family that is off brings no alerts either.
 func TestAlertsFollowFamilies(t *testing.T) {
 	whole := must(t, everything(t)+"prometheus: {enabled: true}")
@@ -1078,20 +1127,33 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	}
 	compare(t, bared(got), bared(want))
 
-	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}\nsettings: {CHALLENGE_CPU_REQUEST: 70m}")
+	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}\nfullnameOverride: mine-berg")
 	for _, id := range []string{"Role/one/berg-api", "Role/two/berg-api", "RoleBinding/one/berg-api", "RoleBinding/two/berg-api"} {
 		if several[id] == nil {
 			t.Errorf("%s is missing", id)
 		}
 	}
 	text, _ := yaml.Marshal(several[deployment])
-	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`, `name: CHALLENGE_CPU_REQUEST\n          value: 70m`} {
+	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`, `name: OPERATOR_DEPLOYMENT\n          value: mine-berg-controller-manager`} {
 		if !bytes.Contains(text, []byte(strings.ReplaceAll(part, `\n`, "\n"))) {
 			t.Errorf("the Deployment has no %s:\n%s", part, text)
 		}
 	}
+	const policy = "NetworkPolicy/" + namespace + "/berg-api-platforms"
+	if several[policy] != nil {
+		t.Error("namespaces that no value names are let in")
+	}
+	text, _ = yaml.Marshal(must(t, "api: {enabled: true, callers: [ctfd, envoy], scrapers: [observability]}")[policy])
+	for _, part := range []string{"key: kubernetes.io/metadata.name", "- ctfd\n", "- envoy\n", "port: api\n", "- observability\n", "port: metrics\n"} {
+		if !bytes.Contains(text, []byte(part)) {
+			t.Errorf("the policy for platforms has no %q:\n%s", part, text)
+		}
+	}
 	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-tokens"]); !bytes.Contains(text, []byte("- mine")) {
 		t.Errorf("the Role names another Secret than TOKEN_SECRET:\n%s", text)
+	}
+	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-operator"]); !bytes.Contains(text, []byte("- mine-berg-controller-manager")) {
+		t.Errorf("the Role names another Deployment than the operator's:\n%s", text)
 	}
 	for id, object := range must(t, "{families: {berg: false, quix: true}, api: {enabled: true}}") {
 		if strings.Contains(id, "berg-api") {

@@ -203,6 +203,27 @@ func TestTheLinterFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// Most licences of linked modules ask for their texts next to the program, in every image that is published.
+func TestImagesHaveTheNoticesOfLicences(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, _, err := lint(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stage := range stages[1:] {
+		copied := slices.ContainsFunc(stage.Commands, func(command instructions.Command) bool {
+			c, ok := command.(*instructions.CopyCommand)
+			return ok && c.From != "" && c.DestPath == "/NOTICES.txt"
+		})
+		if !copied {
+			t.Errorf("the stage %q has no /NOTICES.txt", stage.Name)
+		}
+	}
+}
+
 // A program is compiled on the platform that builds its image, for the platform that runs it, from
 // all of its sources.
 func TestProgramsAreCrossCompiled(t *testing.T) {
@@ -229,7 +250,9 @@ func expectCrossCompiled(t *testing.T, file, program string) {
 	for _, command := range build.Commands {
 		switch c := command.(type) {
 		case *instructions.RunCommand:
-			compile = strings.Join(c.CmdLine, " ")
+			if text := strings.Join(c.CmdLine, " "); strings.Contains(text, "go build") {
+				compile = text
+			}
 		case *instructions.CopyCommand:
 			copied = append(copied, c.SourcePaths...)
 		}

@@ -194,7 +194,7 @@ func TestNamesAndColumns(t *testing.T) {
 			shortNames: "chall",
 			columns: "Event:string:.spec.event Category:string:.spec.categories[0] Author:string:.spec.author " +
 				"Outbound Traffic:boolean:.spec.allowOutboundTraffic Hidden Until:date:.spec.hideUntil " +
-				`[Accepted:string:.status.conditions[?(@.type=="Accepted")].reason] [Images:string:.status.conditions[?(@.type=="ImagesReady")].reason] ` +
+				`Accepted:string:.status.conditions[?(@.type=="Accepted")].reason [Images:string:.status.conditions[?(@.type=="ImagesReady")].reason] ` +
 				`[Ready:string:.status.conditions[?(@.type=="Ready")].status]`,
 		},
 		"ChallengeInstance": {

@@ -3,6 +3,7 @@ package memory_test
 
 import (
 	"fmt"
+	"reflect"
 	goruntime "runtime"
 	"strings"
 	"testing"
@@ -13,8 +14,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +33,8 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/platform/instances"
 )
 
 // tekton returns an object of a kind of Tekton with content.
@@ -192,6 +197,71 @@ func TestLabelledObjectsTakeLittleMemory(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Tenants and platforms write custom resources, with as large metadata as they like. The kinds come from the schemes of the programs,
+// so a new one is held to the limit without a line here.
+func TestCustomResourcesTakeLittleMemory(t *testing.T) {
+	kinds := 0
+	for _, f := range families.All() {
+		scheme, err := operator.NewScheme(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for gvk, kind := range scheme.AllKnownTypes() {
+			if o, ok := reflect.New(kind).Interface().(client.Object); !ok || gvk.Group != f.API || o == nil {
+				continue // a list, or options of requests
+			}
+			kinds++
+			options := cache.New("berg-operator").Options(f.Cache())
+			checkMetadata(t, "berg-operator", gvk, kind, options.DefaultTransform)
+		}
+	}
+	for gvk, kind := range instances.Scheme().AllKnownTypes() {
+		if _, ok := reflect.New(kind).Interface().(client.Object); ok && (gvk.Group == bergv1.GroupVersion.Group || kind == reflect.TypeFor[corev1.ConfigMap]()) {
+			checkMetadata(t, "berg-api", gvk, kind, instances.Trim)
+		}
+	}
+	if kinds < 12 {
+		t.Errorf("only %d kinds were found", kinds)
+	}
+}
+
+// checkMetadata fills the metadata of an object of a kind, and measures how much is kept.
+func checkMetadata(t *testing.T, program string, gvk schema.GroupVersionKind, kind reflect.Type, transform toolscache.TransformFunc) {
+	t.Helper()
+	const objects, entries, most = 20, 200, 16 << 10
+	var store []any
+	before := heapInUse()
+	for n := range objects {
+		o := reflect.New(kind).Interface().(client.Object)
+		o.SetName(fmt.Sprint("o", n))
+		o.SetNamespace("tenant")
+		labels, annotations := map[string]string{}, map[string]string{"large": text(n), gvk.Group + "/large": text(n), corev1.LastAppliedConfigAnnotation: text(n)}
+		var owners []metav1.OwnerReference
+		var managed []metav1.ManagedFieldsEntry
+		for e := range entries {
+			key, value := fmt.Sprintf("%d-%d-%s", n, e, strings.Repeat("k", 40)), strings.Repeat("v", 50)+fmt.Sprint(n, "-", e)
+			labels[key], labels[gvk.Group+"/"+key] = value, value
+			annotations[key], annotations[gvk.Group+"/"+key] = strings.Repeat(value, 20), strings.Repeat(value, 20)
+			owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: key, Name: value, UID: types.UID(key)})
+			managed = append(managed, metav1.ManagedFieldsEntry{Manager: key, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:` + value + `":{}}`)})
+		}
+		o.SetLabels(labels)
+		o.SetAnnotations(annotations)
+		o.SetOwnerReferences(owners)
+		o.SetManagedFields(managed)
+		kept, err := transform(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store = append(store, kept)
+	}
+	each := (heapInUse() - before) / objects
+	goruntime.KeepAlive(store)
+	if each > most {
+		t.Errorf("%s: a %s with large metadata takes %d bytes, more than %d", program, gvk.Kind, each, most)
 	}
 }
 

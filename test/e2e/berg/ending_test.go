@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("While an instance starts and ends", Label("network", "ending", "attack"), Serial, func() {
-	DescribeTable("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext, installed func(context.Context)) {
+	DescribeTable("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext, installed func(context.Context), cascade string) {
 		installed(ctx)
 		stage := journey.NewStage(ctx)
 		counter := stage.Outsider(ctx, "counter", corev1.EnvVar{Name: "TOOLBOX_COUNT", Value: ":9002"})
@@ -51,13 +51,15 @@ var _ = Describe("While an instance starts and ends", Label("network", "ending",
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pods).To(HaveLen(1))
 		dialler := "client " + pods[0].Status.PodIP + ":"
-		story.Delete(ctx)
+		world.KubectlDelete(ctx, story.Now(), cascade)
 		story.ExpectEnd(ctx)
 		const kubeletOwes = 5 * time.Second // it kills after two seconds
 		Consistently(clients).WithTimeout(kubeletOwes).WithPolling(500 * time.Millisecond).ShouldNot(ContainSubstring(dialler))
 	},
-		Entry("by the policies of the instance alone", func(context.Context) {}, SpecTimeout(deployed.SpecLimit)),
-		Entry("with the default policy for the cluster", defaultDeny, SpecTimeout(deployed.SpecLimit)),
+		Entry("by the policies of the instance alone", func(context.Context) {}, "background", SpecTimeout(deployed.SpecLimit)),
+		Entry("by them alone, deleted with --cascade=foreground", func(context.Context) {}, "foreground", SpecTimeout(deployed.SpecLimit)),
+		Entry("by them alone, deleted with --cascade=orphan", func(context.Context) {}, "orphan", SpecTimeout(deployed.SpecLimit)),
+		Entry("with the default policy for the cluster", defaultDeny, "background", SpecTimeout(deployed.SpecLimit)),
 	)
 })
 

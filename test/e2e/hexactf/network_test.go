@@ -46,11 +46,11 @@ func podOf(ctx context.Context, c *hexactfv1.Challenge, component string) *corev
 }
 
 // runs starts a pod that no policy selects, and waits until it is ready.
-func (p *platform) runs(ctx context.Context, name, image string) *corev1.Pod {
+func (p *platform) runs(ctx context.Context, name, image string, env ...corev1.EnvVar) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = p.namespace, name
-	pod.Spec.Containers = []corev1.Container{{Name: name, Image: image}}
+	pod.Spec.Containers = []corev1.Container{{Name: name, Image: image, Env: env}}
 	Expect(world.Create(ctx, pod)).To(Succeed())
 	expect.Refreshed(ctx, deployed.StartLimit, pod, func() error {
 		return deployed.ErrorIf(!deployed.PodReady(pod), name+" is not ready")

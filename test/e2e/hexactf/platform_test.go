@@ -23,6 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 )
 
 // webImage serves a page at webPort.
@@ -44,7 +45,7 @@ type platform struct{ namespace string }
 
 func newPlatform(ctx context.Context) *platform {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-", Labels: map[string]string{deployed.StageLabel: ""}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-", Labels: map[string]string{deployed.StageLabel: "", hexactftest.LabelOperator: "allowed"}}}
 	Expect(world.Create(ctx, namespace)).To(Succeed())
 	p := &platform{namespace.Name}
 	DeferCleanup(func(ctx SpecContext) {

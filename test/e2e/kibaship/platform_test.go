@@ -155,12 +155,19 @@ func newRepository(ctx context.Context, name string, files map[string]string, ad
 	return strings.TrimSpace(git(ctx, work, "rev-parse", "HEAD"))
 }
 
+// Every commit has the same time, and so the same content the same commit.
+const (
+	commitTime = 1700000000
+	commitDate = "@1700000000 +0000"
+)
+
 func git(ctx context.Context, dir string, args ...string) string {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+dir, "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=author", "GIT_AUTHOR_EMAIL=author@example.com", "GIT_COMMITTER_NAME=author", "GIT_COMMITTER_EMAIL=author@example.com")
+		"GIT_AUTHOR_NAME=author", "GIT_AUTHOR_EMAIL=author@example.com", "GIT_COMMITTER_NAME=author", "GIT_COMMITTER_EMAIL=author@example.com",
+		"GIT_AUTHOR_DATE="+commitDate, "GIT_COMMITTER_DATE="+commitDate)
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "git %v: %s", args, out)
 	return string(out)

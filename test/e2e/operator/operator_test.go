@@ -37,7 +37,7 @@ var _ = Describe("The operator", func() {
 		})
 		namespace := &corev1.Namespace{}
 		Expect(world.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)).To(Succeed())
-		Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
+		Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/warn", "restricted"))
 		Expect(pod.Spec.Containers).To(HaveLen(1))
 		manager := pod.Spec.Containers[0]
 		Expect(manager.SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))

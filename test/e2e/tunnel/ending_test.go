@@ -33,7 +33,7 @@ const (
 // These specs need a cluster that enforces network policies. Instances have theirs in test/e2e/berg.
 var _ = Describe("While a tenant's namespace ends", Label("network", "ending", "attack"), Serial, func() {
 	DescribeTable("its pods reach nothing that they did not reach before, also if the tenant deletes them without a grace period",
-		func(ctx SpecContext, begin func(context.Context) (owner client.Object, namespace string)) {
+		func(ctx SpecContext, begin func(context.Context) (owner client.Object, namespace string), cascade string) {
 			where := stage(ctx)
 			counter := outsider(ctx, where, "counter", corev1.EnvVar{Name: "TOOLBOX_COUNT", Value: ":9002"})
 			address := counter.Status.PodIP + ":9002"
@@ -69,7 +69,7 @@ var _ = Describe("While a tenant's namespace ends", Label("network", "ending", "
 			})
 
 			By("the tenant deleting it again and again, while the namespace is deleted")
-			Expect(world.Delete(ctx, owner)).To(Succeed())
+			world.KubectlDelete(ctx, owner, cascade)
 			expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 				_ = tenant.Delete(ctx, pod, client.GracePeriodSeconds(0))
 				err := world.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})
@@ -81,10 +81,17 @@ var _ = Describe("While a tenant's namespace ends", Label("network", "ending", "
 			expect.GoneWithin(ctx, owner, deployed.DeleteLimit)
 			Consistently(clients).WithTimeout(unconfined).WithPolling(500 * time.Millisecond).ShouldNot(ContainSubstring(counted(pod)))
 		},
-		Entry("in a container network", newNetwork, SpecTimeout(deployed.SpecLimit)),
-		Entry("in a KibaShip Project", newProject, SpecTimeout(deployed.SpecLimit)),
+		endings("in a container network", newNetwork), endings("in a KibaShip Project", newProject),
 	)
 })
+
+// endings returns an entry for each way in which a tenant may delete what owns the namespace.
+func endings(where string, begin func(context.Context) (owner client.Object, namespace string)) (all []TableEntry) {
+	for _, cascade := range deployed.Cascades {
+		all = append(all, Entry(where+" that is deleted with --cascade="+cascade, begin, cascade, SpecTimeout(deployed.SpecLimit)))
+	}
+	return all
+}
 
 // stage makes a namespace for pods that no policy selects. It is deleted at the end of the spec.
 func stage(ctx context.Context) string {

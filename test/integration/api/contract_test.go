@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -42,14 +43,14 @@ var _ = Describe("CTFd", func() {
 		By("a longer timeout, and an end of all")
 		until := time.Now().Add(15 * time.Minute).UTC().Truncate(time.Second)
 		Expect(edit(fmt.Sprintf(`{"timeout":"1200s","until":%q,"updateMask":"timeout,until"}`, until.Format(time.RFC3339)))).To(And(
-			HaveKeyWithValue("timeout", "1200s"), HaveKeyWithValue("until", until.Format("2006-01-02T15:04:05.000Z"))))
-		lives, err := time.ParseDuration(instance().Spec.Timeout)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(instance().Status.StartedAt.Add(lives)).To(BeTemporally("~", until, time.Second), "it does not end with all")
+			HaveKeyWithValue("timeout", "1200s"), HaveKeyWithValue("until", until.Format(time.RFC3339))))
+		Eventually(func() time.Time { return instance().Status.ExpiresAt.UTC() }).Should(Equal(until), "it does not end with all")
+		Expect(c.call(ctx, "GET", "/api/v1/instance/1/7", "").json()).To(HaveKeyWithValue("until", until.Format(time.RFC3339)))
 
 		By("no end of all: null, and not sent although the mask names it")
 		Expect(edit(`{"until":null,"updateMask":"until"}`)).To(HaveKeyWithValue("until", BeNil()))
 		Expect(instance().Spec.Timeout).To(Equal("1200s"))
+		Expect(instance().Spec.Until).To(BeNil())
 		Expect(edit(`{"updateMask":"min,max"}`)).To(And(HaveKeyWithValue("min", "0"), HaveKeyWithValue("timeout", "1200s")))
 
 		By("another tag")
@@ -79,12 +80,14 @@ var _ = Describe("CTFd", func() {
 			flags[fmt.Sprint(booted.json()["flags"])] = true
 			return booted.json()["connectionInfo"]
 		}).Should(ContainSubstring("paused this challenge"))
-		Expect(c.boot(ctx, "1", "7").json()).To(HaveKey("since"))
+		booted := c.boot(ctx, "1", "7").json()
+		Expect(booted).To(HaveKey("since"))
 		Expect(flags).To(HaveLen(1), "a second start made another instance")
 		Expect(live(ctx, ns)).To(HaveLen(1))
 		read := c.call(ctx, "GET", "/api/v1/instance/1/7", "")
 		Expect(read.Status).To(Equal(200), read.Body)
-		Expect(read.json()).To(And(Not(HaveKey("since")), Not(HaveKey("until")), HaveKeyWithValue("connectionInfo", BeEmpty())))
+		Expect(read.json()).To(And(HaveKeyWithValue("since", booted["since"]), Not(HaveKey("until")), HaveKeyWithValue("connectionInfo", booted["connectionInfo"])),
+			"who reloads the page learns nothing")
 		for _, list := range []string{"/api/v1/challenge", "/api/v1/instance?sourceId=7"} { // admins' pages split both times
 			listed := c.results(c.call(ctx, "GET", list, ""))
 			Expect(listed).To(HaveLen(1))
@@ -133,9 +136,14 @@ var _ = Describe("CTFd", func() {
 		Expect(c.register(ctx, "1", "guestbook", "null").Status).To(Equal(200))
 		Expect(c.boot(ctx, "1", "7").Status).To(Equal(200))
 		refuses(c.call(ctx, "PATCH", "/api/v1/instance/1/7", "{}"), 400, 9, "cannot be renewed")
-		past := fmt.Sprintf(`{"until":%q,"updateMask":"until"}`, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339))
-		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", past).Status).To(Equal(200))
+		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"until":"2020-01-31T18:00:00Z","updateMask":"until"}`), 400, 3, "2020-01-31T18:00:00Z is in the past")
+		refuses(c.call(ctx, "POST", "/api/v1/challenge", `{"id":"2","scenario":"guestbook","until":"2020-01-31T18:00:00Z"}`), 400, 3, "in the past")
+		soon := fmt.Sprintf(`{"until":%q,"updateMask":"until"}`, time.Now().Add(1500*time.Millisecond).UTC().Format(time.RFC3339Nano))
+		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", soon).Status).To(Equal(200))
+		Eventually(func() []bergv1.ChallengeInstance { return live(ctx, ns) }).Should(BeEmpty(), "the instance outlives its challenge")
 		refuses(c.boot(ctx, "1", "8"), 400, 9, "ended at")
+		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", strings.Replace(soon, `"updateMask":"until"`, `"timeout":"60s","updateMask":"until,timeout"`, 1)).Status).To(
+			Equal(200), "the form of a challenge that has ended cannot be saved")
 		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"scenario":"nothing","updateMask":"scenario"}`), 400, 3, "guestbook")
 		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"additional":{"IMAGE":"x"},"updateMask":"additional"}`), 400, 3, "IMAGE")
 		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"until":"tomorrow","updateMask":"until"}`), 400, 3, "until")
@@ -182,7 +190,7 @@ var _ = Describe("rCTF", func() {
 			refused = c.call(ctx, "POST", "notes", "")
 			return refused.Status
 		}).Should(Equal(429))
-		Expect(refused.json()).To(And(HaveKeyWithValue("kind", "instancerError"), HaveKeyWithValue("message", ContainSubstring("SOURCE_MAX_INSTANCES"))))
+		Expect(refused.json()).To(And(HaveKeyWithValue("kind", "instancerError"), HaveKeyWithValue("message", And(ContainSubstring("Stop another one first"), Not(ContainSubstring("SOURCE_MAX"))))))
 
 		By("stopping twice, and sending times that are none")
 		stopped := c.call(ctx, "DELETE", "guestbook", "")

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -77,6 +78,18 @@ var _ = Describe("Hostile requests", func() {
 		Expect(thief.Update(ctx, changed)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(thief.Delete(ctx, foreign)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed(), "others are limited, too")
+
+		By("in another namespace than the usual one")
+		apiserver.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "elsewhere"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "berg-api"}},
+		})
+		elsewhere := apiserver.As("system:serviceaccount:" + ns + ":berg-api")
+		other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "other"}}
+		Eventually(func() error { return elsewhere.Create(ctx, other, client.DryRunAll) }).Should(MatchError(ContainSubstring("registration only")))
+		other = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "other", Labels: map[string]string{"berg.norelect.ch/registration": "rctf"}}}
+		Expect(elsewhere.Create(ctx, other, client.DryRunAll)).To(Succeed())
 	})
 
 	It("without a token, or with that of another endpoint, reach nothing; a changed token is valid immediately", func(ctx context.Context) {

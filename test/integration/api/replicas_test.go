@@ -38,6 +38,9 @@ var tokensOf = map[string]string{
 	"live": "token-of-the-live-page-012",
 }
 
+// rehearsal is the token of a second CTFd in the same namespace.
+const rehearsal = "token-of-the-rehearsal-01"
+
 // api is the API of one spec: some replicas, and a proxy that takes turns between them.
 type api struct {
 	namespace string
@@ -126,10 +129,28 @@ func grant(ctx context.Context, namespace string) {
 	for endpoint, token := range tokensOf {
 		secret.StringData[endpoint] = "endpoint: " + endpoint + "\ntoken: " + token + "\n"
 	}
+	secret.StringData["rehearsal"] = "endpoint: chall-manager\ntoken: " + rehearsal + "\n"
 	Expect(k8s.Create(ctx, secret)).To(Succeed())
 }
 
 func (a *api) start(ctx context.Context, env map[string]string) *replica {
+	GinkgoHelper()
+	r := &replica{}
+	s := a.server(env, &r.cut, GinkgoWriter)
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Follow(running) }()
+	r.stop, r.http = stop, httptest.NewServer(s.Handler())
+	DeferCleanup(func() {
+		r.kill()
+		Eventually(ended).Should(Receive(BeNil()))
+	})
+	Eventually(s.Ready).WithContext(ctx).Should(BeTrue())
+	return r
+}
+
+// server makes an API that does not run yet. lost cuts its connection to the API server.
+func (a *api) server(env map[string]string, lost *atomic.Bool, log io.Writer) *server.Server {
 	GinkgoHelper()
 	all := map[string]string{
 		"PLATFORM_NAMESPACE": a.namespace, "POD_NAMESPACE": a.namespace, "CONNECT_WAIT": "1s", "SOURCE_RATE": "1000",
@@ -143,20 +164,10 @@ func (a *api) start(ctx context.Context, env map[string]string) *replica {
 	rc := rest.CopyConfig(apiserver.Config)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: account}
 	rc.QPS, rc.Burst = -1, -1
-	r := &replica{}
-	rc.Wrap(func(to http.RoundTripper) http.RoundTripper { return &cut{to, &r.cut} })
-	s, err := server.New(rc, config, clock.RealClock{}, slog.New(slog.NewTextHandler(GinkgoWriter, nil)))
+	rc.Wrap(func(to http.RoundTripper) http.RoundTripper { return &cut{to, lost} })
+	s, err := server.New(rc, config, clock.RealClock{}, slog.New(slog.NewTextHandler(log, nil)))
 	Expect(err).NotTo(HaveOccurred())
-	running, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Follow(running) }()
-	r.stop, r.http = stop, httptest.NewServer(s.Handler())
-	DeferCleanup(func() {
-		r.kill()
-		Eventually(ended).Should(Receive(BeNil()))
-	})
-	Eventually(s.Ready).WithContext(ctx).Should(BeTrue())
-	return r
+	return s
 }
 
 // kill ends a replica in the middle of what it does, as kill -9 would: its connections are cut.

@@ -18,9 +18,11 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -82,8 +84,11 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			Expect(login).To(Equal(s["name"] == "push"), "step %s and the login of the registry", s["name"])
 			args, err := json.Marshal(s["args"])
 			Expect(err).NotTo(HaveOccurred())
+			if s["name"] == "prepare" {
+				Expect(string(args)).To(ContainSubstring("--dockerfile=services/web/Dockerfile"))
+			}
 			if s["name"] == "build" {
-				Expect(string(args)).To(ContainSubstring("/repository/services/web/Dockerfile"))
+				Expect(string(args)).To(ContainSubstring("/repository/services/web\""))
 				Expect(string(args)).To(ContainSubstring("--no-push"))
 			}
 		}
@@ -107,8 +112,88 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Entry("its pod refused", "Failed", "PodAdmissionFailed", `violates PodSecurity "restricted:latest"`, nil, kibashipv1.ReasonPodRefused, `violates PodSecurity`),
 		Entry("an image missing", "Failed", "TaskRunImagePullFailed", `the step "build" failed to pull the image`, nil, kibashipv1.ReasonImagePullFailed, "failed to pull"),
 		Entry("a clone that fails", "Failed", "StepFailed", "x", []any{step("clone", 128, map[string]string{"problem": "Authentication failed"})}, kibashipv1.ReasonRunFailed, "Authentication failed"),
-		Entry("a RUN that fails", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("build", 7, nil)}, kibashipv1.ReasonRunFailed, "kubectl logs -n"),
+		Entry("a pod that is deleted", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("build", 255, nil)}, kibashipv1.ReasonRunFailed, "was deleted, and its log with it"),
+		Entry("a clone that takes too long", "Failed", "StepFailed", "x", []any{timedOut("clone")}, kibashipv1.ReasonRunTimedOut, "The git server does not answer"),
+		Entry("a Dockerfile that the builder does not do", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("prepare", 1, map[string]string{"problem": "Dockerfile: line 2: no"})}, kibashipv1.ReasonRunFailed, "Step prepare failed: Dockerfile: line 2: no"),
 	)
+
+	It("says where the log of a failed RUN is, also when the pod is deleted later", func(ctx SpecContext) {
+		w, d, run := newBuild(ctx, sha(1))
+		pod := w.pod(ctx, "pod", time.Now())
+		w.ends(ctx, run, "False", "Failed", failed("StepFailed", "x", step("clone", 0, nil), step("build", 7, nil)))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
+		const text = "exit code 7: kubectl logs -n "
+		Expect(d.Status.Message).To(ContainSubstring(text))
+		Expect(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		expect.GoneWithin(ctx, pod, time.Minute)
+		apiserver.Change(ctx, d, func() { d.Labels["another"] = "label" })
+		Consistently(func() string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			return d.Status.Message
+		}, time.Second).Should(ContainSubstring(text))
+	})
+
+	It("says that Tekton does not continue a run whose pod has ended", func(ctx SpecContext) {
+		w, d, run := newBuild(ctx, sha(1))
+		w.pod(ctx, "pod", time.Now().Add(-2*time.Minute))
+		w.ends(ctx, run, "Unknown", "Running", map[string]any{
+			"podName": "pod", "conditions": []any{map[string]any{"type": "Succeeded", "status": "Unknown", "reason": "Running", "message": "x"}},
+		})
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionUnknown, kibashipv1.ReasonTektonNotResponding)
+		Expect(d.Status.Message).To(And(ContainSubstring("has not continued PipelineRun "+run.GetName()), ContainSubstring("controller")))
+		w.succeeds(ctx, run, 1)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
+	})
+
+	It("says that an image was built without the cache", func(ctx SpecContext) {
+		w, d, run := newBuild(ctx, sha(1))
+		const warning = "Built without the cache of BUILD_CACHE_REGISTRY: it is away"
+		w.ends(ctx, run, "True", "Succeeded", succeeded(
+			step("clone", 0, map[string]string{"commit": sha(1)}), step("prepare", 0, map[string]string{"warning": warning}),
+			step("push", 0, map[string]string{"digest": digest(1)})))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		Expect(d.Status.Message).To(HaveSuffix(". " + warning))
+		Expect(d.Status.RunHistory[0].Message).To(Equal(warning))
+	})
+
+	It("puts the UUIDs of its Project on all that costs", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		p := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: w.project}}
+		workspace := uuid.NewString()
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		apiserver.Change(ctx, p, func() { p.Labels[kibashipv1.LabelWorkspaceUUID] = workspace })
+		expect.Becomes(ctx, w.app, func(g Gomega) {
+			g.Expect(w.app.Labels).To(HaveKeyWithValue(kibashipv1.LabelWorkspaceUUID, workspace))
+		})
+		inprocess.Restart(map[string]string{"BUILD_WORKSPACE": "volume"}, nil)
+		class := &storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: w.project, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+			Provisioner: "none",
+		}
+		apiserver.Create(ctx, class)
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		name, _, err := unstructured.NestedString(run.Object, "spec", "pipelineRef", "name")
+		Expect(err).NotTo(HaveOccurred())
+		pipeline := kind("Pipeline")
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, pipeline)).To(Succeed())
+		for _, o := range []client.Object{d, pipeline, run} {
+			Expect(o.GetLabels()).To(And(
+				HaveKeyWithValue(kibashipv1.LabelUUID, p.Labels[kibashipv1.LabelUUID]), HaveKeyWithValue(kibashipv1.LabelWorkspaceUUID, workspace)), "%T %s", o, o.GetName())
+		}
+		spec, err := json.Marshal(run.Object["spec"])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(spec)).To(ContainSubstring(`"volumeClaimTemplate":{"metadata":{"labels":{"platform.kibaship.com/uuid":"` + p.Labels[kibashipv1.LabelUUID]))
+
+		By("changing them, and keeping a uuid that the platform has set itself")
+		apiserver.Change(ctx, d, func() {
+			d.Labels[kibashipv1.LabelProjectUUID], d.Labels[kibashipv1.LabelWorkspaceUUID], d.Labels[kibashipv1.LabelUUID] = uuid.NewString(), uuid.NewString(), workspace
+		})
+		expect.Becomes(ctx, d, func(g Gomega) {
+			g.Expect(d.Labels).To(And(HaveKeyWithValue(kibashipv1.LabelProjectUUID, p.Labels[kibashipv1.LabelUUID]),
+				HaveKeyWithValue(kibashipv1.LabelWorkspaceUUID, workspace), HaveKeyWithValue(kibashipv1.LabelUUID, workspace)))
+		})
+	})
 
 	It("believes of a run only the steps that no RUN can write for", func(ctx SpecContext) {
 		w, d, run := newBuild(ctx, "")
@@ -184,6 +269,36 @@ var _ = Describe("A Deployment of a Git repository", func() {
 				Expect(paramOf(run, "git-branch")).To(Equal(source.Branch))
 			}
 		}
+	})
+
+	It("goes back to a commit that it has built without another run, unless one is asked for", func(ctx SpecContext) {
+		w, d, first := newBuild(ctx, sha(1))
+		w.succeeds(ctx, first, 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
+		w.succeeds(ctx, w.running(ctx, d), 2)
+		expect.Becomes(ctx, d, func(g Gomega) { g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(2))) })
+
+		By("going back")
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(1) })
+		expect.Becomes(ctx, d, func(g Gomega) {
+			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+			g.Expect(d.Status.BuiltImage.Digest).To(Equal(digest(1)))
+			g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(first.GetName()))
+		})
+		expect.Shows(ctx, d, kibashipv1.ConditionReady, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
+		Consistently(func() []string { return w.runs(ctx) }, time.Second).Should(HaveLen(2))
+
+		By("asking for another run")
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
+		again := w.running(ctx, d)
+		Expect(again.GetName()).NotTo(Equal(first.GetName()))
+		w.succeeds(ctx, again, 1)
+		expect.Becomes(ctx, d, func(g Gomega) { g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(again.GetName())) })
+
+		By("changing what is built of the commit")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.BuildCommand = "make" })
+		expect.Becomes(ctx, d, func(g Gomega) { g.Expect(d.Status.CurrentPipelineRun.Name).NotTo(Equal(again.GetName())) })
 	})
 
 	It("refuses a source that names nothing, or two commits", func(ctx SpecContext) {

@@ -3,6 +3,7 @@ package builds
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -141,6 +142,32 @@ func step(name string, exitCode int, results map[string]string) map[string]any {
 		all = append(all, map[string]any{"name": key, "type": "string", "value": value})
 	}
 	return map[string]any{"name": name, "container": "step-" + name, "terminated": map[string]any{"exitCode": int64(exitCode)}, "results": all}
+}
+
+// timedOut is what Tekton says of a step that took longer than its own timeout.
+func timedOut(name string) map[string]any {
+	s := step(name, 1, nil)
+	s["terminationReason"] = "TimeoutExceeded"
+	return s
+}
+
+// pod makes the pod of a run, which has ended. No node runs it.
+func (w world) pod(ctx context.Context, name string, ended time.Time) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"no": "node"}, RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{Name: "step-build", Image: "example.org/x:1"}},
+		},
+	}
+	Expect(k8s.Create(ctx, pod)).To(Succeed())
+	pod.Status.Phase = corev1.PodFailed
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "step-build", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(ended)}},
+	}}
+	Expect(k8s.Status().Update(ctx, pod)).To(Succeed())
+	return pod
 }
 
 // ends writes the status of a run and of its TaskRun, as Tekton does.

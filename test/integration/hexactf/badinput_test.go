@@ -179,6 +179,8 @@ spec: {components: [{name: web, deployment: {spec: {template: {spec: {containers
 		Entry("a capability", "containers[0].securityContext.capabilities.add[0]", `{name: web, image: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}`),
 		Entry("a variable from a Secret", "containers[0].env[0].valueFrom.secretKeyRef", `{name: web, image: a, env: [{name: A, valueFrom: {secretKeyRef: {name: other, key: password}}}]}`),
 		Entry("variables from a Secret", "containers[0].envFrom[0].secretRef", `{name: web, image: a, envFrom: [{secretRef: {name: other}}]}`),
+		Entry("a variable from a ConfigMap", "containers[0].env[0].valueFrom.configMapKeyRef", `{name: web, image: a, env: [{name: A, valueFrom: {configMapKeyRef: {name: other, key: k}}}]}`),
+		Entry("variables from a ConfigMap", "containers[0].envFrom[0].configMapRef", `{name: web, image: a, envFrom: [{configMapRef: {name: other}}]}`),
 		Entry("a probe of another host", "containers[0].readinessProbe.httpGet.host", `{name: web, image: a, readinessProbe: {httpGet: {host: 169.254.169.254, port: 80}}}`),
 		Entry("a hook that calls another host", "containers[0].lifecycle.postStart.tcpSocket.host", `{name: web, image: a, lifecycle: {postStart: {tcpSocket: {host: 127.0.0.1, port: 10250}}}}`),
 	)
@@ -326,6 +328,29 @@ var _ = Describe("An object of another owner", func() {
 		service := get(ctx, ns, conflicting.Name, &corev1.Service{})
 		Expect(c.Status.Endpoint).To(Equal(service.Spec.Ports[0].NodePort))
 		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
+	})
+
+	It("may not allow challenges in a namespace, which an administrator does", func(ctx context.Context) {
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "forbidden")
+		stolen := apiserver.As(apiserver.OperatorUser)
+		Eventually(func() error { // the API server takes a moment before it follows a label
+			return stolen.Create(ctx, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy}},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			}, client.DryRunAll)
+		}).Should(MatchError(ContainSubstring("berg-operator-fence")))
+		c := hexactftest.Challenge(ctx, ns, "web")
+		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonRefused)
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("kubectl label namespace " + ns + " apps.hexactf.io/operator=allowed"))
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty())
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "allowed")
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+
+		By("a challenge that runs ends without the label, too")
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "forbidden")
+		hexactftest.Delete(ctx, c)
+		expect.Gone(ctx, c)
 	})
 
 	It("may use up the quota, which does not end the challenge", func(ctx context.Context) {

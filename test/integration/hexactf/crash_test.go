@@ -26,13 +26,14 @@ import (
 
 // concerns tells which writes count until an operator is killed.
 func concerns(r *http.Request) bool {
-	return strings.Contains(r.URL.Path, "/namespaces/integration-") && !strings.Contains(r.URL.Path, "/events")
+	return strings.Contains(r.URL.Path, "/namespaces/integration-") && !strings.Contains(r.URL.Path, "/events") ||
+		strings.Contains(r.URL.Path, "/leases")
 }
 
 var _ = Describe("An operator that is killed", func() {
 	It("after any of its writes has a successor that deletes every expired challenge and sends every message", func(ctx context.Context) {
 		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent, hexactftest.Lasting(4*time.Second))
-		const writes = 9 // of one challenge
+		const writes = 11 // of one challenge
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
 			m := transport.NewKill(at+1, false, concerns)
@@ -60,7 +61,7 @@ var _ = Describe("An operator that is killed", func() {
 
 	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and sends every message,", func(ctx SpecContext, before bool) {
 		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
-		const writes = 9 // of one challenge that a client deletes
+		const writes = 11 // of one challenge that a client deletes
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
 			m := transport.NewKill(at+1, before, concerns)

@@ -2,7 +2,6 @@ package hexactf
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,45 +19,82 @@ import (
 )
 
 var _ = Describe("The end of a challenge", func() {
-	It("keeps its network policies until its last pod is gone", func(ctx context.Context) {
-		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
-		c := running(ctx, ns, "web")
-		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
-		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(ns), part)
-		Expect(pods.Items).To(HaveLen(1))
-		pod := &pods.Items[0]
+	// begin starts a challenge with two components, one of whose pods does not end.
+	begin := func(ctx context.Context) (c *hexactfv1.Challenge, pod *corev1.Pod, release func()) {
+		GinkgoHelper()
+		ns := hexactftest.Define(ctx, "web", hexactftest.TwoComponents)
+		c = running(ctx, ns, "web")
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(ns), client.MatchingLabels{hexactfv1.LabelPartOf: c.Name})
+		Expect(pods.Items).NotTo(BeEmpty())
+		pod = &pods.Items[0]
 		Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically("==", 2))
-		held := func() { // as by a kubelet that hangs
-			apiserver.Change(ctx, pod, func() { pod.Finalizers = []string{"example.org/runs"} })
-		}
-		held()
-		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreNotFound(k8s.Patch(ctx, pod, apiserver.RawPatch(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		})
+		return c, pod, expect.HeldPod(ctx, pod)
+	}
 
-		hexactftest.Delete(ctx, c)
-		Eventually(func(g Gomega) {
-			var deployments appsv1.DeploymentList
-			g.Expect(k8s.List(ctx, &deployments, client.InNamespace(ns), part)).To(Succeed())
-			g.Expect(deployments.Items).To(HaveLen(1))
-			g.Expect(*deployments.Items[0].Spec.Replicas).To(BeZero())
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
-			g.Expect(pod.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
-		Consistently(func(g Gomega) {
-			var policies networkingv1.NetworkPolicyList
-			g.Expect(k8s.List(ctx, &policies, client.InNamespace(ns), part)).To(Succeed())
-			g.Expect(policies.Items).NotTo(BeEmpty())
-			for _, p := range policies.Items {
-				g.Expect(p.DeletionTimestamp).To(BeNil())
-			}
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
-			g.Expect(c.Finalizers).To(ContainElement(hexactfv1.Finalizer))
-		}).WithTimeout(3 * time.Second).Should(Succeed())
+	DescribeTable("keeps its network policies until its last pod is gone", func(ctx context.Context, cascade metav1.DeletionPropagation) {
+		c, pod, release := begin(ctx)
+		part := client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}
+		policies := apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, client.InNamespace(c.Namespace), part)
+		Expect(policies).To(HaveLen(2))
+
+		Expect(k8s.Delete(ctx, c, client.PropagationPolicy(cascade))).To(Succeed())
+		expect.Confined(ctx, pod, part)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		Expect(c.Finalizers).To(ContainElement(hexactfv1.Finalizer))
 		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateTerminating))
 
-		apiserver.RemoveFinalizers(ctx, pod)
+		By("deleting them")
+		Expect(k8s.DeleteAllOf(ctx, &networkingv1.NetworkPolicy{}, client.InNamespace(c.Namespace), part)).To(Succeed())
+		Eventually(func() []string {
+			return apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, client.InNamespace(c.Namespace), part)
+		}).Should(Equal(policies))
+
+		release()
 		expect.Gone(ctx, c)
+		Eventually(func() []string {
+			return apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, client.InNamespace(c.Namespace), part)
+		}).Should(BeEmpty())
+	}, expect.Cascades())
+
+	It("with its namespace keeps them too", func(ctx context.Context) {
+		c, pod, release := begin(ctx)
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
+		Expect(k8s.Delete(ctx, ns)).To(Succeed())
+		expect.Confined(ctx, pod, client.MatchingLabels{hexactfv1.LabelPartOf: c.Name})
+		release()
+		expect.Gone(ctx, c)
+		expect.Gone(ctx, ns)
+	})
+})
+
+var _ = Describe("A network policy that has an owner, as an earlier version wrote it,", func() {
+	It("loses the owner", func(ctx context.Context) {
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
+		c := running(ctx, ns, "web")
+		policy := &apiserver.List[networkingv1.NetworkPolicyList](ctx, client.InNamespace(ns), client.MatchingLabels{hexactfv1.LabelPartOf: c.Name}).Items[0]
+		Expect(policy.OwnerReferences).To(BeEmpty())
+		apiserver.Change(ctx, policy, func() {
+			policy.OwnerReferences = []metav1.OwnerReference{{APIVersion: hexactfv1.GroupVersion.String(), Kind: "Challenge", Name: c.Name, UID: c.UID}}
+		})
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+			g.Expect(policy.OwnerReferences).To(BeEmpty())
+		}).Should(Succeed())
+	})
+})
+
+var _ = Describe("Two challenges whose labels join to the same text", func() {
+	It("have objects of their own", func(ctx context.Context) {
+		ns := hexactftest.Define(ctx, "web", hexactftest.OneComponent)
+		as := func(id, user string) func(*hexactfv1.Challenge) {
+			return func(c *hexactfv1.Challenge) {
+				c.Labels = map[string]string{hexactfv1.LabelChallengeID: id, hexactfv1.LabelUser: user}
+			}
+		}
+		one, other := hexactftest.Challenge(ctx, ns, "web", as("7-web", "c")), hexactftest.Challenge(ctx, ns, "web", as("7", "web-c"))
+		hexactftest.Reaches(ctx, one, hexactfv1.StateRunning)
+		hexactftest.Reaches(ctx, other, hexactfv1.StateRunning)
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(And(HaveLen(2), ContainElement("chall-7-web-web-c-deploy")))
 	})
 })
 

@@ -66,6 +66,7 @@ var _ = Describe("The metrics of a running operator", Serial, func() {
 
 var _ = Describe("A project", func() {
 	It("gets its namespace and the rights in it, under the names of the contract, and takes them along", func(ctx context.Context) {
+		grantAllRights(ctx)
 		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) {
 			p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB
 		})
@@ -212,7 +213,7 @@ var _ = Describe("A project", func() {
 			g.Expect(len(quotas.Items) + len(limits.Items) + len(policies.Items)).To(BeZero())
 			ns := &corev1.Namespace{}
 			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
-			g.Expect(ns.Labels).NotTo(HaveKey("pod-security.kubernetes.io/enforce"))
+			g.Expect(ns.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "baseline"))
 		}).Should(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		Expect(p.Status.Usage.Quota).To(BeEmpty())

@@ -34,7 +34,9 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
 // fence is the name of the policy of config/fence, which the API server tells those that it refuses.
@@ -134,6 +136,9 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			apiserver.Create(ctx, o)
 		}
 		instance = "challenge-" + tenant
+		apiserver.LabelNamespace(ctx, tenant, hexactftest.LabelOperator, "allowed")
+		apiserver.LabelNamespace(ctx, tenant, tunneltest.LabelOperator, "allowed")
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 		own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: instance}}
 		Expect(k8s.Create(ctx, own)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
@@ -350,7 +355,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 	)
 
 	It("what the operator does itself is allowed", func(ctx context.Context) {
-		Expect(stolen.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-fence"}}, client.DryRunAll)).To(Succeed())
+		Expect(stolen.Create(ctx, namespaceNamed("challenge-fence", levelLabel, "baseline"), client.DryRunAll)).To(Succeed())
 		own := bindingIn(tenant, network.Role, itself)
 		own.Name = "other"
 		Expect(stolen.Create(ctx, own, client.DryRunAll)).To(Succeed())
@@ -473,7 +478,7 @@ var _ = Describe("With the policy of the sample Gateway", func() {
 		}
 		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: tenant})
 		label := func(c client.Client, name string) error {
-			return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}}}, client.DryRunAll)
+			return c.Create(ctx, namespaceNamed(name, bergv1.LabelManagedBy, bergv1.ManagedBy, levelLabel, "baseline"), client.DryRunAll)
 		}
 		Eventually(func() error { return label(k8s, "challenge-tenant") }).Should(MatchError(ContainSubstring("only the operator")))
 		ns.Labels[bergv1.LabelManagedBy] = bergv1.ManagedBy

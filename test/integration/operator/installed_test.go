@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
@@ -19,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // later is a family that the cluster gets during a spec.
@@ -87,6 +89,10 @@ var _ = Describe("An operator whose settings name no API", func() {
 		Expect(apis(ctx)).To(Equal(before))
 		Expect(ended).NotTo(Receive())
 
+		By("looking soon again when it starts while an API is being installed")
+		restarted := change()
+		Consistently(restarted, 3*time.Second).ShouldNot(Receive())
+
 		By("starting again when the rights are there, too")
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "later-things"},
@@ -100,6 +106,7 @@ var _ = Describe("An operator whose settings name no API", func() {
 		apiserver.Create(ctx, role)
 		apiserver.Create(ctx, binding)
 		Eventually(ended).Should(Receive(BeNil()))
+		Eventually(restarted).WithTimeout(limits.Scaled(20*time.Second)).Should(Receive(BeNil()), "the next check is minutes away")
 		Expect(apis(ctx)).To(Equal(append(before, later)))
 
 		By("starting again when the CRD is removed")

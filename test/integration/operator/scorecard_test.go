@@ -20,6 +20,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
@@ -33,6 +34,7 @@ var _ = Describe("The examples of the bundles", func() {
 
 	BeforeEach(func(ctx context.Context) {
 		ns = bergtest.Namespace(ctx)
+		apiserver.LabelNamespace(ctx, ns, hexactftest.LabelOperator, "allowed")
 		run = examples.Run{Namespace: ns, Timeout: 2 * time.Minute}
 		var err error
 		run.Documentation, err = examples.ReadDocumentation()

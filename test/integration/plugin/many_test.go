@@ -121,6 +121,21 @@ var _ = Describe("extend", func() {
 		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
 	})
 
+	It("waits for the API server also before its first request, as every command can", func(ctx context.Context) {
+		const n = 5
+		ns := bergtest.Namespace(ctx)
+		stored(ctx, ns, n)
+		for _, args := range [][]string{{"extend", "30m", "--all"}, {"list", "--retry-timeout", "5m"}, {"end", "--all", "--yes"}} {
+			connection := newGate(ctx)
+			connection.cut()
+			t := inTerminal(ctx, 100, nil, append([]string{"--kubeconfig", connection.kubeconfig, "-n", ns}, args...)...)
+			Eventually(t.Text).Should(ContainSubstring("no connection, retrying"), args[0])
+			connection.mend()
+			Expect(t.Code()).To(Equal(0), args[0])
+		}
+		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
+	})
+
 	It("extends the rest when it is repeated after an interruption", func(ctx context.Context) {
 		const n = 60
 		ns := bergtest.Namespace(ctx)

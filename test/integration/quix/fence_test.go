@@ -82,4 +82,17 @@ var _ = Describe("Without the policy that limits the operator's account", Serial
 		})
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 	})
+
+	It("a policy of another content counts as none, as after an upgrade that leaves an old one", func(ctx context.Context) {
+		policy := apiserver.Get[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, client.ObjectKey{Name: fence})
+		whole := policy.DeepCopy().Spec.Validations
+		restore := func(ctx context.Context) { apiserver.Change(ctx, policy, func() { policy.Spec.Validations = whole }) }
+		DeferCleanup(restore)
+		apiserver.Change(ctx, policy, func() { policy.Spec.Validations = whole[1:] })
+		env := quixtest.Environment(ctx, quixtest.NewID())
+		waits(ctx, env)
+		Expect(env.Status.Message).To(ContainSubstring("its content is not that of this version of the operator"))
+		restore(ctx)
+		expect.Settles(ctx, env, quixv1.PhaseReady)
+	})
 })

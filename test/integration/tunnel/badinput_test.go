@@ -189,7 +189,7 @@ var _ = Describe("A container network", func() {
 	})
 
 	It("uses an existing namespace, and does not delete it", func(ctx context.Context) {
-		name := apiserver.Namespace(ctx)
+		name := tunneltest.Existing(ctx)
 		n := tunneltest.Network(ctx, inMode(tunnelv1.ModeExisting, name))
 		ns := apiserver.Get[corev1.Namespace](ctx, client.ObjectKey{Name: name})
 		tunneltest.Delete(ctx, n)
@@ -239,6 +239,10 @@ var _ = Describe("A container network", func() {
 		ns := &corev1.Namespace{}
 		ns.Name = n.Spec.NetworkName
 		Expect(k8s.Create(ctx, ns)).To(Succeed())
+		By("without the label of an administrator")
+		expect.Shows(ctx, n, tunnelv1.ConditionConfined, "False", tunnelv1.ReasonRefused)
+		Expect(n.Status.Message).To(ContainSubstring("kubectl label namespace " + ns.Name + " " + tunneltest.LabelOperator + "=allowed"))
+		apiserver.LabelNamespace(ctx, ns.Name, tunneltest.LabelOperator, "allowed")
 		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkRunning)
 		tunneltest.Delete(ctx, ns)
 		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkRemoved)

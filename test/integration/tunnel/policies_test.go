@@ -66,11 +66,11 @@ var _ = Describe("Without an admission policy", Serial, func() {
 		existing := func(namespace string) func(*tunnelv1.ContainerNetwork) {
 			return func(n *tunnelv1.ContainerNetwork) { n.Spec.NetworkName, n.Spec.Mode = namespace, tunnelv1.ModeExisting }
 		}
-		tunneltest.Network(ctx, existing(apiserver.Namespace(ctx)))
+		tunneltest.Network(ctx, existing(tunneltest.Existing(ctx)))
 
 		By("removing the fence: it binds its rights in no other one")
 		restore := apiserver.RemovePolicy(ctx, "berg-operator-fence")
-		foreign := apiserver.Namespace(ctx)
+		foreign := tunneltest.Existing(ctx)
 		other := begin(ctx, existing(foreign))
 		waits(ctx, other, "berg-operator-fence")
 		Expect(apiserver.Names(ctx, &rbacv1.RoleBindingList{}, client.InNamespace(foreign))).To(BeEmpty())

@@ -34,6 +34,7 @@ import (
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
@@ -99,6 +100,7 @@ func Connect(add ...func(*runtime.Scheme) error) {
 	}
 	Client, err = client.NewWithWatch(Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred(), "reach the cluster of KUBECONFIG")
+	Expect(gatewaytest.Serve(context.Background(), Config)).To(Succeed()) // until the process ends
 }
 
 // Install installs what config/default has except the operator, and waits until the API
@@ -146,6 +148,13 @@ func Namespace(ctx context.Context) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: NamespacePrefix}}
 	Expect(Client.Create(ctx, ns)).To(Succeed())
 	return ns.Name
+}
+
+// LabelNamespace gives a namespace a label, as its administrator does.
+func LabelNamespace(ctx context.Context, namespace, label, value string) {
+	GinkgoHelper()
+	ns := Get[corev1.Namespace](ctx, client.ObjectKey{Name: namespace})
+	Change(ctx, ns, func() { metav1.SetMetaDataLabel(&ns.ObjectMeta, label, value) })
 }
 
 // DeleteNamespaces deletes the namespaces that specs made, and fails when there is one

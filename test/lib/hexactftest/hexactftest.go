@@ -40,11 +40,15 @@ components:
 `
 )
 
+// LabelOperator with the value allowed lets the operator create challenges in a namespace.
+const LabelOperator = "apps.hexactf.io/operator"
+
 // Namespace creates a namespace for the challenges of one spec. At its end they are deleted, and it waits until they are
 // gone: in the next spec the broker may not answer.
 func Namespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := apiserver.Namespace(ctx)
+	apiserver.LabelNamespace(ctx, ns, LabelOperator, "allowed")
 	DeferCleanup(func(ctx context.Context) {
 		Eventually(func() error { // of hundreds, one request may take too long
 			return apiserver.Client.DeleteAllOf(ctx, &hexactfv1.Challenge{}, client.InNamespace(ns))

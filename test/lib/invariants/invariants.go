@@ -76,7 +76,7 @@ func Violations(before, after *bergv1.ChallengeInstance) error { //nolint:gocycl
 	case bergv1.PhaseCreating:
 		must(started && !built, "nothing is being created")
 	case bergv1.PhaseStarting:
-		must(started && built && s.ReadyAt == nil, "it is not starting")
+		must(started && (built || unserved(after)) && s.ReadyAt == nil, "it is not starting")
 	case bergv1.PhaseRunning:
 		must(started && (built || mayBeIncomplete(after)) && s.ReadyAt != nil, "it does not run")
 		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown) || unreadable(after), "its health is not known")
@@ -147,7 +147,15 @@ func waits(i *bergv1.ChallengeInstance) bool {
 }
 
 // mayBeIncomplete reports whether an instance runs although not all of its objects are known to be in place.
-func mayBeIncomplete(i *bergv1.ChallengeInstance) bool { return beingRepaired(i) || unreadable(i) }
+func mayBeIncomplete(i *bergv1.ChallengeInstance) bool {
+	return beingRepaired(i) || unreadable(i) || unserved(i)
+}
+
+// unserved reports whether all objects of an instance are in place, and players do not reach it.
+func unserved(i *bergv1.ChallengeInstance) bool {
+	reasons := []string{bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonRoutePending, bergv1.ReasonNoEndpoints, bergv1.ReasonServiceMissing}
+	return slices.Contains(reasons, reasonOf(i, bergv1.ConditionRoutesCreated)) || slices.Contains(reasons, reasonOf(i, bergv1.ConditionServicesCreated))
+}
 
 // unreadable: without the content of its start the operator does not know the containers of an instance.
 func unreadable(i *bergv1.ChallengeInstance) bool {
@@ -158,7 +166,7 @@ func unreadable(i *bergv1.ChallengeInstance) bool {
 func beingRepaired(i *bergv1.ChallengeInstance) bool {
 	return slices.ContainsFunc(buildSteps, func(step string) bool {
 		return meta.IsStatusConditionFalse(i.Status.Conditions, step) &&
-			slices.Contains([]string{bergv1.ReasonRefused, bergv1.ReasonContested, bergv1.ReasonWriteFailed}, reasonOf(i, step))
+			slices.Contains([]string{bergv1.ReasonRefused, bergv1.ReasonContested, bergv1.ReasonWriteFailed, bergv1.ReasonOutOfNodePorts, bergv1.ReasonOutOfAddresses}, reasonOf(i, step))
 	})
 }
 

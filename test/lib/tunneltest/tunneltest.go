@@ -32,6 +32,17 @@ import (
 // ProgramPackage is the proxy's main package.
 const ProgramPackage = "github.com/bergctf/berg-operator/cmd/berg-tunnel"
 
+// LabelOperator with the value allowed lets the operator create proxies in a namespace that it did not make.
+const LabelOperator = "usvc-dev.developer.microsoft.com/operator"
+
+// Existing creates a namespace for networks that make none.
+func Existing(ctx context.Context) string {
+	GinkgoHelper()
+	ns := apiserver.Namespace(ctx)
+	apiserver.LabelNamespace(ctx, ns, LabelOperator, "allowed")
+	return ns
+}
+
 // Program builds the proxy into a folder and returns its path.
 func Program(ctx context.Context, folder string) string {
 	GinkgoHelper()

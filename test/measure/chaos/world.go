@@ -25,6 +25,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
 )
@@ -75,6 +76,9 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 		return nil, err
 	}
 	if err := installed.Definitions(ctx, w.client, "chaos"); err != nil {
+		return nil, err
+	}
+	if err := gatewaytest.Serve(ctx, config); err != nil {
 		return nil, err
 	}
 	if err := w.setUp(ctx); err != nil {

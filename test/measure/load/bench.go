@@ -22,6 +22,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
 )
@@ -90,6 +91,9 @@ func prepare(ctx context.Context, o options, show *progress) (*bench, error) {
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
+	if err := gatewaytest.Serve(running, restConfig); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
 	if b.tracker, err = track(running, restConfig, scheme); err != nil {
 		return nil, errors.Join(err, b.close())
 	}

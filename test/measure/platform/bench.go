@@ -25,6 +25,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/measure/machine"
@@ -64,7 +65,7 @@ func prepare(ctx context.Context, o options) (b *bench, err error) {
 		options: o, audit: filepath.Join(filepath.Dir(filepath.Dir(kubeconfig)), "logs", "audit.log"),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}, stop: func() {},
 	}
-	if _, err := os.Stat(b.audit); err != nil {
+	if _, err := os.Stat(b.audit); err != nil && o.scenarios != "strangers" {
 		return nil, fmt.Errorf("KUBECONFIG must be that of a cluster of test/cluster that was made with --audit: %w", err)
 	}
 	if b.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
@@ -83,6 +84,9 @@ func prepare(ctx context.Context, o options) (b *bench, err error) {
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
+	if err := gatewaytest.Serve(running, b.config); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
 	if b.live, err = follow(running, b.config, cache.Options{Scheme: scheme}); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
@@ -183,7 +187,8 @@ func (b *bench) startOperator(ctx context.Context) error {
 type replica struct {
 	*launch.Process
 
-	url string
+	// url of the API is at address; Probes is the address of metrics and health.
+	url, address, probes string
 }
 
 // startReplica starts berg-api, and waits until it is ready.
@@ -203,7 +208,7 @@ func (b *bench) startReplica(ctx context.Context, env ...string) (*replica, erro
 		"PLATFORM_NAMESPACE=" + arena, "BIND_ADDRESS=" + o.Metrics, "METRICS_BIND_ADDRESS=" + o.Probes, "SOURCE_RATE=1000", "RATE=100000",
 		"GOMEMLIMIT=230MiB",
 	}, env...)
-	r := &replica{url: "http://" + o.Metrics}
+	r := &replica{url: "http://" + o.Metrics, address: o.Metrics, probes: o.Probes}
 	if r.Process, err = o.Start(); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type options struct {
 	scenarios string
 	operator  string // the operator's program
 	api       string // that of berg-api
+	tunnel    string // that of berg-tunnel
+	strangers int    // connections without proof at each port
 	out       string // folder of platform.json
 	pairs     int    // boots of each kind in scenario boot
 	rounds    int    // rounds of eight boots
@@ -49,7 +51,7 @@ type scenario struct {
 }
 
 // scenarios in their order. The crowd is last: its instances stay.
-var scenarios = []scenario{{"boot", boot}, {"eight", eight}, {"restarts", restarts}, {"connections", connections}, {"crowd", crowd}}
+var scenarios = []scenario{{"boot", boot}, {"eight", eight}, {"restarts", restarts}, {"strangers", strangersEverywhere}, {"crowd", crowd}}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,6 +72,8 @@ func run(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&o.scenarios, "scenarios", strings.Join(names, ","), "which of "+strings.Join(names, ", "))
 	flags.StringVar(&o.operator, "operator", "bin/manager", "the operator's program")
 	flags.StringVar(&o.api, "api", "bin/berg-api", "berg-api's program")
+	flags.StringVar(&o.tunnel, "tunnel", "bin/berg-tunnel", "berg-tunnel's program")
+	flags.IntVar(&o.strangers, "strangers", 10_000, "connections without proof at each port")
 	flags.StringVar(&o.out, "out", "dist/platform", "folder of platform.json")
 	flags.IntVar(&o.pairs, "pairs", 60, "boots through berg-api, and as many direct creations between them")
 	flags.IntVar(&o.rounds, "rounds", 9, "rounds of eight boots together")

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -356,58 +354,4 @@ func (b *bench) each(n int, one func(int) error) error {
 	}
 	wait.Wait()
 	return errors.Join(errs...)
-}
-
-// attackers is how many connections one hostile address holds open in scenario connections.
-const attackers = 10_000
-
-// connections asks, on new connections, while another address holds as many as it gets, and sends no request on them.
-func connections(ctx context.Context, b *bench) ([]figure, error) {
-	r, err := b.startReplica(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Kill()
-	_, address, _ := strings.Cut(r.url, "//")
-	hostile := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: time.Minute}
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			_ = c.Close()
-		}
-	}()
-	for range attackers {
-		c, err := hostile.DialContext(ctx, "tcp", address)
-		if err != nil {
-			break // it gets no more
-		}
-		_, _ = fmt.Fprint(c, "GET /api/v1/challenge HTTP/1.1\r\nHost: x\r\nX-Slow: ") // one that was closed takes nothing
-		held = append(held, c)
-	}
-	const asks = 200
-	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	var took []time.Duration
-	for range asks {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/healthcheck", nil)
-		if err != nil {
-			return nil, err
-		}
-		request.SetBasicAuth("measured", token)
-		began := time.Now()
-		answer, err := fresh.Do(request)
-		if err != nil {
-			return nil, err
-		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("an answer of %s", answer.Status)
-		}
-		took = append(took, time.Since(began))
-	}
-	_, most := memory(r.PID())
-	return []figure{
-		{What: "connections that one hostile address opened", API: float64(len(held))},
-		{What: "an answer on a new connection of another address, p99", Unit: "ms", API: rank(took, 99)},
-		{What: "memory, at most", Unit: "MB", API: most},
-	}, nil
 }

@@ -9,6 +9,10 @@
 // And this compares everything that was taken down with the roles of config:
 //
 //	go run ./test/measure/rights dist/rights/*.json
+//
+// This tries, on a cluster of its own, what a stolen token of each installation can do, and compares it with a page:
+//
+//	go run ./test/measure/rights --attack docs/security.md
 package main
 
 import (
@@ -41,8 +45,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	collect := flags.String("collect", "", "file to write: which rights the operator used, by the audit log of the cluster of KUBECONFIG")
 	roles := flags.String("rbac", "config", "folder with the roles and bindings of operator and families")
+	page := flags.String("attack", "", "page with the table of what a stolen token can do: try it on the cluster of KUBECONFIG, and compare")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *page != "" {
+		return attack(ctx, *page, stdout)
 	}
 	if *collect != "" {
 		return takeDown(ctx, os.Getenv("KUBECONFIG"), *collect)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
@@ -50,7 +51,7 @@ func PortEndpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 			e.Address = net.JoinHostPort(host, strconv.Itoa(int(number)))
 			if p.Public() {
 				e.Service = &bergv1.ServiceEndpoint{
-					Name:        endpointName(c, p),
+					Name:        rules.EndpointName(c, p),
 					Hostname:    host,
 					Port:        number,
 					Protocol:    string(p.Transport()),
@@ -58,6 +59,9 @@ func PortEndpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 					TLS:         tls,
 				}
 				e.Service.URL = address(*e.Service, p.EffectiveType())
+				if p.Transport() == corev1.ProtocolTCP && !p.ConnectsAtStart() {
+					e.Service.ConnectAtStart = ptr.To(false)
+				}
 			}
 			out = append(out, e)
 		}
@@ -123,7 +127,7 @@ const routeIDLength = 36
 // another kind of address.
 func matchesPort(recorded bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
 	return p.Public() &&
-		recorded.Name == endpointName(c, p) && recorded.Protocol == string(p.Transport()) &&
+		recorded.Name == rules.EndpointName(c, p) && recorded.Protocol == string(p.Transport()) &&
 		routed(recorded) == p.Routed()
 }
 
@@ -171,13 +175,6 @@ func MovedNodePorts(recorded, now []bergv1.ServiceEndpoint) []string {
 		}
 	}
 	return out
-}
-
-func endpointName(c bergv1.Container, p bergv1.Port) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return fmt.Sprintf("%s:%d", c.Hostname, p.Port)
 }
 
 func nodePort(live []*corev1.Service, c bergv1.Container, p bergv1.Port) int32 {

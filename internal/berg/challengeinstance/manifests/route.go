@@ -9,13 +9,14 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
 func httpRoute(in Inputs, c bergv1.Container, p bergv1.Port) *gatewayv1.HTTPRoute {
 	return &gatewayv1.HTTPRoute{
 		ObjectMeta: routeMeta(in, c, p),
 		Spec: gatewayv1.HTTPRouteSpec{
-			CommonRouteSpec: parent(in, in.Gateway.HTTPListener),
+			CommonRouteSpec: parent(in, Listener(in.Gateway, p)),
 			Hostnames:       []gatewayv1.Hostname{routeHost(in, c, p)},
 			Rules: []gatewayv1.HTTPRouteRule{{
 				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend(c, p)}},
@@ -28,7 +29,7 @@ func tlsRoute(in Inputs, c bergv1.Container, p bergv1.Port) *gatewayv1.TLSRoute 
 	return &gatewayv1.TLSRoute{
 		ObjectMeta: routeMeta(in, c, p),
 		Spec: gatewayv1.TLSRouteSpec{
-			CommonRouteSpec: parent(in, in.Gateway.TLSListener),
+			CommonRouteSpec: parent(in, Listener(in.Gateway, p)),
 			Hostnames:       []gatewayv1.Hostname{routeHost(in, c, p)},
 			Rules: []gatewayv1.TLSRouteRule{{
 				BackendRefs: []gatewayv1.BackendRef{backend(c, p)},
@@ -37,8 +38,25 @@ func tlsRoute(in Inputs, c bergv1.Container, p bergv1.Port) *gatewayv1.TLSRoute 
 	}
 }
 
+// RouteName is the name of the route of a routed port.
+func RouteName(c bergv1.Container, p bergv1.Port) string {
+	return fmt.Sprintf("%s-%d", c.Hostname, p.Port)
+}
+
+// Listener returns the listener of the Gateway to which the route of a port attaches, "" for a port without a route.
+func Listener(g config.Gateway, p bergv1.Port) string {
+	switch p.EffectiveType() {
+	case bergv1.PublicHTTPRoute:
+		return g.HTTPListener
+	case bergv1.PublicTLSRoute:
+		return g.TLSListener
+	case bergv1.InternalPort, bergv1.PublicPort:
+	}
+	return ""
+}
+
 func routeMeta(in Inputs, c bergv1.Container, p bergv1.Port) metav1.ObjectMeta {
-	meta := in.meta(fmt.Sprintf("%s-%d", c.Hostname, p.Port), "challenge-route")
+	meta := in.meta(RouteName(c, p), "challenge-route")
 	meta.Labels[bergv1.LabelHostname] = routeID(in, c, p)
 	return meta
 }

@@ -57,6 +57,14 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	return out
 }
 
+// PublicServiceName is the name of the Service by which players reach a public port.
+func PublicServiceName(c bergv1.Container, p bergv1.Port) string {
+	if p.OnNodePort() {
+		return c.Hostname + nodePortSuffix
+	}
+	return c.Hostname
+}
+
 // recordedNodePort returns the node port in the status, 0 if none. A Service that is created again requests it, so that the
 // address which players know stays valid.
 func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {

@@ -23,7 +23,7 @@ func ToConnect(out Outcome, now time.Time) []netip.AddrPort {
 
 // Opening has the connections that the operator tries before the node of a pod tries its startup probe, once a second.
 type Opening struct {
-	// Pods run, and are not ready yet.
+	// Pods run for the first time, and have never been ready.
 	Pods []types.UID
 	// Addresses must accept a connection: the startup port of each pod, and the addresses that ToConnect returns later. It
 	// is nil while a container does not run.
@@ -47,11 +47,15 @@ func ToOpen(out Outcome, now time.Time) Opening {
 				continue
 			}
 			ip, err := netip.ParseAddr(p.Status.PodIP)
-			if port == 0 || !Begins(p) || err != nil || !ip.IsGlobalUnicast() {
+			if port == 0 || !runsFirst(p) || err != nil || !ip.IsGlobalUnicast() {
 				complete = false
 				continue
 			}
 			to.Pods = append(to.Pods, p.UID)
+			if !Begins(p) { // an earlier connection to it counts, a new one waits for the node
+				complete = false
+				continue
+			}
 			to.Addresses = append(to.Addresses, netip.AddrPortFrom(ip, uint16(port)))
 		}
 		complete = complete && (ready || len(live) == 1)
@@ -90,9 +94,16 @@ func nodePorts(out Outcome) []netip.AddrPort {
 // Begins reports whether the containers of a pod run for the first time, and it is not ready only because a startup probe has
 // not succeeded yet.
 func Begins(p *corev1.Pod) bool {
+	return runsFirst(p) && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !s.Ready && !awaitsProbe(s) })
+}
+
+// runsFirst reports whether the containers of a pod run for the first time, and it has never been ready. A node reports first
+// that a startup probe has succeeded, and only later that the pod is ready: between the two, nothing contradicts a connection
+// that the operator has made.
+func runsFirst(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && !PodReady(p) && len(p.Status.ContainerStatuses) > 0 &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-			return s.State.Running == nil || s.RestartCount > 0 || !s.Ready && !awaitsProbe(s)
+			return s.State.Running == nil || s.RestartCount > 0 || wasReadySince(p, s.State.Running.StartedAt.Time)
 		})
 }
 
@@ -101,5 +112,5 @@ func awaitsProbe(s corev1.ContainerStatus) bool { return s.Started != nil && !*s
 
 // opened reports whether the program of a container accepts connections, although its pod is not ready yet.
 func opened(o Observed, c bergv1.Container, p *corev1.Pod) bool {
-	return o.Opened && Begins(p) && manifests.StartupPort(c) != 0
+	return o.Opened && runsFirst(p) && manifests.StartupPort(c) != 0
 }

@@ -3,8 +3,10 @@ package status
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -101,7 +103,12 @@ func TestAProgramThatIsOpenCountsAsReady(t *testing.T) {
 	}{
 		"open":                    {func(*Outcome) {}, true},
 		"not open":                {func(o *Outcome) { o.Opened = false }, false},
-		"it waits for another":    {func(o *Outcome) { o.Pods[0].Status.ContainerStatuses[0].Started = ptr.To(true) }, false},
+		"its probe has succeeded": {func(o *Outcome) { o.Pods[0].Status.ContainerStatuses[0].Started = ptr.To(true) }, true},
+		"it was ready": {func(o *Outcome) {
+			o.Pods[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(-time.Minute))
+		}, false},
+		"it is evicted":           {func(o *Outcome) { o.Pods[0].Status.Phase = corev1.PodFailed }, false},
+		"it is deleted":           {func(o *Outcome) { o.Pods[0].DeletionTimestamp = &metav1.Time{Time: noon} }, false},
 		"its program has ended":   {func(o *Outcome) { o.Pods[0].Status.ContainerStatuses[0].RestartCount = 1 }, false},
 		"it has a probe":          {func(o *Outcome) { o.Pinned.Containers[0].ReadinessProbe = &corev1.Probe{} }, false},
 		"it has no public port":   {func(o *Outcome) { o.Pinned.Containers[0].Ports = nil }, false},
@@ -110,7 +117,7 @@ func TestAProgramThatIsOpenCountsAsReady(t *testing.T) {
 		out := startingWith(nil, pod("web", false))
 		out.Opened = true
 		out.Pinned.Containers[0].Ports = []bergv1.Port{{Port: 8000, Type: bergv1.PublicHTTPRoute}}
-		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Started: ptr.To(false), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Started: ptr.To(false), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}}}
 		tc.modify(&out)
 		if got := checkPods(out.Observed, noon).ready; got != tc.want {
 			t.Errorf("%s: ready is %t", name, got)

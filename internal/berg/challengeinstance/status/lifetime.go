@@ -16,7 +16,19 @@ func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1
 	if instance.Status.StartedAt == nil || Frozen(instance) {
 		return nil
 	}
-	return &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
+	expiry := &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
+	if until := instance.Spec.Until; until != nil && until.Before(expiry) {
+		return until.DeepCopy()
+	}
+	return expiry
+}
+
+// EndsAt is ExpiresAt, and before the start spec.until, which also ends an instance that waits.
+func EndsAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
+	if instance.Status.StartedAt == nil && !Frozen(instance) {
+		return instance.Spec.Until
+	}
+	return ExpiresAt(instance, cfg)
 }
 
 // lifetime is spec.timeout, else the default at the start of the instance, and never more than
@@ -58,7 +70,7 @@ func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, no
 	if instance.Spec.TerminationReason != "" {
 		return instance.Spec.TerminationReason
 	}
-	if expiry := ExpiresAt(instance, cfg); expiry != nil && !now.Before(expiry.Time) {
+	if end := EndsAt(instance, cfg); end != nil && !now.Before(end.Time) {
 		return bergv1.TerminationTimeout
 	}
 	return ""

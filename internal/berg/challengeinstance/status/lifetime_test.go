@@ -38,3 +38,40 @@ func TestTheDefaultTimeoutIsOneOfTheSettings(t *testing.T) {
 		t.Error("the default timeout concerns an instance with its own")
 	}
 }
+
+// An instance does not outlive spec.until, however long it waited, and it does not wait beyond that time.
+func TestUntil(t *testing.T) {
+	cfg := testConfig(t, nil).Challenge
+	at := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
+	for name, tc := range map[string]struct {
+		started, until, want *metav1.Time
+		frozen               bool
+	}{
+		"waits, without an end":     {nil, nil, nil, false},
+		"waits":                     {nil, at(time.Minute), at(time.Minute), false},
+		"started long before":       {at(0), at(5 * time.Hour), at(time.Hour), false},
+		"started shortly before":    {at(0), at(time.Minute), at(time.Minute), false},
+		"started late, after queue": {at(59 * time.Minute), at(time.Hour), at(time.Hour), false},
+		"without an end":            {at(0), nil, at(time.Hour), false},
+		"frozen":                    {at(0), at(time.Minute), nil, true},
+	} {
+		i := testInstance(func(i *bergv1.ChallengeInstance) {
+			i.Spec.Timeout, i.Spec.Until, i.Status.StartedAt = "1h", tc.until, tc.started
+			if tc.frozen {
+				i.Annotations = map[string]string{bergv1.AnnotationFrozen: "true"}
+			}
+		})
+		if got := EndsAt(i, cfg); !got.Equal(tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+		if got := ExpiresAt(i, cfg); tc.started == nil && got != nil {
+			t.Errorf("%s: it has the expiry %s before its start", name, got)
+		}
+		if tc.want == nil {
+			continue
+		}
+		if DueTermination(i, cfg, tc.want.Add(-time.Second)) != "" || DueTermination(i, cfg, tc.want.Time) != bergv1.TerminationTimeout {
+			t.Errorf("%s: it is not ended at %s", name, tc.want)
+		}
+	}
+}

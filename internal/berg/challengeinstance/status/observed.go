@@ -8,9 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -47,6 +50,9 @@ type Observed struct {
 	Pods []corev1.Pod
 	// Replaced are the digests of the images that newer instances run under the same names, by container.
 	Replaced map[string]string
+	// Ways are the ways by which players reach the instance, and Listeners name the Gateway of the settings.
+	Ways      Ways
+	Listeners config.Gateway
 	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
@@ -66,6 +72,8 @@ type Outcome struct {
 	Written Written
 	// Connecting: the pods are ready, and the first connection to the public ports is being waited for.
 	Connecting bool
+	// Gate is whether the operator has connected to the Gateway.
+	Gate Connection
 	// Adopted is set by a reconciliation that only decides about the content of the instance, nil by the others.
 	Adopted *Adoption
 	// NamespaceTokenHash is set by a reconciliation that only prepares the creation of the namespace.
@@ -87,3 +95,36 @@ func (c Candidate) containers() []bergv1.Container {
 func Withdrawn(c Candidate) bool {
 	return c.Instance.Status.ChallengeRevision != "" && c.Challenge == nil
 }
+
+// Route is a route of an instance as its controller answers it.
+type Route struct {
+	Created time.Time
+	Parents []gatewayv1.RouteParentStatus
+}
+
+// Service is a Service of an instance, and whether it leads to a pod.
+type Service struct {
+	Created time.Time
+	Leads   bool
+}
+
+// Ways are the ways by which players reach an instance, as they were observed.
+type Ways struct {
+	Gateway view.Gateway
+	// Routes has the routes that exist, by their name.
+	Routes map[string]Route
+	// Services has the Services that exist, by their name.
+	Services map[string]Service
+}
+
+// Connection is whether the operator has connected to the Gateway of an instance.
+type Connection int
+
+// The connections.
+const (
+	// ConnectionUnknown: this process has not tried.
+	ConnectionUnknown Connection = iota
+	ConnectionMade
+	// ConnectionNotMade: the Gateway is not reached from the operator.
+	ConnectionNotMade
+)

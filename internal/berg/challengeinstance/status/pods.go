@@ -11,6 +11,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // podsSummary summarises the pods of an instance.
@@ -100,8 +101,8 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 			return false, sandboxFailed, sandboxFailed + ": " + reason
 		}
 	}
-	if refusal := FindRefusal(o.Deployments[c.Hostname]); refusal != nil {
-		return false, bergv1.ReasonRefused, refusal.Message
+	if refused := FindRefusal(o.Deployments[c.Hostname]); refused != nil {
+		return false, bergv1.ReasonRefused, refusal.Annotate(refused.Message)
 	}
 	if len(live) == 0 && len(ended) > 0 {
 		v := NewPodView(ended[0])

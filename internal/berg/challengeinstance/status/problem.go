@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // NewProblem converts the error of a write into a problem on the condition of that step.
@@ -38,6 +41,18 @@ func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 	case outcome.Failed:
 		p.Class, p.Reason = outcome.Retry, bergv1.ReasonWriteFailed
 	}
+	switch meaning, known := refusal.Explain(p.Message); {
+	case p.Class != outcome.Retry || !known:
+	case meaning.Kind == refusal.NodePorts:
+		p.Reason = bergv1.ReasonOutOfNodePorts
+	case meaning.Kind == refusal.ServiceAddresses:
+		p.Reason = bergv1.ReasonOutOfAddresses
+	case meaning.Kind == refusal.WebhookDown: // the API server works
+		p.Reason = bergv1.ReasonRefused
+	}
+	if p.Class == outcome.Retry && p.Reason != bergv1.ReasonContested {
+		p.Message = refusal.Annotate(p.Message)
+	}
 	if Unconfined(p) {
 		p.Message += stoppedUntilConfined
 	}
@@ -59,4 +74,13 @@ func Unconfined(p *outcome.Problem) bool {
 	default:
 		return false
 	}
+}
+
+// steps are the conditions of a build in their order. After a problem of one, the later ones
+// are Unknown.
+var steps = bergv1.BuildConditions
+
+// Condition returns a condition without times, which setConditions adds.
+func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }

@@ -17,15 +17,12 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// steps are the conditions of a build in their order. After a problem of one, the later ones
-// are Unknown.
-var steps = bergv1.BuildConditions
 
 // Compute writes the status of an instance that is not being deleted, all but Ready, which it returns.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
@@ -38,7 +35,11 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 		return keepState(s, out.NamespaceTokenHash)
 	}
 	pods := checkPods(out.Observed, now)
-	if pods.ready && s.ReadyAt == nil && (out.Connecting || out.Adopted != nil) {
+	blocked, settling := relevantObstacle(out, pods, now)
+	if settling {
+		pods = podsSummary{message: unconnected(s.Conditions)}
+	}
+	if pods.ready && s.ReadyAt == nil && (out.Connecting || out.Adopted != nil) && blocked == nil {
 		pods = podsSummary{message: unconnected(s.Conditions)}
 	}
 	s.ObservedGeneration = out.Instance.Generation
@@ -46,6 +47,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	if out.Endpoints != nil {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
+	s.ConnectionInfo = connectionInfo(out)
 	// The UID replaces the digest as soon as the namespace exists: then others can read and copy its token, but no other
 	// namespace gets its UID.
 	if out.NamespaceTokenHash != "" {
@@ -53,7 +55,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	} else if uid := namespaceUID(out); uid != "" {
 		s.NamespaceUID, s.NamespaceTokenHash = uid, ""
 	}
-	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
+	if s.ReadyAt == nil && out.Problem == nil && pods.ready && blocked == nil {
 		s.ReadyAt = &metav1.Time{Time: now}
 		if s.ReadyAt.Before(s.StartedAt) {
 			s.ReadyAt = s.StartedAt.DeepCopy() // the clock was set back since
@@ -61,17 +63,34 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	}
 	late := startDeadlinePassed(out.Instance, cfg, now)
 	s.Phase = computePhase(out, late)
-	s.Cause = computeCause(out, s.Phase, pods)
-	start, health := podsReady(out, pods, late, cfg), healthy(out, pods)
+	s.Cause = computeCause(out, s.Phase, pods, blocked)
+	start, health := podsReady(out, pods, blocked, late, cfg), healthy(out, pods, blocked)
 	current := upToDate(out.Observed, cfg)
 	s.PendingChanges = pendingChanges(out.Candidate, current)
-	SetConditions(out.Instance, now, append(buildConditions(out), start, health, current, alive(out.Instance))...)
+	SetConditions(out.Instance, now, append(buildConditions(out, blocked), start, health, current, alive(out.Instance))...)
 	// That a pod was scheduled is not worth a write of its own: it is written with the next
 	// change.
 	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
 		s.Start = startTimes(out, now)
 	}
-	return computeReady(out, late, start, health)
+	return computeReady(out, blocked, late, start, health)
+}
+
+// connectionInfo returns how players connect, in the words of the author. It follows the Challenge as it is now, because the text
+// is not part of any pod. While a port that the text names is missing, for example until a rollout, the earlier text stays. A flag
+// in it is removed, because players read the status.
+func connectionInfo(out Outcome) string {
+	s := &out.Instance.Status
+	switch {
+	case len(s.Services) == 0:
+		return ""
+	case out.Challenge == nil:
+		return s.ConnectionInfo
+	case out.Challenge.Spec.ConnectionInfo == "":
+		return ""
+	}
+	filled := rules.FillConnectionInfo(out.Challenge.Spec.ConnectionInfo, s.Services)
+	return cmp.Or(redact.NewSet(out.Instance.Spec.Flag, out.Challenge.Spec.Flag).Remove(filled), s.ConnectionInfo)
 }
 
 // keepState leaves the conditions of an instance that ran while it adopts its Challenge or prepares another namespace: only
@@ -154,11 +173,13 @@ func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...
 
 // computeReady is True while the instance is what kubectl wait and GitOps tools wait for: Running with all pods ready. A
 // Failed instance is Stalled.
-func computeReady(out Outcome, late bool, start, health metav1.Condition) reconcile.Ready {
+func computeReady(out Outcome, blocked *obstacle, late bool, start, health metav1.Condition) reconcile.Ready {
 	s, decides := out.Instance.Status, health
 	switch {
 	case out.Problem != nil && !late && s.Phase != bergv1.PhaseRunning:
 		decides.Reason, decides.Message = out.Problem.Reason, out.Problem.Message
+	case blocked != nil && s.ReadyAt == nil && !late && start.Reason == bergv1.ReasonWaiting:
+		decides.Reason, decides.Message = blocked.reason, blocked.message
 	case s.ReadyAt == nil || late:
 		decides = start
 	}
@@ -170,13 +191,8 @@ func computeReady(out Outcome, late bool, start, health metav1.Condition) reconc
 	return ready
 }
 
-// Condition returns a condition without times, which setConditions adds.
-func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
-}
-
 // buildConditions returns the conditions of the steps.
-func buildConditions(out Outcome) []metav1.Condition {
+func buildConditions(out Outcome, blocked *obstacle) []metav1.Condition {
 	all := make([]metav1.Condition, 0, len(steps)+4)
 	stopped := len(steps)
 	if out.Problem != nil {
@@ -192,6 +208,8 @@ func buildConditions(out Outcome) []metav1.Condition {
 			all = append(all, Condition(step, metav1.ConditionUnknown, out.Problem.Reason, out.Problem.Message))
 		case i == stopped:
 			all = append(all, Condition(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message))
+		case blocked != nil && step == blocked.condition:
+			all = append(all, blocked.newCondition())
 		case step == bergv1.ConditionChallengeFound && Withdrawn(out.Candidate):
 			all = append(all, Condition(step, metav1.ConditionFalse, bergv1.ReasonChallengeMissing,
 				fmt.Sprintf("Challenge %s was deleted. The instance keeps running as it was started", out.Key)))
@@ -219,9 +237,10 @@ func doneStep(step string, out Outcome) (reason, message string) {
 	case bergv1.ConditionNetworkPolicyCreated:
 		return describePolicies(out)
 	case bergv1.ConditionRoutesCreated:
-		if pinned != nil && !hasRoutes(pinned.Containers) {
+		if pinned != nil && !HasRoutes(pinned.Containers) {
 			return bergv1.ReasonNotNeeded, "No port of the Challenge is routed"
 		}
+		return bergv1.ReasonCreated, describeRoutes(out)
 	}
 	return bergv1.ReasonCreated, "In place"
 }
@@ -250,8 +269,11 @@ func policyKinds(p config.NetworkPolicy) string {
 }
 
 // podsReady says whether all pods were ready once.
-func podsReady(out Outcome, pods podsSummary, late bool, cfg config.Challenge) metav1.Condition {
+func podsReady(out Outcome, pods podsSummary, blocked *obstacle, late bool, cfg config.Challenge) metav1.Condition {
 	status, reason, message := metav1.ConditionUnknown, bergv1.ReasonStarting, pods.message
+	if pods.ready && blocked != nil {
+		message = blocked.message
+	}
 	switch {
 	case out.Instance.Status.ReadyAt != nil:
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods were ready"
@@ -265,18 +287,22 @@ func podsReady(out Outcome, pods podsSummary, late bool, cfg config.Challenge) m
 		reason, message = bergv1.ReasonWaiting, waitsFor(out.Problem)
 	case pods.broken != "":
 		status, reason = metav1.ConditionFalse, pods.broken
+	case pods.ready && blocked != nil:
+		reason, message = bergv1.ReasonWaiting, "The pods are ready. Waits for "+blocked.condition
 	}
 	return Condition(bergv1.ConditionPodsReady, status, reason, message)
 }
 
-// healthy says whether all pods of an instance that was ready are ready now.
-func healthy(out Outcome, pods podsSummary) metav1.Condition {
+// healthy says whether all pods of an instance that was ready are ready now, and its addresses are served.
+func healthy(out Outcome, pods podsSummary, blocked *obstacle) metav1.Condition {
 	status, reason, message := metav1.ConditionFalse, cmp.Or(pods.broken, bergv1.ReasonPodsNotReady), pods.message
 	switch {
 	case out.Instance.Status.ReadyAt == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet"
 	case out.Problem != nil && (out.Problem.Class != outcome.Retry || out.Pinned == nil):
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)
+	case pods.ready && blocked != nil:
+		reason, message = blocked.reason, blocked.message
 	case pods.ready:
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready"
 	}
@@ -321,7 +347,8 @@ func pendingChanges(c Candidate, current metav1.Condition) *bergv1.PendingChange
 	return c.Pinned.Changes(c.Challenge)
 }
 
-func hasRoutes(containers []bergv1.Container) bool {
+// HasRoutes reports whether a port of some containers is reached through the Gateway.
+func HasRoutes(containers []bergv1.Container) bool {
 	for _, c := range containers {
 		for _, p := range c.Ports {
 			if p.Routed() {

@@ -49,7 +49,7 @@ func ComputeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 // setTerminating sets NamespaceDeleted, Healthy, Ready and Stalled, and removes the addresses: while the
 // namespace terminates, another Service may get its node ports.
 func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
-	instance.Status.Services = nil
+	instance.Status.Services, instance.Status.ConnectionInfo = nil, ""
 	instance.Status.Cause = ""
 	SetConditions(instance, now, deleted,
 		Condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))

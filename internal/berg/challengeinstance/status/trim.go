@@ -3,13 +3,19 @@ package status
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // TrimContainer keeps the fields of a container's status that say why it waits, when it started and how it ended, but not
@@ -61,6 +67,50 @@ func TrimCondition(c corev1.PodCondition) corev1.PodCondition {
 		kept.LastTransitionTime = c.LastTransitionTime
 	}
 	return kept
+}
+
+// TrimAnswers keeps the parts of a controller's conditions that view.Gateway reads: not the times, and of a message its
+// beginning.
+func TrimAnswers(all []metav1.Condition) []metav1.Condition {
+	var kept []metav1.Condition
+	for _, c := range all {
+		switch c.Type {
+		case string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed), string(gatewayv1.RouteConditionResolvedRefs):
+			message := ""
+			if c.Status != metav1.ConditionTrue {
+				message = conditions.Shorten(c.Message, maxAnswer)
+			}
+			kept = append(kept, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: message})
+		}
+	}
+	return kept
+}
+
+const (
+	// maxAnswer is the kept length of a controller's message, and maxParents the kept number of its answers to a route.
+	maxAnswer, maxParents = 256, 4
+)
+
+// TrimParents keeps of the answers to a route what TrimAnswers keeps.
+func TrimParents(all []gatewayv1.RouteParentStatus) []gatewayv1.RouteParentStatus {
+	var kept []gatewayv1.RouteParentStatus
+	for _, p := range all[:min(len(all), maxParents)] {
+		ref := gatewayv1.ParentReference{Namespace: p.ParentRef.Namespace, Name: p.ParentRef.Name, SectionName: p.ParentRef.SectionName}
+		kept = append(kept, gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: p.ControllerName, Conditions: TrimAnswers(p.Conditions)})
+	}
+	return kept
+}
+
+// TrimEndpoints keeps whether an EndpointSlice leads to a pod, and to which Service it belongs.
+func TrimEndpoints(s *discoveryv1.EndpointSlice) {
+	leads := slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready })
+	service := s.Labels[discoveryv1.LabelServiceName]
+	*s = discoveryv1.EndpointSlice{TypeMeta: s.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion, Labels: map[string]string{discoveryv1.LabelServiceName: service},
+	}}
+	if leads {
+		s.Endpoints = make([]discoveryv1.Endpoint, 1)
+	}
 }
 
 // TrimEvent keeps which pod of an instance had which problem, and nothing of other events. It

@@ -2,7 +2,6 @@
 "use strict";
 (() => {
   const status = document.getElementById("connection");
-  const problems = document.getElementById("problems");
   const others = document.getElementById("others");
   const most = Number(document.body.dataset.most);
   const path = document.body.dataset.stream;
@@ -15,6 +14,16 @@
   };
   const rowOf = (id) => document.getElementById("row " + id);
   const trim = () => { while (others.rows.length > most) { others.rows[others.rows.length - 1].remove(); } };
+
+  // What a person has unfolded stays unfolded.
+  const keepingOpen = (place, change) => {
+    const unfolded = Array.from(place.querySelectorAll("details[open]"), (details) => details.id);
+    change();
+    for (const id of unfolded) {
+      const details = document.getElementById(id);
+      if (details) { details.open = true; }
+    }
+  };
 
   // What has the focus keeps it when it is written again.
   const keepingFocus = (change) => {
@@ -39,7 +48,7 @@
       const place = document.getElementById(id);
       if (place && isSelected(place)) { continue; }
       waiting.delete(id);
-      if (place) { keepingFocus(() => { place.innerHTML = html; }); }
+      if (place) { keepingFocus(() => keepingOpen(place, () => { place.innerHTML = html; })); }
     }
     ages();
   };
@@ -55,7 +64,7 @@
       for (const row of JSON.parse(event.data).reverse()) {
         const old = rowOf(row.id);
         if (old) { old.remove(); }
-        if (row.html) { (row.problem ? problems : others).prepend(element(row.html)); }
+        if (row.html) { others.prepend(element(row.html)); }
       }
     });
     trim();

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"syscall"
 	"time"
@@ -13,7 +14,9 @@ import (
 // Conn is a data connection. It carries one stream after the other, because a handshake costs more than most streams.
 //
 // In each direction it carries frames: their length as four bytes, big-endian, and as many bytes of payload. A frame
-// without payload ends its direction of the stream. The next stream may begin in the same record.
+// without payload ends its direction of the stream. The next stream may begin in the same record. A cancel, which only the end that
+// accepted the connection sends, follows the end of its direction, and asks the peer to stop the other one. The peer may have ended
+// that by then: a cancel that it reads later belongs to an earlier stream.
 type Conn struct {
 	*tls.Conn
 	records *records
@@ -29,6 +32,8 @@ const (
 	frameHeader = 4
 	// framePayload is how many bytes a frame has at most, so that it fills a batch.
 	framePayload = batchSize - frameHeader
+	// cancelFrame is sent instead of a length.
+	cancelFrame = math.MaxUint32
 )
 
 var errFrame = errors.New("the peer sends frames that are too long")
@@ -122,6 +127,9 @@ func (s *Conn) readFrames(give func([]byte) error) error {
 			if length == 0 {
 				return nil
 			}
+			if length == cancelFrame {
+				continue
+			}
 			if length > framePayload {
 				return errFrame
 			}
@@ -202,28 +210,44 @@ func (s *Conn) Discard() {
 	_ = s.Close()
 }
 
-// WaitForCut waits until the peer has closed the connection, and returns true; or until Interrupt, or until bytes come, and
+// Cancel asks the peer to stop a stream whose other direction has ended, and drops the rest of it. It reports whether the peer has
+// ended the stream by itself before: then the connection can carry the next one.
+func (s *Conn) Cancel() bool {
+	_ = s.records.SetDeadline(time.Now().Add(discardTimeout))
+	if s.Send(binary.BigEndian.AppendUint32(nil, cancelFrame)) != nil || s.readFrames(func([]byte) error { return nil }) != nil {
+		return false
+	}
+	s.Resume()
+	return true
+}
+
+// WaitForCut waits until the peer has closed the connection or cancelled the stream, and returns true; or until Interrupt, and
 // returns false. It is for the time in which the peer has ended its direction, and this side has not.
 func (s *Conn) WaitForCut() bool {
 	if s.plain != nil || s.records.buffer != nil {
-		return false
+		return true
 	}
-	var problem error
-	var n int
 	err := s.records.reader.raw.Read(func(fd uintptr) bool {
-		n, _, problem = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		_, _, problem := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		return !isAgain(problem) && !isInterrupted(problem)
 	})
-	return err == nil && (n == 0 || problem != nil)
+	return err == nil
 }
 
 // Interrupt ends WaitForCut, also one that begins later.
 func (s *Conn) Interrupt() { _ = s.records.SetReadDeadline(time.Unix(1, 0)) }
 
-// Resume undoes Interrupt.
-func (s *Conn) Resume() { _ = s.records.SetReadDeadline(time.Time{}) }
+// Pause ends reads, and a write that the peer does not accept. Cancel or Resume may follow.
+func (s *Conn) Pause() {
+	s.Interrupt()
+	_ = s.records.SetWriteDeadline(time.Now().Add(discardTimeout))
+}
 
-// Quiet reports whether nothing has come. Between two streams anything else means that the peer closed the connection.
+// Resume undoes Interrupt and Pause.
+func (s *Conn) Resume() { _ = s.records.SetDeadline(time.Time{}) }
+
+// Quiet reports whether nothing has come. Between two streams anything else means that the peer closed the connection, or cancelled
+// a stream that has ended.
 func (s *Conn) Quiet() bool {
 	if s.plain != nil || s.records.buffer != nil {
 		return false
@@ -269,8 +293,8 @@ func (s *Conn) CopyTo(plain *net.TCPConn, count func(n int)) error {
 		count(len(p))
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		_ = plain.CloseWrite() // if the peer has closed it, CopyFrom gets the error
 	}
-	return plain.CloseWrite()
+	return err
 }

@@ -46,6 +46,22 @@ func TestPolling(t *testing.T) {
 	}
 }
 
+// On a busy machine a yield lasts a time slice of another program.
+func TestNothingPollsOnABusyMachine(t *testing.T) {
+	t.Cleanup(func() { busyUntil = time.Time{} })
+	soon := func() time.Time { return time.Now().Add(time.Minute) }
+	if !poll(soon(), func() bool { <-time.After(2 * slowPoll); return true }) {
+		t.Error("what was found is lost")
+	}
+	if poll(soon(), func() bool { t.Error("it polls after a slow poll"); return true }) {
+		t.Error("the second one has found something")
+	}
+	busyUntil = time.Now()
+	if !poll(soon(), func() bool { return true }) {
+		t.Error("it never polls again")
+	}
+}
+
 func TestOnePollsAtATime(t *testing.T) {
 	tries := 0
 	soon := func() time.Time { return time.Now().Add(time.Minute) }

@@ -14,8 +14,11 @@ import (
 )
 
 // policy lets clients in the network reach the tunnels, and only nodes reach the two ports by which the client proxy is
-// controlled. The client proxy opens no connections, so it has no egress.
+// controlled. The client proxy opens no connections, so it has no egress. The policy has no owner: the operator deletes it after the
+// proxies.
 func policy(in Inputs) *networkingv1.NetworkPolicy {
+	meta := in.meta(in.Namespace, in.object(pairobjects.PartClient), "")
+	meta.OwnerReferences = nil
 	cfg := in.Config
 	ingress := []networkingv1.NetworkPolicyIngressRule{{
 		From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
@@ -35,7 +38,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 		})
 	}
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: in.meta(in.Namespace, in.object(pairobjects.PartClient), ""),
+		ObjectMeta: meta,
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: in.selector()},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},

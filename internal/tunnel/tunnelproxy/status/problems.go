@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -23,6 +24,11 @@ func NewProblem(on string, err error, namespace string) *outcome.Problem {
 	var host *hostError
 	if apierrors.IsForbidden(err) && errors.As(err, &host) {
 		p.Reason = tunnelv1.ReasonHostRightsMissing
+		if strings.Contains(err.Error(), "violates PodSecurity") {
+			p.Message = fmt.Sprintf("The operator's namespace %[1]s enforces a Pod Security level that admits no pod in the network of a node: "+
+				"kubectl label namespace %[1]s pod-security.kubernetes.io/enforce=privileged --overwrite: %[2]s", namespace, err)
+			return p
+		}
 		p.Message = fmt.Sprintf("The operator lacks rights in its own namespace %s: an administrator must apply config/tunnel/host: %s", namespace, err)
 	}
 	return p

@@ -91,13 +91,13 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 	}
 	live := `document.getElementById("connection").textContent === "live" && `
-	if err := take("live-page-healthy.png", "", live+`document.querySelectorAll("#problems tr").length === 0`); err != nil {
+	if err := take("live-page-healthy.png", "", live+`document.querySelectorAll("#problems > ul > li").length === 0`); err != nil {
 		return err
 	}
 	if err := e.goBad(ctx); err != nil {
 		return err
 	}
-	if err := take("live-page-bad.png", "", live+`document.querySelectorAll("#problems tr").length === 4`); err != nil {
+	if err := take("live-page-bad.png", "", live+`document.querySelectorAll("#problems > ul > li").length === 4`); err != nil {
 		return err
 	}
 	return take("live-page-instance.png", "instances/team-red-kernel", live+`document.body.textContent.includes("Back-off")`)

@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
@@ -286,6 +287,7 @@ var _ = Describe("What the API server must accept", func() {
 			"CLUSTER_NODE_CIDRS": "192.0.2.0/24,2001:db8:1::/64", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64",
 			"GATEWAY_NAME": "edge", "GATEWAY_NAMESPACE": "infra", "CHALLENGE_HTTP_LISTENER_NAME": "web", "CHALLENGE_HTTP_PORT": "8080",
 		}, nil)
+		Expect(gatewaytest.Create(ctx, k8s, "infra", "edge", "web", "tls")).To(Succeed())
 		i := bergtest.StartRunning(ctx, "settings", bergtest.EveryKind+"allowOutboundTraffic: true\n")
 
 		for _, name := range []string{"web-headless", "pwn-headless", "db-headless"} {

@@ -67,8 +67,7 @@ var _ = Describe("An instance whose pods are ready", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
 		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "early", fmt.Sprintf(
-			`containers: [{hostname: web, image: "berg.test/behaviour/not-ready:1", ports: [{name: web, port: %d, type: publicHttpRoute}]}]`, listener.Addr().(*net.TCPAddr).Port))
+		bergtest.Challenge(ctx, ns, "early", openPort(listener))
 		i := bergtest.Instance(ctx, ns, "early")
 		expect.Reaches(ctx, i, bergv1.PhaseStarting)
 		untilPods(ctx, i, corev1.PodRunning)
@@ -103,6 +102,11 @@ var _ = Describe("An instance whose pods are ready", func() {
 		expect.Reaches(ctx, becomesReady(ctx, "silent", "", ownAddress()), bergv1.PhaseRunning)
 	})
 })
+
+// openPort is the spec of a Challenge whose pod is not ready, and whose program accepts connections at the port of a listener.
+func openPort(l net.Listener) string {
+	return fmt.Sprintf(`containers: [{hostname: web, image: "berg.test/behaviour/not-ready:1", ports: [{name: web, port: %d, type: publicHttpRoute}]}]`, l.Addr().(*net.TCPAddr).Port)
+}
 
 // becomeReady is what a node says of a pod whose probes succeed.
 func becomeReady(p *corev1.Pod) {

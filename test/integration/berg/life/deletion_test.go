@@ -147,6 +147,9 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Delete(ctx, refused)).To(Succeed())
 		expect.Shows(ctx, refused, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
 		expect.Says(ctx, refused, apiserver.Refusal)
+		in := client.InNamespace(refused.Status.Namespace)
+		Expect(k8s.DeleteAllOf(ctx, &ciliumv2.CiliumNetworkPolicy{}, in)).To(Succeed())
+		Eventually(func() []string { return apiserver.Names(ctx, &ciliumv2.CiliumNetworkPolicyList{}, in) }).ShouldNot(BeEmpty())
 		lift()
 		bergtest.Gone(ctx, refused)
 	})
@@ -167,6 +170,24 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.List(ctx, policies, client.InNamespace(i.Status.Namespace))).To(Succeed())
 		Expect(policies.Items).To(BeEmpty())
 	})
+
+	DescribeTable("keeps the network policies until the last process has ended, also of an instance that is deleted", func(ctx context.Context, cascade metav1.DeletionPropagation) {
+		i := bergtest.StartRunning(ctx, "cascade", bergtest.OneContainer)
+		pods := apiserver.List[corev1.PodList](ctx, client.InNamespace(i.Status.Namespace))
+		Expect(pods.Items).To(HaveLen(1))
+		policies := &ciliumv2.CiliumNetworkPolicyList{}
+		release := expect.HeldPod(ctx, &pods.Items[0])
+		Expect(k8s.Delete(ctx, i, client.PropagationPolicy(cascade))).To(Succeed())
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.List(ctx, policies, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			g.Expect(policies.Items).NotTo(BeEmpty())
+			for _, p := range policies.Items {
+				g.Expect(p.DeletionTimestamp).To(BeNil())
+			}
+		}).WithTimeout(8 * time.Second).Should(Succeed())
+		release()
+		bergtest.Gone(ctx, i)
+	}, expect.Cascades())
 
 	It("keeps the network policies until the last process has ended, and where a node hangs as long as nothing else confines it", func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "confined", bergtest.Misbehaving("hung"))

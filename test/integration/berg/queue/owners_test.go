@@ -267,3 +267,27 @@ func untouched(ctx context.Context, ns *corev1.Namespace) {
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), &after)).To(Succeed())
 	Expect(after.ResourceVersion).To(Equal(ns.ResourceVersion), "the namespace was touched")
 }
+
+var _ = Describe("An owner ID belongs to the platform:", func() {
+	It("an instance of another namespace that has it ends for the platform's, and does not come before it", func(ctx context.Context) {
+		platform := bergtest.Publish(ctx, "wanted", bergtest.OneContainer)
+		inprocess.Restart(map[string]string{"CHALLENGE_NAMESPACE": platform}, nil)
+		stranger := bergtest.StartRunning(ctx, "squatter", bergtest.OneContainer)
+		again := bergtest.Instance(ctx, stranger.Namespace, "squatter", bergtest.OwnedLike(stranger))
+		bergtest.ExpectWaitingForOwner(ctx, again)
+
+		player := bergtest.Instance(ctx, platform, "wanted", bergtest.OwnedLike(stranger))
+		expect.Reaches(ctx, player, bergv1.PhaseRunning)
+		expect.Gone(ctx, stranger)
+		bergtest.ExpectWaitingForOwner(ctx, again)
+		expect.Event(ctx, stranger, corev1.EventTypeWarning, bergv1.ReasonOwnerBusy)
+
+		By("the other way round nothing ends")
+		late := bergtest.Instance(ctx, stranger.Namespace, "squatter", bergtest.OwnedLike(stranger))
+		bergtest.ExpectWaitingForOwner(ctx, late)
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(player), player)).To(Succeed())
+			g.Expect(player.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		}).WithTimeout(2 * time.Second).Should(Succeed())
+	})
+})

@@ -4,6 +4,7 @@ package v1
 
 import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ChallengeInstanceSpecApplyConfiguration represents a declarative configuration of the ChallengeInstanceSpec type for use
@@ -31,6 +32,10 @@ type ChallengeInstanceSpecApplyConfiguration struct {
 	// operator's CHALLENGE_INSTANCE_TIMEOUT (2h) as it was at the start;
 	// CHALLENGE_MAX_LIFETIME caps it.
 	Timeout *string `json:"timeout,omitempty"`
+	// Latest end of the instance, for example the end of the event, as in 2030-01-31T18:00:00Z. It
+	// expires then however long it waited for its start, and also while it waits. May be changed while
+	// it lives. Default: none, spec.timeout alone counts.
+	Until *metav1.Time `json:"until,omitempty"`
 	// Set it to terminate the instance: the operator then deletes it. UserRequest:
 	// the player asked; AdminTermination: an organiser did; Timeout: the operator
 	// itself sets it when the instance expires. Default: empty, the instance
@@ -73,6 +78,14 @@ func (b *ChallengeInstanceSpecApplyConfiguration) WithFlag(value string) *Challe
 // If called multiple times, the Timeout field is set to the value of the last call.
 func (b *ChallengeInstanceSpecApplyConfiguration) WithTimeout(value string) *ChallengeInstanceSpecApplyConfiguration {
 	b.Timeout = &value
+	return b
+}
+
+// WithUntil sets the Until field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Until field is set to the value of the last call.
+func (b *ChallengeInstanceSpecApplyConfiguration) WithUntil(value metav1.Time) *ChallengeInstanceSpecApplyConfiguration {
+	b.Until = &value
 	return b
 }
 

@@ -51,6 +51,10 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// internal. Complete in the phase Running; empty if all are internal, and while
 	// the instance is being deleted.
 	Services []ServiceEndpointApplyConfiguration `json:"services,omitempty"`
+	// How players connect, in the words of the author: spec.connectionInfo of the Challenge with the
+	// addresses of this instance. Empty without such a text, until the addresses are known, and while the
+	// instance is being deleted.
+	ConnectionInfo *string `json:"connectionInfo,omitempty"`
 	// When the operator began to build the instance. Empty while it waits for an
 	// earlier instance of its owner, or cannot be built.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
@@ -60,7 +64,7 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// When the namespace was gone; the resource itself is deleted right after.
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
 	// When the instance expires: startedAt plus spec.timeout, or plus
-	// CHALLENGE_MAX_LIFETIME if that is set and shorter.
+	// CHALLENGE_MAX_LIFETIME if that is set and shorter, but not after spec.until.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// The steps that are done, and the steps that are missing and why, in the order in which an
 	// instance is built: ChallengeFound, FlagValidation, NamespaceCreated, NetworkPolicyCreated,
@@ -173,6 +177,14 @@ func (b *ChallengeInstanceStatusApplyConfiguration) WithServices(values ...*Serv
 		}
 		b.Services = append(b.Services, *values[i])
 	}
+	return b
+}
+
+// WithConnectionInfo sets the ConnectionInfo field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ConnectionInfo field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithConnectionInfo(value string) *ChallengeInstanceStatusApplyConfiguration {
+	b.ConnectionInfo = &value
 	return b
 }
 

@@ -18,6 +18,11 @@ type ChallengeSpecApplyConfiguration struct {
 	Author *string `json:"author,omitempty"`
 	// Task that players read. May contain HTML, as far as the platform allows it.
 	Description *string `json:"description,omitempty"`
+	// How players connect, shown instead of the bare addresses, for example
+	// "ssh -p {port} ctf@{host}, password ctf". {host}, {port} and {url} are the address of the first port
+	// that players reach, {NAME.host}, {NAME.port} and {NAME.url} the address of the port NAME. An edit
+	// reaches live instances without a rollout. At most 1024 characters. Default: the addresses.
+	ConnectionInfo *string `json:"connectionInfo,omitempty"`
 	// Flag of a challenge that has one flag for all players. The operator does
 	// not use it: an instance carries its own flag in spec.flag.
 	Flag *string `json:"flag,omitempty"`
@@ -90,6 +95,14 @@ func (b *ChallengeSpecApplyConfiguration) WithAuthor(value string) *ChallengeSpe
 // If called multiple times, the Description field is set to the value of the last call.
 func (b *ChallengeSpecApplyConfiguration) WithDescription(value string) *ChallengeSpecApplyConfiguration {
 	b.Description = &value
+	return b
+}
+
+// WithConnectionInfo sets the ConnectionInfo field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ConnectionInfo field is set to the value of the last call.
+func (b *ChallengeSpecApplyConfiguration) WithConnectionInfo(value string) *ChallengeSpecApplyConfiguration {
+	b.ConnectionInfo = &value
 	return b
 }
 

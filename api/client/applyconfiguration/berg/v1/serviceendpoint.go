@@ -20,6 +20,9 @@ type ServiceEndpointApplyConfiguration struct {
 	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a publicHttpRoute
 	// unless the operator's CHALLENGE_HTTP_TLS is false or its CHALLENGE_HTTP_PORT is 80. Default: false.
 	TLS *bool `json:"tls,omitempty"`
+	// connectAtStart of the port, if it is false: programs that only want to know whether the port is
+	// reachable must not connect to it. Default: true.
+	ConnectAtStart *bool `json:"connectAtStart,omitempty"`
 	// The whole address in one text, to give to a player: https:// or http:// for a browser, else
 	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the scheme's own
 	// is left out.
@@ -77,6 +80,14 @@ func (b *ServiceEndpointApplyConfiguration) WithAppProtocol(value string) *Servi
 // If called multiple times, the TLS field is set to the value of the last call.
 func (b *ServiceEndpointApplyConfiguration) WithTLS(value bool) *ServiceEndpointApplyConfiguration {
 	b.TLS = &value
+	return b
+}
+
+// WithConnectAtStart sets the ConnectAtStart field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ConnectAtStart field is set to the value of the last call.
+func (b *ServiceEndpointApplyConfiguration) WithConnectAtStart(value bool) *ServiceEndpointApplyConfiguration {
+	b.ConnectAtStart = &value
 	return b
 }
 

@@ -36,7 +36,8 @@ type GitRepositoryApplyConfiguration struct {
 	BuildCommand *string `json:"buildCommand,omitempty"`
 	// Command that starts the Application, where there is no Dockerfile.
 	StartCommand *string `json:"startCommand,omitempty"`
-	// Secret whose keys are environment variables of the Application.
+	// Secret whose keys are environment variables of the Application. The operator only checks that it exists: a build does not get
+	// it, and the platform that runs the image hands it over.
 	Env *LocalReferenceApplyConfiguration `json:"env,omitempty"`
 	// Directory of the files of a single-page application after its build.
 	SPAOutputDirectory *string `json:"spaOutputDirectory,omitempty"`

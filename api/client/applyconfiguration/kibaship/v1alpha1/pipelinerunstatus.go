@@ -29,7 +29,7 @@ type PipelineRunStatusApplyConfiguration struct {
 	CommitSHA *string `json:"commitSha,omitempty"`
 	// Reference of the image that was built.
 	Image *string `json:"image,omitempty"`
-	// Why the run failed, or why it waits.
+	// Why the run failed, why it waits, or what it warns of.
 	Message *string `json:"message,omitempty"`
 }
 

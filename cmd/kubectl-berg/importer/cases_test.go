@@ -1,0 +1,198 @@
+package importer_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/importer"
+)
+
+// describe writes what matters of Challenges in one line each: flag, and for each container its image, way of the flag,
+// ports and confinement.
+func describe(result importer.Result) string {
+	var out []string
+	for _, c := range result.Challenges {
+		line := []string{c.Name}
+		for _, text := range append([]string{c.Spec.DisplayName, c.Spec.Author, c.Spec.Flag}, c.Spec.Categories...) {
+			if text != "" {
+				line = append(line, text)
+			}
+		}
+		if c.Spec.StaticValue != nil {
+			line = append(line, fmt.Sprint(*c.Spec.StaticValue))
+		}
+		for _, c := range c.Spec.Containers {
+			text := c.Hostname + " " + flagPath(c.DynamicFlag)
+			for _, p := range c.Ports {
+				text += fmt.Sprintf(" %d:%s", p.Port, p.Type)
+			}
+			if c.Sandbox != "" {
+				text += " " + string(c.Sandbox)
+			}
+			if c.RuntimeClassName != "" {
+				text += " " + c.RuntimeClassName
+			}
+			if r := c.ResourceRequests; r != nil && r.Memory != nil {
+				text += " " + string(*r.Memory)
+			}
+			for name, value := range c.Environment {
+				value, _ := value.Text()
+				text += " " + name + "=" + value
+			}
+			line = append(line, "["+text+"]")
+		}
+		out = append(out, strings.Join(line, ", "))
+	}
+	return strings.Join(out, "; ")
+}
+
+// The whole result is compared, and said must be in the notes.
+func TestFilesOfAuthors(t *testing.T) {
+	const jail = "FROM gcr.io/kctf-docker/challenge\nCOPY flag /\nCMD kctf_setup && kctf_drop_privs socat TCP-LISTEN:1337,reuseaddr,fork EXEC:nsjail\n"
+	const kctf = "apiVersion: kctf.dev/v1\nkind: Challenge\nmetadata: {name: a}\nspec:\n  image: example.com/a:1\n"
+	for name, tc := range map[string]struct {
+		files map[string]string
+		split bool
+		want  string
+		said  []string
+	}{
+		"kCTF with a pod template": {
+			files: map[string]string{"challenge.yaml": kctf + "  horizontalPodAutoscalerSpec: {maxReplicas: 20}\n  podTemplate:\n    template:\n      spec:\n        runtimeClassName: gvisor\n" +
+				"        containers:\n        - {name: challenge, resources: {requests: {memory: 512Mi}}, env: [{name: FLAG, value: 'CTF{a}'}, {name: A, value: b}]}\n        - {name: db, image: 'redis:7', ports: [{containerPort: 6379}]}\n" +
+				"        volumes: [{name: v}]\n"},
+			want: "a, CTF{a}, [a $FLAG 1337:publicPort gvisor 512Mi A=b], [db none 6379:internalPort gvisor]",
+			said: []string{"challenge.yaml:6: a: horizontalPodAutoscalerSpec", "nothing has to be scaled", "challenge.yaml:14: a: volumes", "db: name: db: containers of a pod shared localhost"},
+		},
+		"kCTF behind HTTPS": {files: map[string]string{"challenge.yaml": kctf + "  network: {public: true, ports: [{protocol: HTTPS, targetPort: 8443}]}\n"}, want: "a, [a none 8443:publicHttpRoute]"},
+		"kCTF, an instance template": {
+			files: map[string]string{"challenge.yaml": strings.Replace(kctf, "kind: Challenge", "kind: ChallengeInstanceTemplate", 1) + "  defaultDuration: 900\n  network: {ports: [{protocol: TCP, targetPort: 1338}]}\n"},
+			want:  "a, [a none 1338:publicPort]", said: []string{"challenge.yaml:6: a: defaultDuration: 900: a time is part of each instance"},
+		},
+		"kCTF next to ctfcli": {
+			files: map[string]string{"challenge.yaml": kctf, "challenge.yml": "name: A b\nauthor: c\ncategory: pwn\nvalue: 50\nflags: ['f{x}']\n", "challenge/Dockerfile": jail, "challenge/flag": "f{x}"},
+			want:  "a, A b, c, f{x}, pwn, 50, [a /flag 1337:publicPort nested]",
+		},
+		"ctfcli with a Dockerfile": {
+			files: map[string]string{"challenge.yml": "name: Web one\nauthor: [a, b]\ncategory: web\ntype: dynamic\nvalue: 500\nextra: {initial: 500}\nimage: .\nprotocol: http\nflags:\n- {type: static, content: 'flag{y}', data: case_insensitive}\n- 'flag{z}'\nhints: [h]\n", "Dockerfile": "FROM debian\nEXPOSE 1234\n"},
+			want:  "001, Web one, a, b, flag{z}, web, [c-001 none 1234:publicHttpRoute]",
+			said:  []string{"challenge.yml:5: value: 500: the platform calculates", "challenge.yml:12: 001: hints", "a Challenge has one flag"},
+		},
+		"ctfcli with an image":   {files: map[string]string{"challenge.yml": "name: n\ncategory: pwn\nflags: ['flag{y}']\nimage: ghcr.io/example/n:2\nconnection_info: nc pwn.example.com 1337\n"}, want: "001, n, flag{y}, pwn, [c-001 none]", said: []string{"no port for players is known"}},
+		"ctfcli above a compose": {files: map[string]string{"challenge.yml": "name: n\ncategory: pwn\nconnection_info: ncat --ssl a.example.com 443\n", "src/compose.yaml": "services: {a: {build: ., ports: ['9:1337']}}\n", "src/Dockerfile": "FROM debian\n"}, want: "001, n, pwn, [a none 1337:publicTlsRoute]"},
+		"an event's own file":    {files: map[string]string{"challenge.yaml": "name: Key\nauthor: h\ncategory: crypto\ndescription: 'ncat --ssl key.chal.uiuc.tf 1337'\nflag: uiuctf{a}\ncontainers:\n  main:\n    challenge: {build: challenge/, ports: [1337]}\nexpose: {main: [{target: 1337, tcp: key.chal.uiuc.tf}]}\n", "challenge/Dockerfile": jail, "healthcheck/Dockerfile": "FROM a\n"}, want: "001, Key, h, uiuctf{a}, crypto, [c-001 /flag 1337:publicTlsRoute nested]", said: []string{"challenge.yaml:6: containers", "is not understood", "healthcheck/Dockerfile: folder: is left out"}},
+		"a category of ctfcli": {
+			files: map[string]string{"a/challenge.yml": "name: A\ncategory: web\n", "a/Dockerfile": "FROM debian\nEXPOSE 80\n", "b/challenge.yml": "name: B\ncategory: pwn\n", "b/src/Dockerfile": jail, "c/challenge.yml": "name: C\ncategory: misc\n"},
+			want:  "a, A, web, [a none 80:publicHttpRoute]; b, B, pwn, [b /flag 1337:publicPort nested]", said: []string{"c/challenge.yml: file: describes a challenge without a container"},
+		},
+		"a file that is no challenge": {files: map[string]string{"challenge.yaml": "containers: {web: {ports: text}}\n", "Dockerfile": "FROM debian\nEXPOSE 80\n"}, want: "001, [c-001 none 80:publicHttpRoute]", said: []string{"challenge.yaml: file: is not understood, and not imported"}},
+		"rCTF, TLS ended by a proxy": {
+			files: map[string]string{"challenge.yaml": "name: a\ncontainers: {a: {image: 'example.com/a:1', ports: [1, 8443, 3]}}\nexpose: {a: [{target: 1, tcp: a.example.com}, {target: 8443, http: a}, {target: 3, tcp: 31337}]}\n"},
+			want:  "001, a, [a none 1:publicTlsRoute 8443:publicHttpRoute 3:publicPort]",
+		},
+		"several challenges": {
+			files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
+			want:  "001, [a none 80:publicHttpRoute], [b none 80:publicHttpRoute], [db none 6379:internalPort]", said: []string{"compose.yaml:5: networks: a, y: these are several challenges"},
+		},
+		"several challenges, split": {
+			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
+			want: "a, [a none 80:publicHttpRoute]; y, [b none 80:publicHttpRoute], [db none 6379:internalPort]",
+		},
+		"one challenge in two networks": {
+			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y], depends_on: [a]}\nnetworks: {x: , y: }\n"},
+			want: "001, [a none 80:publicHttpRoute], [b none 80:publicHttpRoute]",
+		},
+		"files of the host": {
+			files: map[string]string{"compose.yaml": "services:\n  a:\n    image: example.com/a:1\n    ports: ['80:80']\n    volumes: ['/etc/localtime:/etc/localtime:ro', '/etc/timezone:/etc/timezone', './data:/data']\n"},
+			want:  "001, [a none 80:publicHttpRoute]", said: []string{"compose.yaml:5: a: volumes: /etc/localtime:/etc/localtime:ro: is a file of the host, and is not needed", "./data:/data: a container has no volumes"},
+		},
+		"no Dockerfile": {files: map[string]string{"compose.yaml": "services:\n  a: {build: ./web, ports: ['80:80']}\n"}, want: "001, [a none 80:publicHttpRoute]", said: []string{"web/Dockerfile: does not exist, so that docker build fails"}},
+		"a start script writes a variable": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nprintf '%s' \"${TEAM_SECRET}\" | tee /home/ctf/flag\nexec run\n"},
+			want:  "001, [c-001 $TEAM_SECRET 80:publicHttpRoute]",
+		},
+		"a command writes a variable": {
+			files: map[string]string{"compose.yaml": "services:\n  a:\n    image: example.com/a:1\n    ports: ['80:80']\n    environment: {KEY: 'x{y}'}\n    command: sh -c 'echo $$KEY > /flag.txt; exec run'\n"},
+			want:  "001, x{y}, [a $KEY 80:publicHttpRoute]",
+		},
+		"a start script with its own flag": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nVALUE=flag{all}\necho $VALUE > /flag\n"},
+			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"start.sh:2: 001: flag: flag{all}: is a flag that all players share"},
+		},
+		"a flag in a source": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY . /app\nEXPOSE 80\n", "lib/flag.py": "# ctf\nflag = 'CTF{all}'\n", "solve/solve.py": "CTF{all}", "app.js": "process.env.FLAG || 'flag{dev}'"},
+			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"lib/flag.py:2: 001: flag: CTF{all}: is a flag that all players share"},
+		},
+		"sed in a start script": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nsed -i \"s/PLACEHOLDER/$FLAG/\" /app/index.php\n"},
+			want:  "001, [c-001 $FLAG 80:publicHttpRoute]", said: []string{"sed -i \"s/PLACEHOLDER/$FLAG: a flag with &, / or \\ arrives changed"},
+		},
+		"a flag in a variable and in a file": {
+			files: map[string]string{"Dockerfile": "FROM debian\nENV FLAG=flag{a}\nCOPY flag.txt /\nEXPOSE 80\n", "flag.txt": "flag{a}"},
+			want:  "001, flag{a}, [c-001 $FLAG 80:publicHttpRoute]", said: []string{"Dockerfile:3: 001: flag: /flag.txt: a container gets the flag in one way: this file keeps what the image has, for all players"},
+		},
+		"a flag in a command": {
+			files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['80:80'], command: [run, --flag, 'flag{all}'], environment: {URL: 'http://a/?flag{all}'}}\n"},
+			want:  "001, [a none 80:publicHttpRoute URL=http://a/?flag{all}]", said: []string{"compose.yaml:2: a: command", "compose.yaml:2: a: environment: URL: has a flag that all players share"},
+		},
+		"variables with paths":    {files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['80:80'], environment: {FLAG: data/flag, MY_FLAG: flag.dat, FLAG_1: '~/flag', FLAG_2: '../flag'}}\n"}, want: "", said: []string{"no variable and no file with the flag was found: all players share what the image has. Add"}},
+		"an assembler source":     {files: map[string]string{"Dockerfile": "FROM debian\nCOPY flag.s flag.S flag.asm /src/\nEXPOSE 80\n", "flag.s": ".text"}, want: "001, [c-001 none 80:publicHttpRoute]"},
+		"an empty flag":           {files: map[string]string{"Dockerfile": "FROM debian\nCOPY flag.txt /\nEXPOSE 80\n", "flag.txt": ""}, want: "001, [c-001 /flag.txt 80:publicHttpRoute]"},
+		"a .env that is a folder": {files: map[string]string{".env/a": "", "compose.yaml": "services: {a: {image: 'example.com/a:1', ports: ['80:80']}}\n"}, want: "001, [a none 80:publicHttpRoute]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, err := importFiles(t, tc.files, importer.Options{Split: tc.split})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := describe(result); tc.want != "" && got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			notes := ""
+			for _, n := range append(append(result.Questions, result.Lost...), result.Chosen...) {
+				notes += n.String() + "\n"
+			}
+			for _, said := range tc.said {
+				if !strings.Contains(notes, said) {
+					t.Errorf("not said: %s\n%s", said, notes)
+				}
+			}
+		})
+	}
+}
+
+// Only base images and commands make a jail.
+func TestAJailIsFoundByImagesAndCommands(t *testing.T) {
+	for dockerfile, jail := range map[string]bool{
+		"FROM debian\nRUN echo nsjail is fun": false, "FROM debian\nLABEL about='no kctf_setup, no nsjail'": false, "FROM debian\n# nsjail\nENV A=bwrap": false, "FROM debian\nCOPY nsjail.cfg /": false,
+		"FROM debian\nWORKDIR /nsjail\nUSER kctf_user": false, "FROM example.com/kctf-writeups/nginx": false, "FROM debian\nRUN useradd nsjail-user": false, "FROM debian\nEXPOSE 80\nCMD [\"/start.sh\"]": true,
+		"FROM disconnect3d/nsjail:3": true, "FROM pwn.red/jail": true, "FROM redpwn/jail:v0.3": true, "FROM debian\nCOPY --from=pwn.red/jail / /": true, "FROM debian\nRUN apt-get install -y bubblewrap": true,
+		"FROM debian\nRUN git clone https://github.com/google/nsjail.git": true, "FROM debian\nENTRYPOINT [\"/usr/bin/nsjail\", \"--config\", \"/a\"]": true, "FROM debian AS jail\nFROM nginx\nCOPY --from=jail /a /a": false, "FROM debian AS a\nFROM nginx\nCOPY --from=a /bin/nsjail /bin/": true,
+	} {
+		result, err := importFiles(t, map[string]string{"Dockerfile": dockerfile + "\n", "start.sh": "#!/bin/sh\nexec nsjail -Ml\n"}, importer.Options{})
+		if err != nil || len(result.Challenges) != 1 {
+			t.Fatalf("%q: %v", dockerfile, err)
+		}
+		if got := result.Challenges[0].Spec.Containers[0].Sandbox == bergv1.SandboxNested; got != jail {
+			t.Errorf("%q: jail %t", dockerfile, got)
+		}
+	}
+}
+
+// A file with nothing in it is called empty.
+func TestEmptyFilesAreCalledEmpty(t *testing.T) {
+	for name, content := range map[string]string{"compose.yaml": "", "compose.yml": "---\n# services:\n---\n", "docker-compose.yml": "null\n", "docker-compose.yaml": "# a\n\n", "Dockerfile": ""} {
+		result, err := importFiles(t, map[string]string{name: content}, importer.Options{})
+		said := fmt.Sprint(err)
+		for _, n := range result.Lost {
+			said += n.String()
+		}
+		if !strings.Contains(said, "is empty") {
+			t.Errorf("%s %q: %s", name, content, said)
+		}
+	}
+	if _, err := importer.Content(nil, importer.Options{}); err == nil || !strings.Contains(err.Error(), "standard input: is empty") {
+		t.Errorf("standard input: %v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package berg
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/strangers"
+)
+
+// crowdSize is more than any port keeps without proof.
+const crowdSize = 2000
+
+// target is a port that strangers attack, from the node: no policy applies to it.
+type target struct {
+	name   string
+	port   string
+	secure bool
+	// limit is how many connections without proof it keeps.
+	limit int
+	// want is the answer to a client in addition to the crowd, at path and with token.
+	want        int
+	path, token string
+}
+
+var _ = Describe("Strangers without a token", Label("network", "attack"), Serial, func() {
+	const token = "e2e-token-of-strangers-0123456789"
+	request := func(ctx context.Context, t target, address string) (int, error) {
+		scheme := "http"
+		if t.secure {
+			scheme = "https"
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+t.path, nil)
+		if err != nil {
+			return 0, err
+		}
+		if t.token != "" {
+			r.Header.Set("Authorization", "Bearer "+t.token)
+		}
+		fresh := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		}}
+		answer, err := fresh.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode, answer.Body.Close()
+	}
+
+	DescribeTable("do not take a port away", func(ctx SpecContext, t target, pods func(context.Context) []corev1.Pod) {
+		pod := pods(ctx)[0]
+		address := net.JoinHostPort(pod.Status.PodIP, t.port)
+		crowd := &strangers.Crowd{Address: address, TLS: t.secure, Request: strangers.Unfinished}
+		DeferCleanup(crowd.Leave)
+		Expect(crowd.Join(ctx, crowdSize)).To(Succeed())
+		for range 20 {
+			Expect(request(ctx, t, address)).To(Equal(t.want))
+		}
+		Eventually(crowd.Open).WithContext(ctx).Should(BeNumerically("<=", t.limit))
+		Eventually(crowd.Open).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeZero())
+		var after corev1.Pod
+		Expect(world.Get(ctx, client.ObjectKeyFromObject(&pod), &after)).To(Succeed())
+		Expect(after.Status.ContainerStatuses[0].RestartCount).To(Equal(pod.Status.ContainerStatuses[0].RestartCount))
+		AddReportEntry("strangers", fmt.Sprintf("%s: %d connections without proof, %d requests answered", t.name, crowdSize, 20))
+	},
+		Entry("of the platform API", SpecTimeout(deployed.SpecLimit), target{"platform API", "8080", false, 1024, 200, "/healthcheck", token}, platformPods(token)),
+		Entry("of the platform API's metrics", SpecTimeout(deployed.SpecLimit), target{"platform API: metrics", "8081", false, 512, 200, "/metrics", ""}, platformPods(token)),
+		Entry("of the operator's metrics", SpecTimeout(deployed.SpecLimit), target{"operator: metrics", "8443", true, 512, 401, "/metrics", ""}, operatorPods),
+		Entry("of the operator's probes", SpecTimeout(deployed.SpecLimit), target{"operator: probes", "8081", false, 512, 200, "/healthz", ""}, operatorPods),
+	)
+
+	// What the rows above would find without limits: a server as net/http has it keeps every stranger.
+	It("are all kept by a server without limits", func(ctx SpecContext) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ctx.Done() })}
+		go func() { _ = server.Serve(listener) }()
+		DeferCleanup(server.Close)
+		crowd := &strangers.Crowd{Address: listener.Addr().String(), Request: strangers.Unfinished}
+		DeferCleanup(crowd.Leave)
+		Expect(crowd.Join(ctx, crowdSize)).To(Succeed())
+		Consistently(crowd.Open).WithContext(ctx).Should(Equal(crowdSize))
+	}, SpecTimeout(deployed.SpecLimit))
+})
+
+func operatorPods(ctx context.Context) []corev1.Pod {
+	GinkgoHelper()
+	pods, err := world.OperatorPods(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(pods).NotTo(BeEmpty())
+	return pods
+}
+
+func platformPods(token string) func(context.Context) []corev1.Pod {
+	return func(ctx context.Context) []corev1.Pod {
+		GinkgoHelper()
+		return world.InstallPlatformAPI(ctx, map[string]string{"strangers": "endpoint: chall-manager\ntoken: " + token + "\n"})
+	}
+}
