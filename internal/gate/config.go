@@ -51,7 +51,7 @@ func (c *Config) Section() settings.Section {
 			settings.New("LEADER_ELECTION", "true", settings.Bool(&c.LeaderElection), "Whether replicas agree on the one that writes statuses. false: for a single process outside of a cluster."),
 			settings.New("LEASE_NAME", "berg-gate", settings.Name(&c.LeaseName, validation.IsDNS1123Subdomain), "Lease of the replica that writes statuses."),
 			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&c.Namespace, validation.IsDNS1123Label), "The gate's own namespace. Kubernetes sets it."),
-			settings.New("GATE_SERVICES", "berg-gate", settings.Names(&c.Services), "Services of the gate in its own namespace, separated by commas. Gateways get the addresses of one: those of the load balancer, else the external ones, else that of the cluster. Each further Service leads to ports of the pods that are 10000 higher."),
+			settings.New("GATE_SERVICES", "berg-gate", settings.Names(&c.Services), "Services of the gate in its own namespace, separated by commas. Gateways get the addresses of one: those of the load balancer, else the external ones, else that of the cluster. Then Gateways can have the same hosts and ports. The second one leads to the ports from 20100 of the pods, in the order of GATE_PORTS, the third one to those from 20200."),
 			settings.New("GATE_ADDRESSES", "", settings.Func(c.setAddresses), "IP addresses of Gateways, separated by commas, instead of those of the Service."),
 			settings.New("GATE_TRUSTED_PROXIES", "", settings.Prefixes(&c.TrustedProxies), "Address ranges of load balancers whose connections begin with a PROXY protocol header, separated by commas. Empty: no connection has one."),
 			settings.New("GATE_REDIRECT_HTTPS", "true", settings.Bool(&c.RedirectToHTTPS), "Whether a request without TLS for a host that is served with TLS only is sent to https://."),
@@ -64,14 +64,35 @@ func (c *Config) Section() settings.Section {
 	}
 }
 
+// The ports of the pod for the second Service and further ones begin at furtherPorts.
+const (
+	furtherPorts    = 20000
+	portsPerService = 100
+	maxServices     = 100
+)
+
+// podPort is the port of the pod for a port of GATE_PORTS at a Service, both by their places in the settings.
+func (c *Config) podPort(service, port int) int {
+	if service == 0 {
+		return int(c.Ports[port]) + c.PortOffset
+	}
+	return furtherPorts + service*portsPerService + port
+}
+
 func (c *Config) check() []error {
 	var problems []error
 	if len(c.Services) == 0 {
 		problems = append(problems, errors.New("GATE_SERVICES: must name a Service"))
 	}
-	for _, port := range c.Ports {
-		if highest := int(port) + c.PortOffset + max(0, len(c.Services)-1)*addressStride; highest > 65535 {
-			problems = append(problems, fmt.Errorf("GATE_PORTS: with GATE_PORT_OFFSET and %d Services, port %d would be %d in the pod: the highest is 65535", len(c.Services), port, highest))
+	if len(c.Ports) > portsPerService {
+		problems = append(problems, fmt.Errorf("GATE_PORTS: at most %d ports", portsPerService))
+	}
+	if len(c.Services) > maxServices {
+		problems = append(problems, fmt.Errorf("GATE_SERVICES: at most %d Services", maxServices))
+	}
+	for i, port := range c.Ports {
+		if highest := c.podPort(0, i); highest > 65535 {
+			problems = append(problems, fmt.Errorf("GATE_PORTS: with GATE_PORT_OFFSET, port %d would be %d in the pod: the highest is 65535", port, highest))
 		}
 	}
 	return problems

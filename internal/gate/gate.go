@@ -117,30 +117,23 @@ func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config, l
 	return front, nil
 }
 
-// addressStride is between the ports at which the process listens for one address and for the next.
-const addressStride = 10000
-
 // servePorts serves all ports of all addresses until ctx is done, or until one fails.
 func servePorts(ctx context.Context, front *frontend.Frontend, config Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var ports []routing.Port
+	ended := make(chan error, len(config.Services)*len(config.Ports))
 	for i := range config.Services {
-		for _, number := range config.Ports {
-			ports = append(ports, routing.Port{Address: i, Number: number})
+		for j, number := range config.Ports {
+			address := net.JoinHostPort(config.BindHost, strconv.Itoa(config.podPort(i, j)))
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			if err != nil {
+				return fmt.Errorf("listen at %s for port %d: %w", address, number, err)
+			}
+			go func() { ended <- front.Serve(ctx, routing.Port{Address: i, Number: number}, listener) }()
 		}
-	}
-	ended := make(chan error, len(ports))
-	for _, port := range ports {
-		address := net.JoinHostPort(config.BindHost, strconv.Itoa(int(port.Number)+config.PortOffset+port.Address*addressStride))
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("listen at %s for port %d: %w", address, port.Number, err)
-		}
-		go func() { ended <- front.Serve(ctx, port, listener) }()
 	}
 	var failed []error
-	for range ports {
+	for range cap(ended) {
 		if err := <-ended; err != nil {
 			failed = append(failed, err)
 			cancel()
