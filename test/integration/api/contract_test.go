@@ -132,7 +132,7 @@ var _ = Describe("CTFd", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
 		c := ctfd{begin(ctx, ns, 1, nil).proxy.URL}
-		refuses(call(ctx, "GET", c.url+"/healthcheck", ""), 401, 16, "the token is unknown")
+		refuses(call(ctx, "GET", c.url+"/healthcheck", ""), 401, 16, "the token is not valid for this endpoint")
 		Expect(c.register(ctx, "1", "guestbook", "null").Status).To(Equal(200))
 		Expect(c.boot(ctx, "1", "7").Status).To(Equal(200))
 		refuses(c.call(ctx, "PATCH", "/api/v1/instance/1/7", "{}"), 400, 9, "cannot be renewed")
