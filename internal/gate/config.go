@@ -20,19 +20,19 @@ type Config struct {
 	Ports      []int32
 	BindHost   string
 	PortOffset int
-	// AdminBindAddress serves metrics, health and what is served. LeaderElection is false for a single process.
+	// AdminBindAddress serves metrics, health and the question whether a host is served. LeaderElection is false for a single process.
 	AdminBindAddress string
 	LeaderElection   bool
 	// Namespace of the gate, with its Lease and its Services, from which Gateways get their addresses.
 	Namespace, LeaseName string
 	Services             []string
-	// Addresses of Gateways, instead of those of the Service.
+	// Addresses of Gateways, which replace the addresses of the Service.
 	Addresses []string
 	// TrustedProxies send a PROXY protocol header.
 	TrustedProxies []netip.Prefix
 	// RedirectToHTTPS answers plain requests for hosts that are served with TLS.
 	RedirectToHTTPS bool
-	// Drain is how long open connections may go on when the gate ends.
+	// Drain is how long open connections may continue when the gate ends.
 	Drain time.Duration
 	// MaxConnections in total, of an address, and of a host.
 	MaxConnections, AddressConnections, HostConnections int
@@ -55,7 +55,7 @@ func (c *Config) Section() settings.Section {
 			settings.New("GATE_ADDRESSES", "", settings.Func(c.setAddresses), "IP addresses of Gateways, separated by commas, instead of those of the Service."),
 			settings.New("GATE_TRUSTED_PROXIES", "", settings.Prefixes(&c.TrustedProxies), "Address ranges of load balancers whose connections begin with a PROXY protocol header, separated by commas. Empty: no connection has one."),
 			settings.New("GATE_REDIRECT_HTTPS", "true", settings.Bool(&c.RedirectToHTTPS), "Whether a request without TLS for a host that is served with TLS only is sent to https://."),
-			settings.New("GATE_DRAIN", "30s", settings.Duration(&c.Drain), "How long open connections may go on when a replica ends. terminationGracePeriodSeconds must be longer."),
+			settings.New("GATE_DRAIN", "30s", settings.Duration(&c.Drain), "How long open connections may continue when a replica ends. terminationGracePeriodSeconds must be longer."),
 			settings.New("GATE_MAX_CONNECTIONS", "20000", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of connections of one replica. Further ones are closed."),
 			settings.New("GATE_ADDRESS_CONNECTIONS", "512", settings.Int(&c.AddressConnections, 1, 1_000_000), "Maximum number of connections of one address, or of one /64 of IPv6. Raise it if many players share an address."),
 			settings.New("GATE_HOST_CONNECTIONS", "1024", settings.Int(&c.HostConnections, 1, 1_000_000), "Maximum number of requests and streams of one host name at a time."),

@@ -14,7 +14,6 @@ import (
 // A gate may have several addresses: a Service for each, which leads to ports of the pods of its own. Then Gateways can have the same
 // hosts and ports. The status of a Gateway says which address it has, so that it keeps it; the leader gives one to a new Gateway. With
 // one address, all Gateways share it.
-
 // SetAddresses sets the addresses of the first Service, for a gate that is reached elsewhere.
 func (s *State) SetAddresses(addresses []gatewayv1.GatewayStatusAddress) {
 	s.mu.Lock()
@@ -61,20 +60,8 @@ func serviceAddresses(service *corev1.Service) []gatewayv1.GatewayStatusAddress 
 	return out
 }
 
-// address returns the number of the address that a Gateway has.
-func (s *State) address(gateway *gatewayv1.Gateway) int {
-	for i, addresses := range s.known {
-		for _, current := range gateway.Status.Addresses {
-			if slices.ContainsFunc(addresses, func(a gatewayv1.GatewayStatusAddress) bool { return a.Value == current.Value }) {
-				return i
-			}
-		}
-	}
-	return 0
-}
-
-// Addresses returns the addresses that a Gateway should have: those that it has, or of the Service that the fewest Gateways have.
-func (s *State) Addresses(gateway *gatewayv1.Gateway) []gatewayv1.GatewayStatusAddress {
+// ChooseAddresses returns the addresses for a Gateway. It keeps its Service; a new one gets the Service with the fewest Gateways.
+func (s *State) ChooseAddresses(gateway *gatewayv1.Gateway) []gatewayv1.GatewayStatusAddress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(gateway.Status.Addresses) > 0 {
@@ -85,8 +72,8 @@ func (s *State) Addresses(gateway *gatewayv1.Gateway) []gatewayv1.GatewayStatusA
 	if !found {
 		used := make([]int, len(s.known))
 		for other, object := range s.gateways {
-			if at, waits := s.chosen[other]; waits {
-				used[at]++
+			if number, waits := s.chosen[other]; waits {
+				used[number]++
 			} else if s.compiled[other] != nil && len(object.Status.Addresses) > 0 {
 				used[s.address(object)]++
 			}

@@ -65,8 +65,8 @@ func nameOnly(object client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}
 }
 
-// Watch tells State and Endpoints of each change. It returns when all handlers are registered; synced reports when each has seen what
-// was there.
+// Watch tells State and Endpoints of each change. It returns when all handlers are registered; synced reports when each has seen
+// the objects that existed.
 func Watch(ctx context.Context, c cache.Cache, state *State, endpoints *upstream.Endpoints) (synced []toolscache.InformerSynced, err error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

@@ -1,12 +1,7 @@
 package frontend
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/http/httputil"
 	"sync"
 	"time"
@@ -35,7 +30,7 @@ type Options struct {
 	TrustedProxies []string
 	// RedirectToHTTPS answers requests without TLS for a host that is served with TLS only.
 	RedirectToHTTPS bool
-	// Drain is how long streams may go on when the program ends.
+	// Drain is how long streams may continue when the program ends.
 	Drain time.Duration
 }
 
@@ -56,166 +51,3 @@ type Frontend struct {
 	// ending is closed when streams must end.
 	ending chan struct{}
 }
-
-// New returns a Frontend.
-func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics *Metrics, log *slog.Logger) (*Frontend, error) {
-	f := &Frontend{
-		options: options, table: table, dialer: dialer, log: log, metrics: metrics,
-		total: newCounter[struct{}](options.Limits.Total), clients: newCounter[any](options.Limits.Address), hosts: newCounter[string](options.Limits.Host),
-		ending: make(chan struct{}),
-	}
-	if len(options.TrustedProxies) > 0 {
-		var err error
-		if f.trusted, err = proxyproto.PolicyFromRanges(options.TrustedProxies, proxyproto.REQUIRE, proxyproto.SKIP); err != nil {
-			return nil, fmt.Errorf("the trusted proxies: %w", err)
-		}
-	}
-	f.proxy = f.newProxy(upstream.NewTransport(dialer))
-	return f, nil
-}
-
-// Serve accepts connections at a port of Gateways until ctx is done. Then it answers what it has begun, and streams go on for Drain.
-func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Listener) error {
-	if f.trusted != nil {
-		listener = &proxyproto.Listener{Listener: listener, ConnPolicy: f.trusted, ReadHeaderTimeout: handshakeTime}
-	}
-	accepted := newQueue(listener.Addr())
-	server := f.newServer(port)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(accepted) }()
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
-	defer stop()
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() == nil {
-				_ = server.Close()
-				return fmt.Errorf("accept connections at port %d: %w", port.Number, err)
-			}
-			break
-		}
-		if conn = f.admit(conn); conn != nil {
-			go f.begin(ctx, port, conn, accepted)
-		}
-	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.options.Drain)
-	defer cancel()
-	err := server.Shutdown(drain)
-	f.drainStreams(drain)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("end the connections of port %d: %w", port.Number, err)
-	}
-	_ = server.Close()
-	return nil
-}
-
-// drainStreams waits until all streams have ended, and ends them when ctx is done.
-func (f *Frontend) drainStreams(ctx context.Context) {
-	ended := make(chan struct{})
-	go func() { f.streams.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-}
-
-// admit counts a connection, and closes it if there are too many.
-func (f *Frontend) admit(conn net.Conn) net.Conn {
-	if !f.total.take(struct{}{}) {
-		f.metrics.refused("total")
-		_ = conn.Close()
-		return nil
-	}
-	return &counted{Conn: conn, release: sync.OnceFunc(func() { f.total.release(struct{}{}) })}
-}
-
-// begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long.
-func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
-	client := clientPrefix(conn.RemoteAddr()) // reads the header of the PROXY protocol
-	if !f.clients.take(client) {
-		f.metrics.refused("address")
-		_ = conn.Close()
-		return
-	}
-	conn = &counted{Conn: conn, release: sync.OnceFunc(func() { f.clients.release(client) })}
-	if f.table.Plain(port) {
-		accepted.push(conn)
-		return
-	}
-	f.beginTLS(ctx, port, conn, accepted)
-}
-
-// newServer returns the HTTP server of a port.
-func (f *Frontend) newServer(port routing.Port) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true) // programs that know that the port has it
-	return &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serveHTTP(w, r, port) }),
-		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients cause its lines
-	}
-}
-
-// counted calls release when the connection is closed.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-// Close closes the connection.
-func (c *counted) Close() error {
-	c.release()
-	return c.Conn.Close() //nolint:wrapcheck // net.Conn has the text
-}
-
-// CloseWrite ends one direction, if the connection can.
-func (c *counted) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite() //nolint:wrapcheck // net.Conn has the text
-	}
-	return nil
-}
-
-// queue is a net.Listener of connections that another listener accepted.
-type queue struct {
-	conns   chan net.Conn
-	closed  chan struct{}
-	close   func()
-	address net.Addr
-}
-
-func newQueue(address net.Addr) *queue {
-	q := &queue{conns: make(chan net.Conn), closed: make(chan struct{}), address: address}
-	q.close = sync.OnceFunc(func() { close(q.closed) })
-	return q
-}
-
-func (q *queue) push(conn net.Conn) {
-	select {
-	case q.conns <- conn:
-	case <-q.closed:
-		_ = conn.Close()
-	}
-}
-
-// Accept returns the next connection.
-func (q *queue) Accept() (net.Conn, error) {
-	select {
-	case conn := <-q.conns:
-		return conn, nil
-	case <-q.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept.
-func (q *queue) Close() error {
-	q.close()
-	return nil
-}
-
-// Addr is the address of the other listener.
-func (q *queue) Addr() net.Addr { return q.address }

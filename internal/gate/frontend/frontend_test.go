@@ -139,7 +139,7 @@ func (g *gate) serve(t *testing.T, service, address string) {
 	g.state.SetService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
 	g.endpoints.Set(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		Ports:      []discoveryv1.EndpointPort{{Port: ptr.To(int32(port))}}, //nolint:gosec // a port
+		Ports:      []discoveryv1.EndpointPort{{Port: ptr.To(int32(port))}},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{host}, TargetRef: &corev1.ObjectReference{UID: types.UID("pod-" + service)}}},
 	})
 }
@@ -308,6 +308,7 @@ func TestStreamsWithinTLS(t *testing.T) {
 	}))
 	g.routeTLS("through", "through.example")
 	g.routeTLS("gone", "gone.example")
+	g.state.SetService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "gone"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
 	for _, name := range []string{"raw", "through"} {
 		conn, err := tls.Dial("tcp", g.addresses[rawPort], &tls.Config{ServerName: name + ".example", RootCAs: g.roots, MinVersion: tls.VersionTLS12})
 		if err != nil {

@@ -27,7 +27,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	rule, known := f.table.Rule(port, r)
 	switch {
 	case !known && r.TLS == nil && f.options.RedirectToHTTPS && f.table.Secure(host):
-		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
+		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect) //nolint:gosec // the host has a route
 		return
 	case !known:
 		writePage(w, r, pageUnknown)

@@ -5,13 +5,17 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 )
 
+// alertInternalError is a record that ends a connection before its handshake.
+var alertInternalError = []byte{21, 3, 1, 0, 2, 2, 80}
+
 // stream connects a client to a pod, and copies bytes in both directions until both have ended.
 func (f *Frontend) stream(ctx context.Context, name string, client net.Conn, targets []routing.Backend) {
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	if !f.hosts.take(name) {
 		f.metrics.refused("host")
 		return
@@ -29,7 +33,7 @@ func (f *Frontend) stream(ctx context.Context, name string, client net.Conn, tar
 		endWithAlert(client, alertInternalError)
 		return
 	}
-	defer pod.Close()
+	defer func() { _ = pod.Close() }()
 	done := f.metrics.opened(name)
 	defer done()
 	var directions sync.WaitGroup
@@ -50,4 +54,11 @@ func copyDirection(to, from net.Conn) {
 		return
 	}
 	_ = to.Close()
+}
+
+// endWithAlert tells the client at once why nothing follows.
+func endWithAlert(conn net.Conn, alert []byte) {
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write(alert)
+	_ = conn.Close()
 }

@@ -5,7 +5,8 @@
 //	gateway.go    the listeners of a Gateway, and the conditions of both
 //	attach.go     the listeners that a route attaches to, and the conditions of its parents
 //	httproute.go  the rules of an HTTPRoute
-//	tlsroute.go   the backends of a TLSRoute
 //	backend.go    references to Services, and their choice by weight
-//	match.go      the rule that serves a request
+//	header.go     changes of headers
+//	match.go      the request that a rule serves
+//	table.go      the rules and backends of each host
 package routing

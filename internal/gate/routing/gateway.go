@@ -169,8 +169,8 @@ func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict ga
 			status.SupportedKinds = append(status.SupportedKinds, gatewayv1.RouteGroupKind{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: gatewayv1.Kind(kind)})
 		}
 		if mode == HTTPS || mode == Terminate {
-			if certificates, why, err := listenerCertificates(gateway.Namespace, spec, cluster); err != nil {
-				reason, message = why, err.Error()
+			if certificates, refused, err := listenerCertificates(gateway.Namespace, spec, cluster); err != nil {
+				reason, message = refused, err.Error()
 			} else {
 				listener.Certificates = certificates
 			}
@@ -272,7 +272,7 @@ func namespaceFilter(spec *gatewayv1.Listener, own string) (func(string, labels.
 	if spec.AllowedRoutes != nil && spec.AllowedRoutes.Namespaces != nil {
 		from, selector = ptr.Deref(spec.AllowedRoutes.Namespaces.From, from), spec.AllowedRoutes.Namespaces.Selector
 	}
-	switch from { //nolint:exhaustive // the default admits no namespace
+	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return func(string, labels.Set) bool { return true }, nil
 	case gatewayv1.NamespacesFromSame:

@@ -12,26 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// HeaderChange changes the headers of a request or of an answer.
-type HeaderChange struct {
-	Set, Add http.Header
-	Remove   []string
-}
-
-// Apply changes the headers. Host is no header of Go's requests, so callers handle it.
-func (c HeaderChange) Apply(header http.Header) {
-	for _, name := range c.Remove {
-		header.Del(name)
-	}
-	for name, values := range c.Set {
-		header[name] = append([]string(nil), values...)
-	}
-	for name, values := range c.Add {
-		header[name] = append(header[name], values...)
-	}
-}
-
-// Redirect is an answer that sends the client to another address. Empty fields keep what was requested.
+// Redirect is an answer that sends the client to another address. Empty fields keep the requested value.
 type Redirect struct {
 	Scheme, Hostname string
 	Port             int32
@@ -128,7 +109,7 @@ func compileRule(route *gatewayv1.HTTPRoute, spec *gatewayv1.HTTPRouteRule, serv
 
 // filter adds what a filter does to the rule.
 func (r *Rule) filter(filter *gatewayv1.HTTPRouteFilter) error {
-	switch filter.Type { //nolint:exhaustive // the default refuses the others by name
+	switch filter.Type {
 	case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
 		r.Request = headerChange(filter.RequestHeaderModifier)
 	case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
@@ -148,17 +129,6 @@ func (r *Rule) filter(filter *gatewayv1.HTTPRouteFilter) error {
 	return nil
 }
 
-func headerChange(modifier *gatewayv1.HTTPHeaderFilter) HeaderChange {
-	change := HeaderChange{Set: http.Header{}, Add: http.Header{}, Remove: modifier.Remove}
-	for _, header := range modifier.Set {
-		change.Set.Set(string(header.Name), header.Value)
-	}
-	for _, header := range modifier.Add {
-		change.Add.Add(string(header.Name), header.Value)
-	}
-	return change
-}
-
 // Location returns the address that a redirect leads to.
 func (r Redirect) Location(req *http.Request, secure bool, listenerPort int32) string {
 	location := *req.URL
@@ -174,7 +144,7 @@ func (r Redirect) Location(req *http.Request, secure bool, listenerPort int32) s
 	if port == 0 && r.Scheme == "" {
 		port = listenerPort
 	}
-	if port != 0 && !(location.Scheme == "http" && port == 80) && !(location.Scheme == "https" && port == 443) {
+	if usual := map[string]int32{"http": 80, "https": 443}; port != 0 && port != usual[location.Scheme] {
 		host = fmt.Sprintf("%s:%d", host, port)
 	}
 	location.Host = host

@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -84,25 +83,4 @@ func (m *Match) matches(req *http.Request) bool {
 	}
 	query := req.URL.Query()
 	return !slices.ContainsFunc(m.query, func(p pair) bool { return !query.Has(p.name) || query.Get(p.name) != p.value })
-}
-
-// compareRules orders rules as the Gateway API wants: an exact path, the longer path, a method, more headers, more parameters, the
-// older route, the name of the route, and the order within it.
-func compareRules(a, b Rule) int {
-	rank := func(set bool) int { return map[bool]int{true: 0, false: 1}[set] }
-	return cmp.Or(
-		rank(a.Match.exact)-rank(b.Match.exact),
-		len(b.Match.path)-len(a.Match.path),
-		rank(a.Match.method != "")-rank(b.Match.method != ""),
-		len(b.Match.headers)-len(a.Match.headers),
-		len(b.Match.query)-len(a.Match.query),
-		a.order.created.Compare(b.order.created),
-		cmp.Compare(a.order.namespace, b.order.namespace),
-		cmp.Compare(a.order.name, b.order.name),
-		a.order.index-b.order.index,
-	)
-}
-
-func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/http"
 	"slices"
@@ -89,16 +90,16 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
-func (t *Table) add(key Key, at place, route *Route) {
-	if slices.Contains(t.placed[key], at) {
+func (t *Table) add(key Key, spot place, route *Route) {
+	if slices.Contains(t.placed[key], spot) {
 		return
 	}
-	t.placed[key] = append(t.placed[key], at)
-	hosts := t.port(at.port).hosts
-	h := hosts[at.host]
+	t.placed[key] = append(t.placed[key], spot)
+	hosts := t.port(spot.port).hosts
+	h := hosts[spot.host]
 	if h == nil {
 		h = &host{http: map[Key][]Rule{}, tls: map[Key][]Backend{}}
-		hosts[at.host] = h
+		hosts[spot.host] = h
 	}
 	if key.Kind == TLSRoute {
 		h.tls[key] = route.Targets
@@ -109,13 +110,13 @@ func (t *Table) add(key Key, at place, route *Route) {
 }
 
 func (t *Table) remove(key Key) {
-	for _, at := range t.placed[key] {
-		hosts := t.ports[at.port].hosts
-		h := hosts[at.host]
+	for _, spot := range t.placed[key] {
+		hosts := t.ports[spot.port].hosts
+		h := hosts[spot.host]
 		delete(h.http, key)
 		delete(h.tls, key)
 		if len(h.http) == 0 && len(h.tls) == 0 {
-			delete(hosts, at.host)
+			delete(hosts, spot.host)
 			continue
 		}
 		h.order()
@@ -251,4 +252,25 @@ func (t *Table) Secure(name string) bool {
 		}
 	}
 	return false
+}
+
+// compareRules orders rules as the Gateway API wants: an exact path, the longer path, a method, more headers, more parameters, the
+// older route, the name of the route, and the order within it.
+func compareRules(a, b Rule) int {
+	rank := func(set bool) int { return map[bool]int{true: 0, false: 1}[set] }
+	return cmp.Or(
+		rank(a.Match.exact)-rank(b.Match.exact),
+		len(b.Match.path)-len(a.Match.path),
+		rank(a.Match.method != "")-rank(b.Match.method != ""),
+		len(b.Match.headers)-len(a.Match.headers),
+		len(b.Match.query)-len(a.Match.query),
+		a.order.created.Compare(b.order.created),
+		cmp.Compare(a.order.namespace, b.order.namespace),
+		cmp.Compare(a.order.name, b.order.name),
+		a.order.index-b.order.index,
+	)
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

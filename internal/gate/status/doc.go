@@ -1,3 +1,3 @@
-// Package status writes what the gate serves into the statuses of GatewayClasses, Gateways and routes. The leader of the replicas writes.
-// Nothing waits for it: connections are served by what is watched.
+// Package status writes the statuses of GatewayClasses, Gateways and routes. The leader of the replicas writes.
+// Nothing waits for it: connections are served from the tables.
 package status

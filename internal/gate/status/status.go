@@ -121,7 +121,7 @@ func (w *Writer) writeGateway(ctx context.Context, name types.NamespacedName) er
 		return fmt.Errorf("read Gateway %s: %w", name, err)
 	}
 	before := gateway.DeepCopy()
-	gateway.Status.Addresses = w.State.Addresses(gateway)
+	gateway.Status.Addresses = w.State.ChooseAddresses(gateway)
 	gateway.Status.Conditions = w.merge(gateway.Status.Conditions, compiled.Conditions)
 	listeners := make([]gatewayv1.ListenerStatus, 0, len(compiled.Statuses))
 	for _, listener := range compiled.Statuses {

@@ -90,8 +90,8 @@ func authority(address Address) string {
 }
 
 // hostPort is the reverse of authority.
-func hostPort(authority string) string {
-	host, port, _ := net.SplitHostPort(authority)
+func hostPort(name string) string {
+	host, port, _ := net.SplitHostPort(name)
 	_, address, _ := strings.Cut(host, ".")
 	return net.JoinHostPort(strings.ReplaceAll(address, "-", ":"), port)
 }

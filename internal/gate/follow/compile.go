@@ -1,0 +1,169 @@
+package follow
+
+import (
+	"crypto/tls"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
+)
+
+// cluster is what translations read.
+func (s *State) cluster() routing.Cluster {
+	return routing.Cluster{
+		Services: func(name types.NamespacedName) ([]routing.ServicePort, bool) {
+			ports, found := s.services[name]
+			return ports, found
+		},
+		Granted: s.granted,
+		Labels:  func(name string) (labels.Set, bool) { set, found := s.namespaces[name]; return set, found },
+		Certificate: func(name types.NamespacedName) (*tls.Certificate, error) {
+			known, found := s.certificates[name]
+			if !found {
+				return nil, errNoCertificate
+			}
+			return known.value, known.err
+		},
+		Ports: s.ports,
+	}
+}
+
+// granted reports whether a ReferenceGrant allows a reference.
+func (s *State) granted(fromKind, fromNamespace, toKind string, to types.NamespacedName) bool {
+	for name, grant := range s.grants {
+		if name.Namespace != to.Namespace {
+			continue
+		}
+		from := slices.ContainsFunc(grant.Spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
+			return f.Group == gatewayv1.GroupName && string(f.Kind) == fromKind && string(f.Namespace) == fromNamespace
+		})
+		target := slices.ContainsFunc(grant.Spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
+			return t.Group == "" && string(t.Kind) == toKind && (t.Name == nil || string(*t.Name) == to.Name)
+		})
+		if from && target {
+			return true
+		}
+	}
+	return false
+}
+
+// compileAll translates all Gateways and routes: what they share has changed, which is rare.
+func (s *State) compileAll() {
+	cluster := s.cluster()
+	compiled := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways))
+	var listeners []*routing.Listener
+	var secrets []types.NamespacedName
+	for name, gateway := range s.gateways {
+		if !s.classes[string(gateway.Spec.GatewayClassName)] {
+			continue
+		}
+		result := routing.CompileGateway(gateway, s.address(gateway), cluster)
+		compiled[name] = &result
+		listeners = append(listeners, result.Listeners...)
+		secrets = append(secrets, certificateRefs(gateway)...)
+	}
+	s.compiled = compiled
+	s.table.SetListeners(listeners)
+	s.Certificates(secrets)
+	for name := range s.httpRoutes {
+		s.compileRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name})
+	}
+	for name := range s.tlsRoutes {
+		s.compileRoute(routing.Key{Kind: routing.TLSRoute, Namespace: name.Namespace, Name: name.Name})
+	}
+	for name := range s.gateways {
+		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
+	}
+}
+
+// certificateRefs returns the Secrets that a Gateway names.
+func certificateRefs(gateway *gatewayv1.Gateway) []types.NamespacedName {
+	var names []types.NamespacedName
+	for i := range gateway.Spec.Listeners {
+		if config := gateway.Spec.Listeners[i].TLS; config != nil {
+			for _, ref := range config.CertificateRefs {
+				if ptr.Deref(ref.Group, "") == "" && ptr.Deref(ref.Kind, "Secret") == "Secret" {
+					names = append(names, types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(gateway.Namespace))), Name: string(ref.Name)})
+				}
+			}
+		}
+	}
+	return names
+}
+
+func (s *State) compileThose(keys map[routing.Key]bool) {
+	for _, key := range slices.Collect(maps.Keys(keys)) {
+		s.compileRoute(key)
+	}
+}
+
+// compileRoute translates a route, or removes one that is gone.
+func (s *State) compileRoute(key routing.Key) {
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	gateways := func(name types.NamespacedName) (*routing.Gateway, bool) { g, ours := s.compiled[name]; return g, ours }
+	var route *routing.Route
+	if object := s.httpRoutes[name]; object != nil && key.Kind == routing.HTTPRoute {
+		compiled := routing.CompileHTTPRoute(object, gateways, s.cluster())
+		route = &compiled
+	}
+	if object := s.tlsRoutes[name]; object != nil && key.Kind == routing.TLSRoute {
+		compiled := routing.CompileTLSRoute(object, gateways, s.cluster())
+		route = &compiled
+	}
+	s.replace(key, route)
+}
+
+// replace stores the translation of a route, nil for none, with all that is counted and indexed of it.
+func (s *State) replace(key routing.Key, route *routing.Route) {
+	if previous := s.routes[key]; previous != nil {
+		for _, service := range previous.Services {
+			s.byService.remove(service, key)
+		}
+		s.byNamespace.remove(key.Namespace, key)
+		s.count(previous, -1)
+	}
+	if route == nil {
+		delete(s.routes, key)
+		s.table.Delete(key)
+		return
+	}
+	s.routes[key] = route
+	for _, service := range route.Services {
+		s.byService.add(service, key)
+	}
+	s.byNamespace.add(key.Namespace, key)
+	s.count(route, 1)
+	s.table.Set(key, route)
+	s.Changed(key)
+}
+
+// count adds to the number of routes of each listener of a route.
+func (s *State) count(route *routing.Route, n int32) {
+	for _, parent := range route.Parents {
+		for _, attachment := range parent.Attachments {
+			key := listenerKey{attachment.Listener.Gateway, attachment.Listener.Name}
+			if s.attached[key] += n; s.attached[key] == 0 {
+				delete(s.attached, key)
+			}
+			s.Changed(routing.Key{Kind: GatewayKind, Namespace: key.gateway.Namespace, Name: key.gateway.Name})
+		}
+	}
+}
+
+// address returns the number of the address that a Gateway has.
+func (s *State) address(gateway *gatewayv1.Gateway) int {
+	for i, addresses := range s.known {
+		for _, current := range gateway.Status.Addresses {
+			if slices.ContainsFunc(addresses, func(a gatewayv1.GatewayStatusAddress) bool { return a.Value == current.Value }) {
+				return i
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,118 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
+	"github.com/bergctf/berg-operator/internal/gate/upstream"
+)
+
+// New returns a Frontend.
+func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics *Metrics, log *slog.Logger) (*Frontend, error) {
+	f := &Frontend{
+		options: options, table: table, dialer: dialer, log: log, metrics: metrics,
+		total: newCounter[struct{}](options.Limits.Total), clients: newCounter[any](options.Limits.Address), hosts: newCounter[string](options.Limits.Host),
+		ending: make(chan struct{}),
+	}
+	if len(options.TrustedProxies) > 0 {
+		var err error
+		if f.trusted, err = proxyproto.PolicyFromRanges(options.TrustedProxies, proxyproto.REQUIRE, proxyproto.SKIP); err != nil {
+			return nil, fmt.Errorf("the trusted proxies: %w", err)
+		}
+	}
+	f.proxy = f.newProxy(upstream.NewTransport(dialer))
+	return f, nil
+}
+
+// Serve accepts connections at a port of Gateways until ctx is done. Then it answers what it has begun, and streams continue for Drain.
+func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Listener) error {
+	if f.trusted != nil {
+		listener = &proxyproto.Listener{Listener: listener, ConnPolicy: f.trusted, ReadHeaderTimeout: handshakeTime}
+	}
+	accepted := newQueue(listener.Addr())
+	server := f.newServer(port)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(accepted) }()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil {
+				_ = server.Close()
+				return fmt.Errorf("accept connections at port %d: %w", port.Number, err)
+			}
+			break
+		}
+		if conn = f.admit(conn); conn != nil {
+			go f.begin(ctx, port, conn, accepted)
+		}
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.options.Drain)
+	defer cancel()
+	err := server.Shutdown(drain)
+	f.drainStreams(drain)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("end the connections of port %d: %w", port.Number, err)
+	}
+	_ = server.Close()
+	return nil
+}
+
+// drainStreams waits until all streams have ended, and ends them when ctx is done.
+func (f *Frontend) drainStreams(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() { f.streams.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// admit counts a connection, and closes it if there are too many.
+func (f *Frontend) admit(conn net.Conn) net.Conn {
+	if !f.total.take(struct{}{}) {
+		f.metrics.refused("total")
+		_ = conn.Close()
+		return nil
+	}
+	return &counted{Conn: conn, release: sync.OnceFunc(func() { f.total.release(struct{}{}) })}
+}
+
+// begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long.
+func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
+	client := clientPrefix(conn.RemoteAddr()) // reads the header of the PROXY protocol
+	if !f.clients.take(client) {
+		f.metrics.refused("address")
+		_ = conn.Close()
+		return
+	}
+	conn = &counted{Conn: conn, release: sync.OnceFunc(func() { f.clients.release(client) })}
+	if f.table.Plain(port) {
+		accepted.push(conn)
+		return
+	}
+	f.beginTLS(ctx, port, conn, accepted)
+}
+
+// newServer returns the HTTP server of a port.
+func (f *Frontend) newServer(port routing.Port) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // programs that know that the port has it
+	return &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serveHTTP(w, r, port) }),
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients cause its lines
+	}
+}
