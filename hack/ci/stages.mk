@@ -27,7 +27,7 @@ CHECKS  := generated lint unit
 BUILDS  := node-packages build-node images build-network build-olm build-tekton
 COMPUTE := packages build-simulated tools $(if $(BARE),$(CHECKS) $(BUILDS),$(BUILDS) $(CHECKS)) release
 A := $(if $(BARE),platform journeys tekton,journeys tekton platform)
-B := $(if $(BARE),life requests attacks olm,attacks olm life requests)
+B := $(if $(BARE),life requests attacks gate olm,attacks gate olm life requests)
 C := queue others chaos-berg
 D := apply chaos-hexactf chaos-tunnel chaos-kibaship page clusters kafka full-tunnel site signatures
 
@@ -35,7 +35,7 @@ D := apply chaos-hexactf chaos-tunnel chaos-kibaship page clusters kafka full-tu
 export ALWAYS := packages tools $(CHECKS)
 export COMPUTE
 # Stages that need root.
-ROOT := $(filter-out images,$(BUILDS)) journeys attacks olm tekton chaos-hexactf page kafka site rights
+ROOT := $(filter-out images,$(BUILDS)) journeys attacks gate olm tekton chaos-hexactf page kafka site rights
 # Stages that record the rights which the operator uses: only all of them show that a right is granted and not used.
 USED := journeys platform life queue apply others
 
@@ -90,6 +90,7 @@ chaos-berg chaos-hexactf chaos-tunnel chaos-kibaship: chaos-%: build-simulated
 chaos-berg requests: images
 chaos-hexactf page: node-packages
 requests:        build-simulated;   $(RUN) 1 make $(BUILT) load-smoke TEST_CLUSTER=ci-$@
+gate:            build-node tools; $(RUN) 5 make e2e-gate GATE_CLUSTER=ci-$@
 page:            build-simulated;   $(RUN) 3 make test-live-page TEST_CLUSTER=ci-$@
 # It skips profiles that are not built.
 clusters:        build-simulated;   $(RUN) 3 make test-cluster
