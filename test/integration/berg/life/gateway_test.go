@@ -12,6 +12,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -133,14 +134,14 @@ var _ = Describe("An instance with a host name", func() {
 			}).WithTimeout(time.Second).Should(Succeed())
 		}
 		changes := 0
-		for last, open := false, true; open; {
-			select {
-			case e := <-versions:
-				if v, ok := e.Object.(*bergv1.ChallengeInstance); ok && v.UID == i.UID && meta.IsStatusConditionTrue(v.Status.Conditions, bergv1.ConditionReady) != last {
+		for last, seen := false, false; !seen; {
+			var e watch.Event
+			Eventually(ctx, versions).Should(Receive(&e))
+			if v, ok := e.Object.(*bergv1.ChallengeInstance); ok && v.UID == i.UID {
+				if meta.IsStatusConditionTrue(v.Status.Conditions, bergv1.ConditionReady) != last {
 					last, changes = !last, changes+1
 				}
-			default:
-				open = false
+				seen = v.ResourceVersion == i.ResourceVersion
 			}
 		}
 		Expect(changes).To(Equal(1), "changes of Ready")
