@@ -104,7 +104,7 @@ var _ = Describe("An instance with a host name", func() {
 	})
 
 	It("is Ready once, and no event of its start is a Warning", func(ctx context.Context) {
-		inprocess.Restart(map[string]string{"CHALLENGE_CONNECT_TIMEOUT": "30s"}, nil)
+		inprocess.Restart(map[string]string{"CHALLENGE_CONNECT_TIMEOUT": "30s", "PULL_SECRET_NAME": ""}, nil)
 		node := ownAddress()
 		listener, err := net.Listen("tcp", netip.AddrPortFrom(node, 0).String())
 		Expect(err).NotTo(HaveOccurred())
