@@ -85,7 +85,8 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 		switch {
 		case c.Status != metav1.ConditionFalse, !conditions.Transitioned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
-		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued:
+		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued,
+			c.Reason == bergv1.ReasonStarting:
 		default:
 			added = append(added, c)
 		}
