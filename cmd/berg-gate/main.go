@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/bergctf/berg-operator/internal/gate"
+	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -56,8 +57,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
-	rc.QPS, rc.Burst = -1, -1 // the API server's own priorities and fairness bound us
-	if err := gate.Run(ctx, rc, config, log); err != nil {
+	if err := gate.Run(ctx, connection.Configure(rc), config, log); err != nil {
 		return fmt.Errorf("serve Gateways: %w", err)
 	}
 	return nil
