@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"crypto/sha256"
 	"net/http"
 	"sync"
@@ -55,8 +56,8 @@ func newScrapeLimits(c clock.PassiveClock) *scrapeLimits {
 }
 
 // allow reports whether a request may cost something. An address beyond its own limit takes nothing from others.
-func (l *scrapeLimits) allow(r *http.Request) bool {
-	if _, known := l.accepted.Get(hashToken(r)); known {
+func (l *scrapeLimits) allow(r *http.Request, token tokenHash) bool {
+	if _, known := l.accepted.Get(token); known {
 		return true
 	}
 	now := l.clock.Now()
@@ -68,19 +69,27 @@ func (l *scrapeLimits) allow(r *http.Request) bool {
 	return l.all.AllowN(now, 1)
 }
 
-func hashToken(r *http.Request) [sha256.Size]byte {
+type (
+	tokenHash [sha256.Size]byte
+	// tokenKey has the tokenHash in a request's context: the filter removes the token from the header of an accepted request.
+	tokenKey struct{}
+)
+
+func hashToken(r *http.Request) tokenHash {
 	return sha256.Sum256([]byte(r.Header.Get("Authorization")))
 }
 
 // before limits requests before their token is checked, and ends the connections of clients that are refused.
 func (l *scrapeLimits) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !l.allow(r) {
+		token := hashToken(r)
+		if !l.allow(r, token) {
 			ports.Refuse(w, r)
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "Too many requests for metrics: ask ten times a second at most, with a valid token", http.StatusTooManyRequests)
 			return
 		}
+		r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, token))
 		next.ServeHTTP(&refuser{ResponseWriter: w, request: r}, r)
 	})
 }
@@ -89,7 +98,9 @@ func (l *scrapeLimits) before(next http.Handler) http.Handler {
 func (l *scrapeLimits) accept(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ports.Trust(r.Context())
-		l.accepted.Add(hashToken(r), nil)
+		if token, ok := r.Context().Value(tokenKey{}).(tokenHash); ok {
+			l.accepted.Add(token, nil)
+		}
 		next.ServeHTTP(w, r)
 	})
 }
