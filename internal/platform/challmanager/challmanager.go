@@ -365,17 +365,22 @@ func (d *Endpoint) registration(r *http.Request, id string) (instances.Registrat
 	return d.Store.Registration(r.Context(), web.GrantFrom(r.Context()), id)
 }
 
-func (d *Endpoint) getChallenge(w http.ResponseWriter, r *http.Request) error {
-	registration, err := d.registration(r, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
+// answerChallenge answers with a registration, as the platform is shown it.
+func (d *Endpoint) answerChallenge(w http.ResponseWriter, r *http.Request, registration instances.Registration) error {
 	c, err := d.shownChallenge(r, registration)
 	if err != nil {
 		return err
 	}
 	web.Write(w, http.StatusOK, c)
 	return nil
+}
+
+func (d *Endpoint) getChallenge(w http.ResponseWriter, r *http.Request) error {
+	registration, err := d.registration(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return d.answerChallenge(w, r, registration)
 }
 
 func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error {
@@ -400,12 +405,7 @@ func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	c, err := d.shownChallenge(r, registration)
-	if err != nil {
-		return err
-	}
-	web.Write(w, http.StatusOK, c)
-	return nil
+	return d.answerChallenge(w, r, registration)
 }
 
 // changed returns the fields that a request names in its mask, or all fields of the request if it has no mask.

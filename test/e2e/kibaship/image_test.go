@@ -68,7 +68,7 @@ var _ = Describe("The image of a commit", func() {
 			HaveKeyWithValue("org.opencontainers.image.revision", commit),
 			HaveKeyWithValue("org.opencontainers.image.source", site.Git+"/private/"+p.project),
 			HaveKeyWithValue("org.opencontainers.image.created", time.Unix(commitTime, 0).UTC().Format(time.RFC3339))))
-		files := filesOf(image)
+		files := lastHeaders(image)
 		Expect(files).To(And(HaveKey("app/folder/text"), HaveKey("app/library/text"), HaveKey("commit")))
 		for name, header := range files {
 			if !strings.HasPrefix(name, "app") {
@@ -257,8 +257,8 @@ func (p platform) pull(ctx context.Context, reference string) v1.Image {
 	return image
 }
 
-// filesOf returns the last header of each path in an image.
-func filesOf(image v1.Image) map[string]*tar.Header {
+// lastHeaders returns the last header of each path in an image.
+func lastHeaders(image v1.Image) map[string]*tar.Header {
 	GinkgoHelper()
 	layers, err := image.Layers()
 	Expect(err).NotTo(HaveOccurred())
