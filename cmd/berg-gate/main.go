@@ -57,7 +57,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
-	if err := gate.Run(ctx, connection.Configure(rc), config, log); err != nil {
+	if err := gate.Run(ctx, connection.Configure(rc), config); err != nil {
 		return fmt.Errorf("serve Gateways: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -39,7 +38,7 @@ var Features = []gatewayv1.FeatureName{
 }
 
 // Run serves Gateways until ctx is done.
-func Run(ctx context.Context, rc *rest.Config, config Config, log *slog.Logger) error {
+func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	mgr, err := ctrl.NewManager(rc, ctrl.Options{
 		Scheme: follow.Scheme(), Cache: follow.CacheOptions(),
 		Metrics:        metricsserver.Options{BindAddress: "0"},
@@ -66,7 +65,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config, log *slog.Logger) 
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
 	dialer := upstream.NewDialer(endpoints)
-	front, err := newFrontend(table, dialer, config, log)
+	front, err := newFrontend(table, dialer, config)
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
 // NeedLeaderElection is false.
 func (e everywhere) NeedLeaderElection() bool { return false }
 
-func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config, log *slog.Logger) (*frontend.Frontend, error) {
+func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config) (*frontend.Frontend, error) {
 	options := frontend.Options{
 		Limits:          frontend.Limits{Total: config.MaxConnections, Address: config.AddressConnections, Host: config.HostConnections},
 		RedirectToHTTPS: config.RedirectToHTTPS, Drain: config.Drain,
@@ -110,7 +109,7 @@ func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config, l
 	for _, prefix := range config.TrustedProxies {
 		options.TrustedProxies = append(options.TrustedProxies, prefix.String())
 	}
-	front, err := frontend.New(table, dialer, options, frontend.NewMetrics(metrics.Registry.(prometheus.Registerer)), log)
+	front, err := frontend.New(table, dialer, options, frontend.NewMetrics(metrics.Registry.(prometheus.Registerer)))
 	if err != nil {
 		return nil, fmt.Errorf("prepare to serve: %w", err)
 	}

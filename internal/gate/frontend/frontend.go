@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"log/slog"
 	"net/http/httputil"
 	"sync"
 	"time"
@@ -41,13 +40,10 @@ type Frontend struct {
 	dialer  *upstream.Dialer
 	proxy   *httputil.ReverseProxy
 	trusted proxyproto.ConnPolicyFunc
-	log     *slog.Logger
 	metrics *Metrics
 
 	total   *counter[struct{}]
 	clients *counter[any]
 	hosts   *counter[string]
 	streams sync.WaitGroup
-	// ending is closed when streams must end.
-	ending chan struct{}
 }

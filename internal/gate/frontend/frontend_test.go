@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -78,7 +77,7 @@ func newGate(t *testing.T, options Options) *gate {
 	if options.Limits == (Limits{}) {
 		options.Limits = Limits{Total: 100, Address: 100, Host: 100}
 	}
-	front, err := New(table, upstream.NewDialer(g.endpoints), options, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	front, err := New(table, upstream.NewDialer(g.endpoints), options, NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,6 @@
 package frontend
 
-import (
-	"net"
-	"net/netip"
-	"sync"
-)
+import "sync"
 
 // Limits bound what one client, one host and all clients may hold.
 type Limits struct {
@@ -40,19 +36,4 @@ func (c *counter[K]) release(key K) {
 	if c.open[key]--; c.open[key] <= 0 {
 		delete(c.open, key)
 	}
-}
-
-// clientPrefix is what a connection counts for: the address, or the /64 of an IPv6 address, of which one client has all.
-func clientPrefix(address net.Addr) netip.Prefix {
-	parsed, err := netip.ParseAddrPort(address.String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := parsed.Addr().Unmap()
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	prefix, _ := ip.Prefix(bits)
-	return prefix
 }

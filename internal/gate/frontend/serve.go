@@ -13,14 +13,14 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 // New returns a Frontend.
-func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics *Metrics, log *slog.Logger) (*Frontend, error) {
+func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics *Metrics) (*Frontend, error) {
 	f := &Frontend{
-		options: options, table: table, dialer: dialer, log: log, metrics: metrics,
+		options: options, table: table, dialer: dialer, metrics: metrics,
 		total: newCounter[struct{}](options.Limits.Total), clients: newCounter[any](options.Limits.Address), hosts: newCounter[string](options.Limits.Host),
-		ending: make(chan struct{}),
 	}
 	if len(options.TrustedProxies) > 0 {
 		var err error
@@ -67,7 +67,7 @@ func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Li
 	return nil
 }
 
-// drainStreams waits until all streams have ended, and ends them when ctx is done.
+// drainStreams waits until all streams have ended, or until ctx is done: the end of the process ends the others.
 func (f *Frontend) drainStreams(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() { f.streams.Wait(); close(ended) }()
@@ -89,7 +89,7 @@ func (f *Frontend) admit(conn net.Conn) net.Conn {
 
 // begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long.
 func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
-	client := clientPrefix(conn.RemoteAddr()) // reads the header of the PROXY protocol
+	client := ports.Network(conn.RemoteAddr()) // reads the header of the PROXY protocol
 	if !f.clients.take(client) {
 		f.metrics.refused("address")
 		_ = conn.Close()
