@@ -146,6 +146,5 @@ e2e-gate: gate-image echo-image ## Run the conformance tests of the Gateway API 
 e2e-gate-run:
 	go run $(CLUSTER) load --name $(GATE_CLUSTER) $(DIST)/images/berg-gate.tar $(DIST)/images/echo-1.tar $(DIST)/images/echo-2.tar $(DIST)/images/echo-3.tar
 	test/conform/gateway/deploy
-	go test -C test/conform/gateway -c -o $(DIST)/gateway-conformance.test .
 	GATEWAY_CONFORMANCE=1 GATE_VERSION=v$(VERSION) GATEWAY_CONFORMANCE_REPORT=$(DIST)/gateway-conformance.yaml \
-		test/conform/gateway/run $(DIST)/gateway-conformance.test -test.timeout 60m $(TESTARGS)
+		go test -C test/conform/gateway -exec $(CURDIR)/test/conform/gateway/run -count=1 -timeout 60m $(TESTARGS) .
