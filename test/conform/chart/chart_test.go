@@ -708,7 +708,7 @@ dashboard: {enabled: true, labels: {release: grafana, helm.sh/chart: mine}}
 	for id, object := range objects {
 		want := "all"
 		switch kind, _, _ := strings.Cut(id, "/"); {
-		case kind == "ServiceMonitor", kind == "PrometheusRule":
+		case kind == "ServiceMonitor", kind == "PodMonitor", kind == "PrometheusRule":
 			want = "stack"
 		case kind == "ConfigMap" && strings.Contains(id, "dashboard"):
 			want = "grafana"
