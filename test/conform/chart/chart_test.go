@@ -1299,6 +1299,23 @@ gate:
 	}
 }
 
+// The values that docs/berg/gate.md shows are values of the chart, with a Gateway by HTTPS.
+func TestThePageOfTheGateShowsValues(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/berg/gate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```yaml\n(settings:.*?)```").FindAllSubmatch(page, -1)
+	if len(shown) < 2 {
+		t.Fatalf("the page shows %d sets of values", len(shown))
+	}
+	for _, values := range shown {
+		if got := field(must(t, string(values[1]))["Gateway/berg/berg-gateway"], "spec", "listeners", 0, "protocol"); got != "HTTPS" {
+			t.Errorf("with these values the first listener is %v:\n%s", got, values[1])
+		}
+	}
+}
+
 // Plain HTTP is as far as the default settings go. Settings that no Gateway could have are refused.
 func TestGatewayOfTheChartFollowsSettings(t *testing.T) {
 	for values, want := range map[string]string{
