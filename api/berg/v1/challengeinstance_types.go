@@ -581,6 +581,7 @@ const (
 	ReasonGatewayNotReady      = "GatewayNotReady"
 	ReasonRouteRefused         = "RouteRefused"
 	ReasonRoutePending         = "RoutePending"
+	ReasonPodUnreached         = "PodUnreached"
 	ReasonNoEndpoints          = "NoEndpoints"
 	ReasonServiceMissing       = "ServiceMissing"
 	ReasonOutOfNodePorts       = "OutOfNodePorts"

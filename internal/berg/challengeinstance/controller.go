@@ -182,7 +182,7 @@ func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 	if out.Instance.Status.ReadyAt == nil {
 		out.Connecting = !out.Opened && !r.Reach.Over(key, id, status.ToConnect(*out, now), requeue)
 		if !out.Connecting && out.Pinned != nil {
-			out.Connecting = r.connectGate(out, status.ToGate(*out, now), key, requeue)
+			out.Connecting = r.reachGateway(out, key, now, requeue)
 		}
 		return
 	}

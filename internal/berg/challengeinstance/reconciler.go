@@ -54,6 +54,7 @@ type Reconciler struct {
 
 	kind         *kind
 	gateways     gateways
+	gateAbsence  absence
 	images       digests.Latest
 	tokens       ownership.Tokens
 	former       formerPolicies

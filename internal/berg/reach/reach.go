@@ -45,6 +45,7 @@ type Waiter struct {
 	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
 	early, ready stage
 	gate         gateStage
+	asks         askStage
 }
 
 // stage is one of the times at which an instance is connected to.
@@ -90,7 +91,7 @@ func connect(ctx context.Context, to netip.AddrPort) error {
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting)}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting), asks: newAskStage()}
 }
 
 func newStage() stage {
@@ -200,6 +201,7 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 	delete(r.early.waits, key)
 	delete(r.ready.waits, key)
 	delete(r.gate.waits, key)
+	r.asks.forget(key)
 }
 
 // begin reports whether to connect to one more instance.

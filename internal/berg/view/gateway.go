@@ -10,6 +10,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
+// GateController is the controllerName of the GatewayClass that the gate of this project serves.
+const GateController = "berg.norelect.ch/gate"
+
 // Gateway is the Gateway of instances with its class, as the cluster has them. The operator and kubectl berg read here
 // whether it serves a route.
 type Gateway struct {
@@ -32,6 +35,11 @@ func (g Gateway) String() string {
 		text += fmt.Sprintf(", controller %s", g.Class.Spec.ControllerName)
 	}
 	return text + ")"
+}
+
+// ServedByGate reports whether the gate of this project serves the Gateway.
+func (g Gateway) ServedByGate() bool {
+	return g.Object != nil && g.Class != nil && g.Class.Spec.ControllerName == GateController
 }
 
 // Problem returns the reason why the Gateway serves no route at all, "" if it works.

@@ -72,8 +72,10 @@ type Outcome struct {
 	Written Written
 	// Connecting: the pods are ready, and the first connection to the public ports is being waited for.
 	Connecting bool
-	// Gate is whether the operator has connected to the Gateway.
-	Gate Connection
+	// Gate is whether the operator has connected to the Gateway, and Unserved the answer of a replica of the gate that does not serve
+	// the instance.
+	Gate     Connection
+	Unserved *Unserved
 	// Adopted is set by a reconciliation that only decides about the content of the instance, nil by the others.
 	Adopted *Adoption
 	// NamespaceTokenHash is set by a reconciliation that only prepares the creation of the namespace.
@@ -111,6 +113,8 @@ type Service struct {
 // Ways are the ways by which players reach an instance, as they were observed.
 type Ways struct {
 	Gateway view.Gateway
+	// Gate is nil for a Gateway of another controller.
+	Gate *Gate
 	// Routes has the routes that exist, by their name.
 	Routes map[string]Route
 	// Services has the Services that exist, by their name.
