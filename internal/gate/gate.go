@@ -59,6 +59,9 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	for _, feature := range Features {
 		writer.Features = append(writer.Features, gatewayv1.SupportedFeature{Name: feature})
 	}
+	if err := metrics.Registry.Register(state.Usage); err != nil {
+		return fmt.Errorf("register the metrics: %w", err)
+	}
 	certificates := follow.NewCertificates(clientset, state)
 	synced, err := follow.Watch(ctx, mgr.GetCache(), state, endpoints)
 	if err != nil {
@@ -73,7 +76,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 		writer,
 		everywhere(func(ctx context.Context) error { certificates.Run(ctx); return nil }),
 		everywhere(func(ctx context.Context) error {
-			return serveAdmin(ctx, config.AdminBindAddress, table, dialer, synced)
+			return serveAdmin(ctx, config.AdminBindAddress, adminHandler(table, dialer, state.Usage, synced))
 		}),
 		everywhere(func(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -161,9 +164,9 @@ func newState(table *routing.Table, config Config) *follow.State {
 
 const adminTime = 10 * time.Second
 
-// serveAdmin serves metrics, health and what is served until ctx is done.
-func serveAdmin(ctx context.Context, address string, table *routing.Table, dialer *upstream.Dialer, synced []toolscache.InformerSynced) error {
-	server := &http.Server{Addr: address, Handler: adminHandler(table, dialer, synced), ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
+// serveAdmin serves metrics, health, what is served and how it is used until ctx is done.
+func serveAdmin(ctx context.Context, address string, handler http.Handler) error {
+	server := &http.Server{Addr: address, Handler: handler, ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {

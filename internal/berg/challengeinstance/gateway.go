@@ -55,6 +55,7 @@ func newGateways(mgr ctrl.Manager, cfg config.Gateway, namespace string) (gatewa
 		{discoveryv1.SchemeGroupVersion, "EndpointSlice", "endpointslices", "endpointslice", meta.RESTScopeNamespace},
 	} {
 		mapper.AddSpecific(known.version.WithKind(known.kind), known.version.WithResource(known.plural), known.version.WithResource(known.singular), known.scope)
+		mapper.Add(known.version.WithKind(known.kind+"List"), known.scope) // as the mapper of the client library
 	}
 	all, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
 		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mapper, DefaultTransform: trimGateway,

@@ -43,7 +43,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	}
 	backend := routing.Pick(rule.Backends)
 	if backend == nil || backend.Invalid {
-		http.Error(w, "the route has no backend", http.StatusInternalServerError)
+		writePage(w, r, pageIncomplete)
 		return
 	}
 	if !f.hosts.take(host) {
@@ -54,6 +54,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	}
 	defer f.hosts.release(host)
 	defer f.metrics.opened(host)()
+	defer backend.Use.Begin()()
 	f.forward(w, r, rule, backend)
 }
 
@@ -99,10 +100,10 @@ func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProx
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			switch {
 			case errors.Is(err, upstream.ErrNoPod):
-				writePage(w, r, pageStarting)
+				writePage(w, r, explained(r, pageStarting))
 			case errors.Is(err, upstream.ErrNotConnected):
 				f.metrics.unanswered()
-				writePage(w, r, pageSilent)
+				writePage(w, r, explained(r, pageSilent))
 			case errors.Is(err, context.DeadlineExceeded):
 				http.Error(w, "the instance did not answer in time", http.StatusGatewayTimeout)
 			default:

@@ -36,6 +36,7 @@ func (f *Frontend) stream(ctx context.Context, name string, client net.Conn, tar
 	defer func() { _ = pod.Close() }()
 	done := f.metrics.opened(name)
 	defer done()
+	defer backend.Use.Begin()()
 	var directions sync.WaitGroup
 	directions.Go(func() { copyDirection(pod, client) })
 	directions.Go(func() { copyDirection(client, pod) })

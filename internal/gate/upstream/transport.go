@@ -49,13 +49,22 @@ func (d *Dialer) Dial(ctx context.Context, backend *routing.Backend) (net.Conn, 
 	}
 	var failed error
 	for _, address := range addresses {
-		conn, err := d.net.DialContext(ctx, "tcp", address.HostPort)
+		conn, err := d.connect(ctx, backend, address.HostPort)
 		if err == nil {
 			return conn, nil
 		}
 		failed = err
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNotConnected, failed)
+}
+
+// connect connects to a pod. The connection is recorded as one of the backend's route.
+func (d *Dialer) connect(ctx context.Context, backend *routing.Backend, address string) (net.Conn, error) {
+	conn, err := d.net.DialContext(ctx, "tcp", address)
+	if err != nil || backend == nil {
+		return conn, err //nolint:wrapcheck // net.OpError has the text
+	}
+	return backend.Use.Track(conn), nil
 }
 
 // Transport sends HTTP requests to pods. A connection that is kept is used for the same pod only.
@@ -70,8 +79,8 @@ func NewTransport(dialer *Dialer) *Transport {
 	t := &Transport{dialer: dialer}
 	base := func() *http.Transport {
 		return &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				return dialer.net.DialContext(ctx, network, hostPort(address))
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				return dialer.connect(ctx, Backend(ctx), hostPort(address))
 			},
 			DisableCompression: true, MaxIdleConnsPerHost: idlePerPod, IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader,
 			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, ExpectContinueTimeout: time.Second,

@@ -53,6 +53,8 @@ type Observed struct {
 	// Ways are the ways by which players reach the instance, and Listeners name the Gateway of the settings.
 	Ways      Ways
 	Listeners config.Gateway
+	// Published is the cause that the routes of the instance name for players: that of its status before the reconciliation.
+	Published bergv1.Cause
 	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
