@@ -15,14 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
 	"github.com/bergctf/berg-operator/internal/gate/usage"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
-
-// Served is the answer of a replica to the question whether players reach a host through it.
-type Served struct {
-	// Host: a route of the host is served. Pod: a pod behind it accepted a connection, to which no byte was sent.
-	Host bool `json:"host"`
-	Pod  bool `json:"pod"`
-}
 
 const (
 	// A question that waits is answered after maxWait, and a connection that fails is tried again after retryInterval: nothing says
@@ -43,7 +37,7 @@ type admin struct {
 	usage   *usage.Recorder
 }
 
-// adminHandler serves metrics, health, and GET /served?host=NAME, which answers with Served. namespace=NAME counts only routes to pods of
+// adminHandler serves metrics, health, and GET /served?host=NAME, which answers with gateadmin.Served. namespace=NAME counts only routes to pods of
 // a namespace, connect=false connects to no pod, and with wait=true the answer comes when all is true, or after a second. GET /usage
 // answers with the use of routes; with after=SECONDS only of those that were used since.
 func adminHandler(table *routing.Table, dialer *upstream.Dialer, recorder *usage.Recorder, synced []toolscache.InformerSynced) http.Handler {
@@ -80,10 +74,10 @@ func adminHandler(table *routing.Table, dialer *upstream.Dialer, recorder *usage
 }
 
 // answer answers a question about a host.
-func (a *admin) answer(r *http.Request) Served {
+func (a *admin) answer(r *http.Request) gateadmin.Served {
 	query := r.URL.Query()
 	host, _ := routing.SplitHost(query.Get("host"))
-	check := func(ctx context.Context) Served {
+	check := func(ctx context.Context) gateadmin.Served {
 		return a.check(ctx, host, query.Get("namespace"), query.Get("connect") != "false")
 	}
 	if query.Get("wait") != "true" {
@@ -118,12 +112,12 @@ func (a *admin) answer(r *http.Request) Served {
 }
 
 // check reports whether a host is served now.
-func (a *admin) check(ctx context.Context, host, namespace string, connect bool) Served {
+func (a *admin) check(ctx context.Context, host, namespace string, connect bool) gateadmin.Served {
 	backends, known := a.table.Backends(host, namespace)
 	if !known {
-		return Served{}
+		return gateadmin.Served{}
 	}
-	return Served{Host: true, Pod: !slices.ContainsFunc(backends, func(b routing.Backend) bool { return !a.reaches(ctx, &b, connect) })}
+	return gateadmin.Served{Host: true, Pod: !slices.ContainsFunc(backends, func(b routing.Backend) bool { return !a.reaches(ctx, &b, connect) })}
 }
 
 // reaches reports whether a pod of a backend is ready and, with connect, accepts a connection.

@@ -2,10 +2,13 @@ package gate
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/gate/follow"
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 // replica is the admin port of a gate with one listener, without a cluster.
@@ -79,7 +83,7 @@ func (r *replica) pod(t *testing.T, namespace, address string) {
 	})
 }
 
-func (r *replica) ask(t *testing.T, query string) (got Served) {
+func (r *replica) ask(t *testing.T, query string) (got gateadmin.Served) {
 	t.Helper()
 	answer, err := http.Get(r.url + "/served?" + query) //nolint:noctx // the test's own server
 	if err != nil {
@@ -112,17 +116,17 @@ func TestAReplicaSaysWhatItServes(t *testing.T) {
 	for namespace, address := range map[string]string{"all": pod.Addr().String(), "first": pod.Addr().String(), "second": pod.Addr().String(), "silent": closed.Addr().String()} {
 		r.pod(t, namespace, address)
 	}
-	for query, want := range map[string]Served{
-		"host=first.example":                                   {true, true},
-		"host=FIRST.example.:443&namespace=first":              {true, true},
+	for query, want := range map[string]gateadmin.Served{
+		"host=first.example":                                   {Host: true, Pod: true},
+		"host=FIRST.example.:443&namespace=first":              {Host: true, Pod: true},
 		"host=first.example&namespace=second":                  {},
 		"host=new.example&namespace=new":                       {}, // a wildcard of others has it
-		"host=new.example":                                     {true, true},
-		"host=both.example&namespace=first":                    {true, true},
+		"host=new.example":                                     {Host: true, Pod: true},
+		"host=both.example&namespace=first":                    {Host: true, Pod: true},
 		"host=both.example&namespace=second":                   {}, // the older route gets the requests
-		"host=silent.example&namespace=silent":                 {true, false},
-		"host=silent.example&namespace=silent&connect=false":   {true, true},
-		"host=podless.example&namespace=podless&connect=false": {true, false},
+		"host=silent.example&namespace=silent":                 {Host: true},
+		"host=silent.example&namespace=silent&connect=false":   {Host: true, Pod: true},
+		"host=podless.example&namespace=podless&connect=false": {Host: true},
 		"host=never.other":                                     {},
 		"":                                                     {},
 	} {
@@ -140,21 +144,29 @@ func TestAReplicaAnswersWhenItServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = pod.Close() }()
-	if began := time.Now(); r.ask(t, "host=late.example&wait=true") != (Served{}) || time.Since(began) < maxWait {
+	if began := time.Now(); r.ask(t, "host=late.example&wait=true") != (gateadmin.Served{}) || time.Since(began) < maxWait {
 		t.Errorf("an answer after %s", time.Since(began))
 	}
-	got := make(chan Served)
+	got := make(chan gateadmin.Served)
 	go func() { got <- r.ask(t, "host=late.example&namespace=late&wait=true") }()
 	r.route("late", 1, "late.example")
 	r.pod(t, "late", pod.Addr().String())
-	if answer := <-got; answer != (Served{true, true}) {
+	if answer := <-got; answer != (gateadmin.Served{Host: true, Pod: true}) {
 		t.Errorf("%+v", answer)
 	}
 }
 
-func TestAnUnusedRouteIsNotReported(t *testing.T) {
+func TestTheUsageIsReported(t *testing.T) {
 	r := newReplica(t)
 	r.route("first", 1, "first.example")
+	future, err := http.Get(fmt.Sprintf("%s/usage?after=%d", r.url, time.Now().Add(time.Hour).Unix())) //nolint:noctx // the test's own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = future.Body.Close() }()
+	if text, err := io.ReadAll(future.Body); err != nil || !strings.Contains(string(text), `"routes":[]`) {
+		t.Errorf("%q, %v", text, err)
+	}
 	answer, err := http.Get(r.url + "/usage?after=0") //nolint:noctx // the test's own server
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +176,7 @@ func TestAnUnusedRouteIsNotReported(t *testing.T) {
 		Since  time.Time
 		Routes []any
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&report); err != nil || report.Since.IsZero() || report.Routes == nil || len(report.Routes) > 0 {
+	if err := json.NewDecoder(answer.Body).Decode(&report); err != nil || report.Since.IsZero() || len(report.Routes) != 1 {
 		t.Errorf("%v, %+v", err, report)
 	}
 }

@@ -21,13 +21,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/reach"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 // gateLabels select the EndpointSlices of the gate in the operator's own namespace: each has the labels of its Service.
-var gateLabels = labels.SelectorFromSet(labels.Set{"app.kubernetes.io/name": "berg-gate"})
-
-// gateAdminPort is the port of the gate's Service for the operator, by name.
-const gateAdminPort = "admin"
+var gateLabels = labels.SelectorFromSet(labels.Set{"app.kubernetes.io/name": gateadmin.Name})
 
 // absence is since when no replica of the gate is ready.
 type absence struct {
@@ -56,7 +54,7 @@ var replicasChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 // readyReplicas returns the addresses at which replicas of the gate answer. An address of a host itself belongs to none.
 func readyReplicas(slice *discoveryv1.EndpointSlice) (all []string) {
 	for _, port := range slice.Ports {
-		if ptr.Deref(port.Name, "") != gateAdminPort || port.Port == nil {
+		if ptr.Deref(port.Name, "") != gateadmin.Port || port.Port == nil {
 			continue
 		}
 		for n := range slice.Endpoints {
@@ -85,7 +83,7 @@ func (r *Reconciler) observeGate(ctx context.Context) (*status.Gate, error) {
 	}
 	slices.Sort(g.Replicas)
 	g.Replicas = slices.Compact(g.Replicas)
-	g.AbsentSince = r.gateAbsence.observe(len(g.Replicas) == 0, r.Clock.Now())
+	g.AbsentSince = r.gateways.absence.observe(len(g.Replicas) == 0, r.Clock.Now())
 	return g, nil
 }
 

@@ -37,7 +37,11 @@ import (
 
 // gateways is the cache of the one Gateway of the settings, of the classes of Gateways and of the replicas of the gate. It is apart from the cache of the
 // family: an administrator makes these objects, without our labels, and their API is optional.
-type gateways struct{ ctrlcache.Cache }
+type gateways struct {
+	ctrlcache.Cache
+	// absence of all replicas of the gate.
+	absence *absence
+}
 
 // GetCache lets the manager start and fill the cache before it competes for the lease.
 func (g gateways) GetCache() ctrlcache.Cache { return g.Cache }
@@ -69,7 +73,8 @@ func newGateways(mgr ctrl.Manager, cfg config.Gateway, namespace string) (gatewa
 	if err != nil {
 		return gateways{}, fmt.Errorf("the cache of the Gateway: %w", err)
 	}
-	return gateways{all}, mgr.Add(gateways{all})
+	g := gateways{all, &absence{}}
+	return g, mgr.Add(g)
 }
 
 // trimGateway keeps the fields from which view.Gateway says whether a Gateway works. A controller counts the routes of a

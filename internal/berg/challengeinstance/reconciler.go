@@ -54,7 +54,6 @@ type Reconciler struct {
 
 	kind         *kind
 	gateways     gateways
-	gateAbsence  absence
 	images       digests.Latest
 	tokens       ownership.Tokens
 	former       formerPolicies

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 const (
@@ -50,18 +53,15 @@ type Answer struct {
 	Unreached bool
 }
 
-// reply is the answer of one replica about one host, as JSON.
-type reply struct {
-	Host bool `json:"host"`
-	Pod  bool `json:"pod"`
-}
-
 // askStage asks the replicas of the gate.
 type askStage struct {
+	clock clock.PassiveClock
 	slots chan struct{}
+	ask   func(ctx context.Context, replica, namespace string, host Host) (gateadmin.Served, error)
+
+	mu    sync.Mutex
 	asked map[types.NamespacedName]*asked
 	trust trust
-	ask   func(ctx context.Context, replica, namespace string, host Host) (reply, error)
 }
 
 // asked is the question about an instance with its answer.
@@ -73,40 +73,35 @@ type asked struct {
 }
 
 // newAskStage trusts the network at first: an operator that has just started must not let a burst of instances pass.
-func newAskStage() askStage {
+func newAskStage(passive clock.PassiveClock) *askStage {
 	client := &http.Client{
 		Timeout:       maxAnswerTime,
 		Transport:     &http.Transport{MaxIdleConnsPerHost: maxAsking, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return askStage{
-		slots: make(chan struct{}, maxAsking), asked: map[types.NamespacedName]*asked{}, trust: trust{proven: true},
-		ask: func(ctx context.Context, replica, namespace string, host Host) (reply, error) {
+	return &askStage{
+		clock: passive, slots: make(chan struct{}, maxAsking), asked: map[types.NamespacedName]*asked{}, trust: trust{proven: true},
+		ask: func(ctx context.Context, replica, namespace string, host Host) (gateadmin.Served, error) {
 			return ask(ctx, client, replica, namespace, host)
 		},
 	}
 }
 
-// Ask returns what the replicas of the gate say about an instance. It asks until all serve the instance, and calls requeue when the
-// answer changes. Another question about the instance replaces the first one. It does not block. Where no replica is reached from
-// here, as behind a network policy, the answer is zero after a while.
-func (r *Waiter) Ask(key types.NamespacedName, uid types.UID, q Question, requeue func()) Answer {
-	if r == nil || r.timeout <= 0 || len(q.Replicas) == 0 {
-		return Answer{}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.asks.asked[key]; known != nil && known.uid == uid && known.question.equal(q) {
+// find returns the answer to a question, and asks it if it is new.
+func (s *askStage) find(key types.NamespacedName, uid types.UID, q Question, requeue func()) Answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.asked[key]; known != nil && known.uid == uid && known.question.equal(q) {
 		return known.answer
 	}
-	r.asks.forget(key)
-	if !r.asks.trust.begin(r.clock.Now()) {
+	s.stop(key)
+	if !s.trust.begin(s.clock.Now()) {
 		return Answer{}
 	}
 	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // forget calls it
 	a := &asked{uid: uid, question: q, answer: Answer{Pending: true}, stop: stop}
-	r.asks.asked[key] = a
-	go r.keepAsking(ctx, a, requeue)
+	s.asked[key] = a
+	go s.keepAsking(ctx, a, requeue)
 	return a.answer
 }
 
@@ -116,6 +111,13 @@ func (q Question) equal(other Question) bool {
 
 // forget ends the question about an instance.
 func (s *askStage) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop(key)
+}
+
+// stop is called with the lock held.
+func (s *askStage) stop(key types.NamespacedName) {
 	if known := s.asked[key]; known != nil {
 		known.stop()
 		delete(s.asked, key)
@@ -123,23 +125,23 @@ func (s *askStage) forget(key types.NamespacedName) {
 }
 
 // keepAsking asks until all replicas serve the instance, or none is reached from here, or the question is forgotten.
-func (r *Waiter) keepAsking(ctx context.Context, a *asked, requeue func()) {
+func (s *askStage) keepAsking(ctx context.Context, a *asked, requeue func()) {
 	defer a.stop()
 	for interval := minAskInterval; ; interval = min(2*interval, maxAskInterval) {
-		got, heard := r.asks.askAll(ctx, a.question)
-		r.mu.Lock()
+		got, heard := s.askAll(ctx, a.question)
+		s.mu.Lock()
 		if ctx.Err() != nil {
-			r.asks.trust.skip()
-			r.mu.Unlock()
+			s.trust.skip()
+			s.mu.Unlock()
 			return
 		}
-		r.asks.trust.end(heard, r.clock.Now())
-		if !heard && !r.asks.trust.proven {
+		s.trust.end(heard, s.clock.Now())
+		if !heard && !s.trust.proven {
 			got = Answer{}
 		}
 		changed := got != a.answer
 		a.answer = got
-		r.mu.Unlock()
+		s.mu.Unlock()
 		if changed {
 			requeue()
 		}
@@ -201,10 +203,10 @@ func (s *askStage) askReplica(ctx context.Context, replica string, q Question) (
 }
 
 // ask asks a replica about a host. Errors do not name it: they are for logs and conditions.
-func ask(ctx context.Context, client *http.Client, replica, namespace string, host Host) (got reply, err error) {
+func ask(ctx context.Context, client *http.Client, replica, namespace string, host Host) (got gateadmin.Served, err error) {
 	query := url.Values{"host": {host.Name}, "namespace": {namespace}, "wait": {"true"}, "connect": {fmt.Sprint(host.Connects)}}
 	to := url.URL{Scheme: "http", Host: replica, Path: "/served", RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
 		return got, errors.New("its address is invalid")
 	}

@@ -15,21 +15,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 // replicas are fake replicas of the gate, by their address.
 type replicas struct {
 	mu    sync.Mutex
-	reply map[string]reply
+	reply map[string]gateadmin.Served
 	asked map[string]int
 }
 
 func newReplicas(w *Waiter, names ...string) *replicas {
-	r := &replicas{reply: map[string]reply{}, asked: map[string]int{}}
+	r := &replicas{reply: map[string]gateadmin.Served{}, asked: map[string]int{}}
 	for _, name := range names {
-		r.reply[name] = reply{Host: true, Pod: true}
+		r.reply[name] = gateadmin.Served{Host: true, Pod: true}
 	}
-	w.asks.ask = func(_ context.Context, replica, _ string, _ Host) (reply, error) {
+	w.asks.ask = func(_ context.Context, replica, _ string, _ Host) (gateadmin.Served, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.asked[replica]++
@@ -42,7 +44,7 @@ func newReplicas(w *Waiter, names ...string) *replicas {
 	return r
 }
 
-func (r *replicas) set(name string, to reply) {
+func (r *replicas) set(name string, to gateadmin.Served) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reply[name] = to
@@ -62,24 +64,24 @@ func TestEachReplicaOfTheGateIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaiter(time.Second, clock.RealClock{}, nil)
 		r := newReplicas(w, "a", "b", "c")
-		r.set("b", reply{})
+		r.set("b", gateadmin.Served{})
 		requeued := make(chan struct{}, 9)
-		ask := func(q Question) Answer { return w.Ask(one, "1", q, func() { requeued <- struct{}{} }) }
-		if got := ask(question("a", "b")); !got.Pending {
+		answer := func(q Question) Answer { return w.Ask(one, "1", q, func() { requeued <- struct{}{} }) }
+		if got := answer(question("a", "b")); !got.Pending {
 			t.Fatalf("before an answer: %+v", got)
 		}
 		<-requeued
-		if got := ask(question("a", "b")); got.Served || !strings.Contains(got.Problem, "b does not serve a host") || got.Unreached {
+		if got := answer(question("a", "b")); got.Served || !strings.Contains(got.Problem, "b does not serve a host") || got.Unreached {
 			t.Errorf("one replica does not serve it: %+v", got)
 		}
-		r.set("b", reply{Host: true})
+		r.set("b", gateadmin.Served{Host: true})
 		<-requeued
-		if got := ask(question("a", "b")); got.Served || !strings.Contains(got.Problem, "b does not reach a pod") || !got.Unreached {
+		if got := answer(question("a", "b")); got.Served || !strings.Contains(got.Problem, "b does not reach a pod") || !got.Unreached {
 			t.Errorf("one replica does not reach the pod: %+v", got)
 		}
-		r.set("b", reply{Host: true, Pod: true})
+		r.set("b", gateadmin.Served{Host: true, Pod: true})
 		<-requeued
-		if got := ask(question("a", "b")); !got.Served {
+		if got := answer(question("a", "b")); !got.Served {
 			t.Errorf("all serve it: %+v", got)
 		}
 		before := r.count("a")
@@ -87,11 +89,11 @@ func TestEachReplicaOfTheGateIsAsked(t *testing.T) {
 		if r.count("a") != before || len(requeued) > 0 {
 			t.Error("the gate is asked after all have answered")
 		}
-		if got := ask(question("a", "b", "c")); !got.Pending {
+		if got := answer(question("a", "b", "c")); !got.Pending {
 			t.Errorf("a replica is added, and is not asked: %+v", got)
 		}
 		<-requeued
-		if got := ask(question("a", "b", "c")); !got.Served || r.count("c") != 1 {
+		if got := answer(question("a", "b", "c")); !got.Served || r.count("c") != 1 {
 			t.Errorf("with the new replica: %+v", got)
 		}
 		w.Forget(one)
@@ -136,7 +138,7 @@ func TestAGateThatIsNotReachedDelaysFewInstances(t *testing.T) {
 		if got := w.Ask(two, "2", question("a"), nil); got != (Answer{}) {
 			t.Errorf("the next one waits: %+v", got)
 		}
-		r.set("a", reply{Host: true, Pod: true})
+		r.set("a", gateadmin.Served{Host: true, Pod: true})
 		time.Sleep(2 * time.Minute)
 		if got := w.Ask(two, "2", question("a"), func() {}); !got.Pending {
 			t.Errorf("it is not tried again: %+v", got)
@@ -154,7 +156,7 @@ func TestABurstIsAskedAboutCompletely(t *testing.T) {
 		w := newWaiter(time.Second, clock.RealClock{}, nil)
 		var mu sync.Mutex
 		asking, most := 0, 0
-		w.asks.ask = func(context.Context, string, string, Host) (reply, error) {
+		w.asks.ask = func(context.Context, string, string, Host) (gateadmin.Served, error) {
 			mu.Lock()
 			asking++
 			most = max(most, asking)
@@ -163,7 +165,7 @@ func TestABurstIsAskedAboutCompletely(t *testing.T) {
 			mu.Lock()
 			asking--
 			mu.Unlock()
-			return reply{Host: true, Pod: true}, nil
+			return gateadmin.Served{Host: true, Pod: true}, nil
 		}
 		const starts = 3 * maxAsking
 		var served sync.WaitGroup
@@ -185,7 +187,7 @@ func TestAnInstanceThatEndsIsNotAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaiter(time.Second, clock.RealClock{}, nil)
 		r := newReplicas(w, "a")
-		r.set("a", reply{})
+		r.set("a", gateadmin.Served{})
 		w.Ask(one, "1", question("a"), func() {})
 		time.Sleep(time.Second)
 		w.Forget(one)
@@ -210,9 +212,9 @@ func TestTheQuestion(t *testing.T) {
 	}))
 	defer gate.Close()
 	replica := strings.TrimPrefix(gate.URL, "http://")
-	stage := newAskStage()
+	stage := newAskStage(clock.RealClock{})
 	answer, err := stage.ask(t.Context(), replica, "challenge-a", Host{Name: "a.example.com"})
-	if err != nil || answer != (reply{Host: true}) {
+	if err != nil || answer != (gateadmin.Served{Host: true}) {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	want := url.Values{"host": {"a.example.com"}, "namespace": {"challenge-a"}, "wait": {"true"}, "connect": {"false"}}

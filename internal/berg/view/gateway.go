@@ -8,10 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-)
 
-// GateController is the controllerName of the GatewayClass that the gate of this project serves.
-const GateController = "berg.norelect.ch/gate"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
+)
 
 // Gateway is the Gateway of instances with its class, as the cluster has them. The operator and kubectl berg read here
 // whether it serves a route.
@@ -39,7 +38,7 @@ func (g Gateway) String() string {
 
 // ServedByGate reports whether the gate of this project serves the Gateway.
 func (g Gateway) ServedByGate() bool {
-	return g.Object != nil && g.Class != nil && g.Class.Spec.ControllerName == GateController
+	return g.Object != nil && g.Class != nil && g.Class.Spec.ControllerName == gateadmin.Controller
 }
 
 // Problem returns the reason why the Gateway serves no route at all, "" if it works.

@@ -346,7 +346,7 @@ func TestConnectionsEndWithTheirRoute(t *testing.T) {
 	}
 	g.state.DeleteRoute(routing.Key{Kind: routing.TLSRoute, Namespace: "berg", Name: "raw"})
 	if rest, err := io.ReadAll(answers); len(rest) > 0 {
-		t.Errorf("the stream goes on: %q, %v", rest, err)
+		t.Errorf("the stream continues: %q, %v", rest, err)
 	}
 	g.state.DeleteRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: "berg", Name: "webhttp"})
 	if _, err := io.ReadAll(events.Body); err == nil {

@@ -98,12 +98,13 @@ func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProx
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			rule, _ := r.Context().Value(ruleKey{}).(*routing.Rule)
 			switch {
 			case errors.Is(err, upstream.ErrNoPod):
-				writePage(w, r, explained(r, pageStarting))
+				writePage(w, r, explained(rule, pageStarting))
 			case errors.Is(err, upstream.ErrNotConnected):
 				f.metrics.unanswered()
-				writePage(w, r, explained(r, pageSilent))
+				writePage(w, r, explained(rule, pageSilent))
 			case errors.Is(err, context.DeadlineExceeded):
 				http.Error(w, "the instance did not answer in time", http.StatusGatewayTimeout)
 			default:

@@ -28,8 +28,7 @@ var (
 
 // explained returns the page that says why the instance of a request does not run, as far as its operator has written that into the
 // route. Else it returns the other page.
-func explained(r *http.Request, other page) page {
-	rule, _ := r.Context().Value(ruleKey{}).(*routing.Rule)
+func explained(rule *routing.Rule, other page) page {
 	if rule == nil || !view.Explain(rule.Cause).NeedsPerson {
 		return other
 	}

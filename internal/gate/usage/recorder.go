@@ -1,19 +1,16 @@
 package usage
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 // Key names a route: kind, namespace and name.
 type Key struct{ Kind, Namespace, Name string }
-
-// Challenge names the Challenge of a route, by the labels of the route's namespace. Routes of no Challenge have no name.
-type Challenge struct{ Namespace, Name string }
 
 // maxChallenges limits the series of the metrics: further Challenges are counted as Others.
 const maxChallenges = 200
@@ -57,7 +54,7 @@ func (r *Recorder) Use(key Key, uid, host string, challenge Challenge) *Use {
 		}
 		r.end(key)
 	}
-	u := &Use{uid: uid, id: ID(host), challenge: r.bounded(challenge), conns: map[*conn]struct{}{}}
+	u := &Use{uid: uid, id: gateadmin.ID(host), challenge: r.bounded(challenge), seen: time.Now(), conns: map[*conn]struct{}{}}
 	r.uses[key] = u
 	return u
 }
@@ -91,40 +88,27 @@ func (r *Recorder) end(key Key) {
 	}
 }
 
-// ID identifies a host without naming it: names of instances are known to their players only.
-func ID(host string) string {
-	digest := sha256.Sum256([]byte(host))
-	return hex.EncodeToString(digest[:16])
-}
-
-// Report is the use of routes since a replica started.
-type Report struct {
-	Since  time.Time `json:"since"`
-	Routes []Route   `json:"routes"`
-}
-
-// Route is the use of one route that players have opened.
-type Route struct {
-	ID    string    `json:"id"`
-	First time.Time `json:"first"`
-	Last  time.Time `json:"last"`
-	Open  int64     `json:"open"`
-	Bytes int64     `json:"bytes"`
-}
-
-// Report returns the routes that were used after a time, and those that are being used.
-func (r *Recorder) Report(after time.Time) Report {
+// Report returns the routes that are new or were used after a time, or are being used.
+func (r *Recorder) Report(after time.Time) gateadmin.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	report := Report{Since: r.started.UTC(), Routes: []Route{}}
+	report := gateadmin.Report{Since: r.started.UTC(), Routes: []gateadmin.Route{}}
 	for _, u := range r.uses {
-		first, last, open := u.first.Load(), time.UnixMilli(u.last.Load()), u.open.Load()
-		if first == 0 || open == 0 && last.Before(after) {
+		first, last, open := at(u.first.Load()), at(u.last.Load()), u.open.Load()
+		if open == 0 && last.Before(after) && u.seen.Before(after) {
 			continue
 		}
-		report.Routes = append(report.Routes, Route{u.id, time.UnixMilli(first).UTC(), last.UTC(), open, u.received.Load() + u.sent.Load()})
+		report.Routes = append(report.Routes, gateadmin.Route{ID: u.id, First: first, Last: last, Open: open, Bytes: u.received.Load() + u.sent.Load()})
 	}
 	return report
+}
+
+// at returns a time from milliseconds, zero for 0.
+func at(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds).UTC()
 }
 
 var (

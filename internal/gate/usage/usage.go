@@ -7,10 +7,14 @@ import (
 	"time"
 )
 
+// Challenge names the Challenge of a route, by the labels of the route's namespace. Routes of no Challenge have no name.
+type Challenge struct{ Namespace, Name string }
+
 // Use is what players have done with one route. A nil Use records nothing.
 type Use struct {
 	uid, id   string
 	challenge Challenge
+	seen      time.Time
 
 	// first and last are times in milliseconds, 0 before the first connection.
 	first, last                 atomic.Int64

@@ -11,11 +11,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 var shop = Challenge{"berg", "shop"}
 
-func key(name string) Key { return Key{"HTTPRoute", "challenge-" + name, "web"} }
+func newKey(name string) Key { return Key{"HTTPRoute", "challenge-" + name, "web"} }
 
 // pod is a connection to a pod, with the pod's end.
 func pod(t *testing.T) (ours, theirs net.Conn) {
@@ -53,12 +55,12 @@ func scrape(t *testing.T, r *Recorder) string {
 
 func TestTheUseOfARouteIsReported(t *testing.T) {
 	r := NewRecorder()
-	used := r.Use(key("a"), "1", "a.example", shop)
-	r.Use(key("b"), "2", "b.example", shop)
+	used := r.Use(newKey("a"), "1", "a.example", shop)
+	r.Use(newKey("b"), "2", "b.example", shop)
 	end := used.Begin()
 	exchange(t, used, "question", "long answer")
 	report := r.Report(time.Now().Add(time.Hour))
-	if len(report.Routes) != 1 || report.Routes[0].Open != 1 || report.Routes[0].Bytes != 19 || report.Routes[0].ID != ID("a.example") || report.Routes[0].First.IsZero() {
+	if len(report.Routes) != 1 || report.Routes[0].Open != 1 || report.Routes[0].Bytes != 19 || report.Routes[0].ID != gateadmin.ID("a.example") || report.Routes[0].First.IsZero() {
 		t.Fatalf("while it is open: %+v", report)
 	}
 	if strings.Contains(fmt.Sprint(report), "example") {
@@ -68,8 +70,13 @@ func TestTheUseOfARouteIsReported(t *testing.T) {
 	if report = r.Report(time.Now().Add(time.Hour)); len(report.Routes) != 0 {
 		t.Errorf("used before: %+v", report)
 	}
-	if report = r.Report(time.Time{}); len(report.Routes) != 1 || report.Routes[0].Open != 0 || report.Routes[0].Last.Before(report.Routes[0].First) {
+	if report = r.Report(time.Time{}); len(report.Routes) != 2 {
 		t.Errorf("all: %+v", report)
+	}
+	for _, route := range report.Routes {
+		if isUsed := route.ID == gateadmin.ID("a.example"); route.Open != 0 || isUsed == route.First.IsZero() || isUsed == route.Last.IsZero() || route.Last.Before(route.First) {
+			t.Errorf("%+v", route)
+		}
 	}
 	text := scrape(t, r)
 	for _, line := range []string{
@@ -85,7 +92,7 @@ func TestTheUseOfARouteIsReported(t *testing.T) {
 		}
 	}
 	// A counter never falls: instances end all the time.
-	r.End(key("a"))
+	r.End(newKey("a"))
 	if sum := r.sums()[shop]; sum.received != 8 || sum.sent != 11 || sum.total != 1 || sum.routes != 1 || sum.opened != 0 {
 		t.Errorf("after its end: %+v", sum)
 	}
@@ -93,14 +100,14 @@ func TestTheUseOfARouteIsReported(t *testing.T) {
 
 func TestARouteThatIsDeletedEndsItsConnections(t *testing.T) {
 	r := NewRecorder()
-	use := r.Use(key("a"), "1", "a.example", shop)
+	use := r.Use(newKey("a"), "1", "a.example", shop)
 	conn := exchange(t, use, "q", "a")
-	if same := r.Use(key("a"), "1", "a.example", shop); same != use {
+	if same := r.Use(newKey("a"), "1", "a.example", shop); same != use {
 		t.Error("a change of the route forgets its use")
 	}
-	next := r.Use(key("a"), "2", "a.example", shop)
+	next := r.Use(newKey("a"), "2", "a.example", shop)
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection goes on after another route has the name")
+		t.Error("the connection continues after another route has the name")
 	}
 	if next.total.Load() != 0 || next == use {
 		t.Error("the next route begins with the use of the former one")
@@ -108,7 +115,7 @@ func TestARouteThatIsDeletedEndsItsConnections(t *testing.T) {
 	ours, theirs := pod(t)
 	use.Track(ours)
 	if _, err := theirs.Read(make([]byte, 1)); err == nil {
-		t.Error("a connection that was made too late goes on")
+		t.Error("a connection that was made too late continues")
 	}
 	var none *Use
 	none.Begin()()
@@ -120,9 +127,9 @@ func TestARouteThatIsDeletedEndsItsConnections(t *testing.T) {
 func TestFewChallengesHaveSeries(t *testing.T) {
 	r := NewRecorder()
 	for n := range 3 * maxChallenges {
-		r.Use(key(fmt.Sprint(n)), "1", fmt.Sprint(n), Challenge{"berg", fmt.Sprint("c", n)}).Begin()()
+		r.Use(newKey(fmt.Sprint(n)), "1", fmt.Sprint(n), Challenge{"berg", fmt.Sprint("c", n)}).Begin()()
 	}
-	r.Use(key("foreign"), "1", "foreign", Challenge{}).Begin()()
+	r.Use(newKey("foreign"), "1", "foreign", Challenge{}).Begin()()
 	sums := r.sums()
 	if len(sums) != maxChallenges+1 || sums[Others].total != 2*maxChallenges+1 {
 		t.Errorf("%d Challenges, %d connections of others", len(sums), sums[Others].total)

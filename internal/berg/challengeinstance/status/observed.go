@@ -53,7 +53,7 @@ type Observed struct {
 	// Ways are the ways by which players reach the instance, and Listeners name the Gateway of the settings.
 	Ways      Ways
 	Listeners config.Gateway
-	// Published is the cause that the routes of the instance name for players: that of its status before the reconciliation.
+	// Published is the cause that the routes of the instance name for players. Its status had it before the reconciliation.
 	Published bergv1.Cause
 	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
 	Opened bool
@@ -99,6 +99,18 @@ func (c Candidate) containers() []bergv1.Container {
 func Withdrawn(c Candidate) bool {
 	return c.Instance.Status.ChallengeRevision != "" && c.Challenge == nil
 }
+
+// Gate is the gate of this project as the operator sees it.
+type Gate struct {
+	// Namespace of the gate.
+	Namespace string
+	// Replicas are the addresses at which the replicas that are ready answer. AbsentSince is when there was none, zero while there is one.
+	Replicas    []string
+	AbsentSince time.Time
+}
+
+// Unserved is why the gate does not serve an instance.
+type Unserved struct{ Reason, Message string }
 
 // Route is a route of an instance as its controller answers it.
 type Route struct {

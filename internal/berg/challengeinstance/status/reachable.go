@@ -14,6 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -234,4 +235,40 @@ func describeRoutes(out Outcome) string {
 		}
 	}
 	return "In place"
+}
+
+// findAbsence returns the obstacle that no replica of the gate is ready. While a single replica is replaced, there is none for a moment.
+func (g *Gate) findAbsence(gateway view.Gateway) *obstacle {
+	if g == nil || len(g.Replicas) > 0 {
+		return nil
+	}
+	return &obstacle{
+		condition: bergv1.ConditionRoutesCreated, reason: bergv1.ReasonGatewayNotReady, refused: true, settles: g.AbsentSince.Add(settleTime),
+		message: fmt.Sprintf("no replica of the gate, which serves %s, is ready in namespace %s: kubectl get pods -n %s -l app.kubernetes.io/name=%s", gateway, g.Namespace, g.Namespace, gateadmin.Name),
+	}
+}
+
+// AskedHost is a host name of an instance about which the gate is asked. Connects: the gate also connects to the pods behind it.
+type AskedHost struct {
+	Name     string
+	Connects bool
+}
+
+// ToAsk returns the hosts about which each replica of the gate is asked before an instance is Running for the first time. It is empty
+// while a step is missing.
+func ToAsk(out Outcome, now time.Time) (all []AskedHost) {
+	for _, routed := range routedPorts(out, now) {
+		all = append(all, AskedHost{routed.host, routed.port.ConnectsAtStart()})
+	}
+	return all
+}
+
+// NewUnserved returns why the gate does not serve an instance, by the answer of a replica. unreached: it serves the hosts, and does not
+// reach a pod.
+func NewUnserved(gateway view.Gateway, answer string, unreached bool) *Unserved {
+	reason := bergv1.ReasonRoutePending
+	if unreached {
+		reason = bergv1.ReasonPodUnreached
+	}
+	return &Unserved{reason, fmt.Sprintf("%s: %s", gateway, answer)}
 }

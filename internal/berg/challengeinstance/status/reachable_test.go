@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -74,7 +75,7 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 		}
 	}
 	byGate := func(o *Outcome) {
-		o.Ways.Gateway.Class.Spec.ControllerName = view.GateController
+		o.Ways.Gateway.Class.Spec.ControllerName = gateadmin.Controller
 		o.Ways.Gate = &Gate{Namespace: "operators", Replicas: []string{"10.0.0.7:9090"}}
 		setRoute(o, func(r *Route) { r.Parents = nil })
 	}
@@ -176,10 +177,10 @@ func TestWhatTheGateIsAsked(t *testing.T) {
 		change(&out)
 		return ToAsk(out, noon)
 	}
-	connects := asked(func(*Outcome) {})
+	usual := asked(func(*Outcome) {})
 	quiet := asked(func(o *Outcome) { o.Pinned.Containers[0].Ports[0].ConnectAtStart = ptr.To(false) })
-	if len(connects) != 1 || connects[0] != (AskedHost{"a.example.com", true}) || len(quiet) != 1 || quiet[0] != (AskedHost{"a.example.com", false}) {
-		t.Errorf("%v, without a connection at the start: %v", connects, quiet)
+	if len(usual) != 1 || usual[0] != (AskedHost{"a.example.com", true}) || len(quiet) != 1 || quiet[0] != (AskedHost{"a.example.com", false}) {
+		t.Errorf("%v, without a connection at the start: %v", usual, quiet)
 	}
 	for name, change := range map[string]func(*Outcome){
 		"pods that are not ready": func(o *Outcome) { o.Pods = []corev1.Pod{pod("web", false)} },
