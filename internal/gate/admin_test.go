@@ -164,7 +164,7 @@ func TestTheUsageIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = future.Body.Close() }()
-	if text, err := io.ReadAll(future.Body); err != nil || !strings.Contains(string(text), `"routes":[]`) {
+	if text, err := io.ReadAll(future.Body); err != nil || !strings.Contains(string(text), `"hosts":[]`) {
 		t.Errorf("%q, %v", text, err)
 	}
 	answer, err := http.Get(r.url + "/usage?after=0") //nolint:noctx // the test's own server
@@ -173,10 +173,10 @@ func TestTheUsageIsReported(t *testing.T) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	var report struct {
-		Since  time.Time
-		Routes []any
+		Since time.Time
+		Hosts []any
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&report); err != nil || report.Since.IsZero() || len(report.Routes) != 1 {
+	if err := json.NewDecoder(answer.Body).Decode(&report); err != nil || report.Since.IsZero() || len(report.Hosts) != 1 {
 		t.Errorf("%v, %+v", err, report)
 	}
 }

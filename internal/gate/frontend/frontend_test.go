@@ -341,7 +341,7 @@ func TestConnectionsEndWithTheirRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Body.Close()
-	if used := g.state.Usage.Report(time.Time{}).Routes; len(used) != 2 || used[0].Open+used[1].Open != 2 || used[0].Bytes == 0 {
+	if used := g.state.Usage.Report(time.Time{}).Hosts; len(used) != 2 || used[0].Open+used[1].Open != 2 || used[0].Bytes == 0 {
 		t.Errorf("while both are open: %+v", used)
 	}
 	g.state.DeleteRoute(routing.Key{Kind: routing.TLSRoute, Namespace: "berg", Name: "raw"})
@@ -356,7 +356,7 @@ func TestConnectionsEndWithTheirRoute(t *testing.T) {
 
 // Instances come and go, and their pods get the addresses of others, while players of all ask without a pause.
 func TestNoRequestReachesAnotherInstance(t *testing.T) {
-	const instances, addresses, requests = 8, 4, 150
+	const instances, addresses, requests = 8, 4, 50
 	g := newGate(t, Options{Drain: time.Second})
 	name := func(n int) string { return fmt.Sprintf("i%d", n%instances) }
 	start := func(owner, address string) *http.Server {

@@ -92,13 +92,13 @@ func (r *Recorder) end(key Key) {
 func (r *Recorder) Report(after time.Time) gateadmin.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	report := gateadmin.Report{Since: r.started.UTC(), Routes: []gateadmin.Route{}}
+	report := gateadmin.Report{Since: r.started.UTC(), Hosts: []gateadmin.HostUse{}}
 	for _, u := range r.uses {
 		first, last, open := at(u.first.Load()), at(u.last.Load()), u.open.Load()
 		if open == 0 && last.Before(after) && u.seen.Before(after) {
 			continue
 		}
-		report.Routes = append(report.Routes, gateadmin.Route{ID: u.id, First: first, Last: last, Open: open, Bytes: u.received.Load() + u.sent.Load()})
+		report.Hosts = append(report.Hosts, gateadmin.HostUse{ID: u.id, First: first, Last: last, Open: open, Bytes: u.received.Load() + u.sent.Load()})
 	}
 	return report
 }

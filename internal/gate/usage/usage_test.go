@@ -60,20 +60,20 @@ func TestTheUseOfARouteIsReported(t *testing.T) {
 	end := used.Begin()
 	exchange(t, used, "question", "long answer")
 	report := r.Report(time.Now().Add(time.Hour))
-	if len(report.Routes) != 1 || report.Routes[0].Open != 1 || report.Routes[0].Bytes != 19 || report.Routes[0].ID != gateadmin.ID("a.example") || report.Routes[0].First.IsZero() {
+	if len(report.Hosts) != 1 || report.Hosts[0].Open != 1 || report.Hosts[0].Bytes != 19 || report.Hosts[0].ID != gateadmin.ID("a.example") || report.Hosts[0].First.IsZero() {
 		t.Fatalf("while it is open: %+v", report)
 	}
 	if strings.Contains(fmt.Sprint(report), "example") {
 		t.Errorf("the report names a host: %+v", report)
 	}
 	end()
-	if report = r.Report(time.Now().Add(time.Hour)); len(report.Routes) != 0 {
+	if report = r.Report(time.Now().Add(time.Hour)); len(report.Hosts) != 0 {
 		t.Errorf("used before: %+v", report)
 	}
-	if report = r.Report(time.Time{}); len(report.Routes) != 2 {
+	if report = r.Report(time.Time{}); len(report.Hosts) != 2 {
 		t.Errorf("all: %+v", report)
 	}
-	for _, route := range report.Routes {
+	for _, route := range report.Hosts {
 		if isUsed := route.ID == gateadmin.ID("a.example"); route.Open != 0 || isUsed == route.First.IsZero() || isUsed == route.Last.IsZero() || route.Last.Before(route.First) {
 			t.Errorf("%+v", route)
 		}

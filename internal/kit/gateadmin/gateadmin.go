@@ -25,12 +25,12 @@ type Served struct {
 // Report is the answer to GET /usage: the use of routes since the replica started. GET /usage?after=SECONDS answers with the routes that are
 // new since a time, were used since, or are being used.
 type Report struct {
-	Since  time.Time `json:"since"`
-	Routes []Route   `json:"routes"`
+	Since time.Time `json:"since"`
+	Hosts []HostUse `json:"hosts"`
 }
 
-// Route is the use of one route.
-type Route struct {
+// HostUse is the use of one route, by its host.
+type HostUse struct {
 	ID string `json:"id"`
 	// First and Last are zero for a route that players have not opened.
 	First time.Time `json:"first,omitzero"`

@@ -77,7 +77,7 @@ func (u *uses) merge(reports []gateadmin.Report, asked time.Time, complete bool)
 		if report.Since.After(latest) {
 			latest = report.Since
 		}
-		for _, route := range report.Routes {
+		for _, route := range report.Hosts {
 			host := u.hosts[route.ID]
 			host.reported = asked
 			host.open += route.Open

@@ -19,12 +19,12 @@ import (
 )
 
 // newReport is the answer of a replica that started at a time.
-func newReport(since time.Time, routes ...gateadmin.Route) gateadmin.Report {
-	return gateadmin.Report{Since: since, Routes: routes}
+func newReport(since time.Time, routes ...gateadmin.HostUse) gateadmin.Report {
+	return gateadmin.Report{Since: since, Hosts: routes}
 }
 
-func newRoute(name string, last time.Time, open int64) gateadmin.Route {
-	return gateadmin.Route{ID: gateadmin.ID(name + ".example.org"), First: last, Last: last, Open: open}
+func newRoute(name string, last time.Time, open int64) gateadmin.HostUse {
+	return gateadmin.HostUse{ID: gateadmin.ID(name + ".example.org"), First: last, Last: last, Open: open}
 }
 
 func TestThePageSaysHowPlayersUseInstances(t *testing.T) {
@@ -116,7 +116,7 @@ func TestEachReplicaIsAskedForItsUse(t *testing.T) {
 		return []string{"127.0.0.1", "127.0.0.1"}, nil
 	}
 	reports, err := client.ask(t.Context(), time.Unix(1000, 0))
-	if err != nil || len(reports) != 2 || reports[0].Routes[0] != newRoute("a", begin, 1) || after[0] != "/usage?after=1000" {
+	if err != nil || len(reports) != 2 || reports[0].Hosts[0] != newRoute("a", begin, 1) || after[0] != "/usage?after=1000" {
 		t.Errorf("%+v, %v, asked %v", reports, err, after)
 	}
 	client.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1", "0.0.0.1"}, nil }
