@@ -55,6 +55,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	table, endpoints := routing.NewTable(), upstream.NewEndpoints()
 	controller := gatewayv1.GatewayController(config.Controller)
 	state := newState(table, config)
+	metrics.Registry.(prometheus.Registerer).MustRegister(state)
 	writer := status.NewWriter(mgr.GetClient(), state, controller)
 	for _, feature := range Features {
 		writer.Features = append(writer.Features, gatewayv1.SupportedFeature{Name: feature})
