@@ -106,14 +106,20 @@ func (s *State) DeleteRoute(key routing.Key) {
 	s.compileRoute(key)
 }
 
+// ProxyProtocol is the appProtocol of a Service's port whose pods want the address of each client, as a PROXY protocol header.
+const ProxyProtocol = "berg.norelect.ch/proxy-protocol"
+
 // SetService notes the ports of a Service. One without endpoints, of type ExternalName, counts as missing.
 func (s *State) SetService(service *corev1.Service) {
 	s.setAddresses(service)
 	var ports []routing.ServicePort
 	for _, port := range service.Spec.Ports {
 		protocol := routing.HTTP1
-		if name := ptr.Deref(port.AppProtocol, ""); name == "kubernetes.io/h2c" || name == "grpc" {
+		switch ptr.Deref(port.AppProtocol, "") {
+		case "kubernetes.io/h2c", "grpc":
 			protocol = routing.H2C
+		case ProxyProtocol:
+			protocol = routing.Proxied
 		}
 		ports = append(ports, routing.ServicePort{Name: port.Name, Number: port.Port, Protocol: protocol})
 	}

@@ -46,22 +46,31 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 		writePage(w, r, pageIncomplete)
 		return
 	}
-	if !f.hosts.take(host) {
+	player, ok := r.Context().Value(clientKey{}).(*client)
+	if !ok {
+		http.Error(w, "the connection is not known", http.StatusInternalServerError)
+		return
+	}
+	player.guest.Trust()
+	if !f.enter(host, player.from) {
 		f.metrics.refused("host")
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many requests for this host at a time", http.StatusServiceUnavailable)
 		return
 	}
-	defer f.hosts.release(host)
+	defer f.leave(host, player.from)
 	defer f.metrics.opened(host)()
 	defer backend.Use.Begin()()
-	f.forward(w, r, rule, backend)
+	f.forward(w, r, player, rule, backend)
 }
 
 type ruleKey struct{}
 
-func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, rule *routing.Rule, backend *routing.Backend) {
+func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *client, rule *routing.Rule, backend *routing.Backend) {
 	ctx := context.WithValue(r.Context(), ruleKey{}, rule)
+	if backend.Protocol == routing.Proxied {
+		ctx = upstream.WithEnds(ctx, player.RemoteAddr(), player.LocalAddr())
+	}
 	if rule.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, rule.Timeout)
@@ -75,7 +84,7 @@ func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProx
 		Transport:     transport,
 		FlushInterval: -1, // nothing is held back: streams, events, long polls
 		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		BufferPool:    newBuffers(),
+		BufferPool:    f.buffers,
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.SetXForwarded()
 			pr.Out.Host = pr.In.Host

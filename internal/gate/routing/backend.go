@@ -19,6 +19,8 @@ type Protocol string
 const (
 	HTTP1 Protocol = ""
 	H2C   Protocol = "h2c"
+	// Proxied connections begin with a header of the PROXY protocol, version 2.
+	Proxied Protocol = "proxied"
 )
 
 // Backend is one port of a Service.
