@@ -29,7 +29,7 @@ func TestTheQueueIsFairToProjects(t *testing.T) {
 		"of the same moment, by the name":  {of("a", "4", 1), crowd[:1], nil, 1},
 		"one that has waited the shortest": {crowd[0], crowd[1:], nil, 0},
 	} {
-		order := inOrder(append(slices.Clone(tc.waiting), tc.own), tc.running)
+		order := inOrder(append(slices.Clone(tc.waiting), tc.own), tc.running, nil)
 		if got := slices.Index(order, tc.own); got != tc.want {
 			t.Errorf("%s: %d go first, want %d", title, got, tc.want)
 		}
