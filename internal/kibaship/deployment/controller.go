@@ -48,7 +48,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 			return requeueAfter(out, r.Config.Builds, now)
 		},
 		Finalize: r.finalize,
-		Forget: func(ctx context.Context, key types.NamespacedName) error { return r.closeUnused(ctx, key.Namespace) },
+		Forget:   func(ctx context.Context, key types.NamespacedName) error { return r.closeUnused(ctx, key.Namespace) },
 	}
 }
 

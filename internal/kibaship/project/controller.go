@@ -48,7 +48,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 		RequeueAfter: func(p *kibashipv1.Project, _ State, _ outcome.Problems, now time.Time) time.Duration {
 			return usage.RequeueAfter(&p.Status.Usage, p.Name, now)
 		},
-		Bound:    bound,
+		Bound: bound,
 		Touch: func(p *kibashipv1.Project, now time.Time) {
 			if p.Status.Phase == kibashipv1.ProjectReady {
 				p.Status.LastReconcileTime = &metav1.Time{Time: now}

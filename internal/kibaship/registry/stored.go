@@ -169,4 +169,3 @@ func answers(err error, status int) bool {
 	var answer *transport.Error
 	return errors.As(err, &answer) && answer.StatusCode == status
 }
-

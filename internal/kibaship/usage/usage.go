@@ -26,10 +26,10 @@ const maxCounted = 100
 // Build is a build that has ended.
 type Build struct {
 	// Run is the name of its PipelineRun.
-	Run           string
+	Run            string
 	Started, Ended time.Time
-	Succeeded     bool
-	ImageBytes    int64
+	Succeeded      bool
+	ImageBytes     int64
 }
 
 // Seconds is how long the build took, in whole seconds. The clocks of two machines may differ: it is never negative.
