@@ -196,7 +196,7 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 // findEarlier returns the run that has built what a spec asks for by a commit, "" if there is none, or if another run is asked for. A
 // branch or a tag may have moved since.
 func findEarlier(o Observed, in Inputs) string {
-	if in.buildsAnew(o) {
+	if in.wantsRun(o) {
 		return ""
 	}
 	if run := findBuilt(o.Deployment.Status.RunHistory, in); run != nil {
@@ -207,7 +207,7 @@ func findEarlier(o Observed, in Inputs) string {
 
 // findAdopted returns the run of another Deployment of the Application that has built what a spec asks for, nil if there is none.
 func findAdopted(o Observed, in Inputs) *kibashipv1.PipelineRunStatus {
-	if in.buildsAnew(o) || in.Again != "" {
+	if in.wantsRun(o) || in.Again != "" {
 		return nil
 	}
 	for i := range o.Siblings {
@@ -218,8 +218,8 @@ func findAdopted(o Observed, in Inputs) *kibashipv1.PipelineRunStatus {
 	return nil
 }
 
-// buildsAnew reports whether a spec asks for a run of its own: it names no commit, a client asks for another run, or the run exists.
-func (in Inputs) buildsAnew(o Observed) bool {
+// wantsRun reports whether a spec asks for a run of its own: it names no commit, a client asks for another run, or the run exists.
+func (in Inputs) wantsRun(o Observed) bool {
 	s := o.Deployment.Status
 	return in.Commit == "" || in.Again != "" && in.Again != s.RunAgain || o.find(in.runName()) != nil || knownRun(&s, in.runName()).Name != ""
 }

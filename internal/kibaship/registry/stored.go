@@ -39,13 +39,13 @@ func OpenRepository(repository string, logins Logins, through http.RoundTripper)
 }
 
 // ask asks the registry one question.
-func (r *Repository) ask(ctx context.Context, what name.Reference, question func(options ...remote.Option) error) error {
+func (r *Repository) ask(ctx context.Context, subject name.Reference, question func(options ...remote.Option) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
 	if err := question(append(slices.Clone(r.options), remote.WithContext(ctx))...); err != nil {
 		text := r.Name.String()
-		if what != nil {
-			text = what.String()
+		if subject != nil {
+			text = subject.String()
 		}
 		return &Error{What: text, err: err}
 	}

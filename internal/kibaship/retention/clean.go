@@ -19,14 +19,14 @@ const maxDeleted = 50
 type cleaned struct {
 	// images is how many the registry had, deleted how many of them it has no longer.
 	images, deleted int
-	// deferred: a build runs, after which it is tried again. more: not all were deleted at once.
-	deferred, more bool
+	// deferred: a build runs, after which it is tried again. unfinished: there are more to delete.
+	deferred, unfinished bool
 }
 
 // clean deletes the images of an Application that nothing needs.
 func (r *Reconciler) clean(ctx context.Context, a *kibashipv1.Application, repository *registry.Repository, runs string) (done cleaned, err error) {
 	keep := newPolicy(a.Spec.ImageRetention, r.Config.Retention)
-	images, err := list(ctx, repository, keep)
+	images, err := listImages(ctx, repository, keep)
 	if done.images = len(images); err != nil || len(images) == 0 {
 		return done, err
 	}
@@ -42,14 +42,14 @@ func (r *Reconciler) clean(ctx context.Context, a *kibashipv1.Application, repos
 		return done, err
 	}
 	old := decide(images, named, runs, keep, now)
-	if done.more = len(old) > maxDeleted; done.more {
+	if done.unfinished = len(old) > maxDeleted; done.unfinished {
 		old = old[:maxDeleted]
 	}
 	return done, r.delete(ctx, a, repository, old, &done)
 }
 
-// list returns the images of a repository, none if no policy can delete one of them.
-func list(ctx context.Context, repository *registry.Repository, keep policy) (images []registry.Stored, err error) {
+// listImages returns the images of a repository, none if no policy can delete one of them.
+func listImages(ctx context.Context, repository *registry.Repository, keep policy) (images []registry.Stored, err error) {
 	tagged, err := repository.Tagged(ctx)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -21,19 +20,7 @@ import (
 
 // The right to read the login is separate: an administrator applies config/kibaship/retention.
 //
-// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=berg-operator-image-cleanup,verbs=get,namespace=system
-
-// Reconciler deletes images of Applications that nothing needs.
-type Reconciler struct {
-	reconcile.Access
-	Config config.KibaShip
-	// Live reads from the API server.
-	Live client.Reader
-	// Namespace is the operator's namespace.
-	Namespace string
-
-	backoff *outcome.Backoff
-}
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=kibaship-image-cleanup,verbs=get,namespace=system
 
 // interval is after how long the images of an Application are looked through again: by then others are old enough.
 const interval = 24 * time.Hour
@@ -60,7 +47,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 		return interval, r.report(ctx, a, refused(failed))
 	case failed != nil:
 		return interval, reconcile.Join(failed, r.report(ctx, a, newCondition(metav1.ConditionFalse, kibashipv1.ReasonCleanUpFailed, "Images cannot be cleaned up, which is tried again and again: "+failed.Error())))
-	case done.more:
+	case done.unfinished:
 		return time.Second, nil
 	}
 	return interval, r.report(ctx, a, newCondition(metav1.ConditionTrue, kibashipv1.ReasonImagesCleanedUp, fmt.Sprintf("%s has %d images", name, done.images-done.deleted)))

@@ -18,7 +18,7 @@ import (
 
 // SecretName is the Secret in the operator's namespace with the login that may delete: .dockerconfigjson, and ca.crt where the registry has
 // authorities of its own.
-const SecretName = "berg-operator-image-cleanup"
+const SecretName = "kibaship-image-cleanup"
 
 // authorityKey is the key of that Secret with certificates of authorities.
 const authorityKey = "ca.crt"

@@ -22,14 +22,14 @@ const (
 
 var now = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
-func digest(letter string) string { return "sha256:" + strings.Repeat(letter, 64) }
+func digestFor(letter string) string { return "sha256:" + strings.Repeat(letter, 64) }
 
 func commit(letter string) string { return strings.Repeat(letter, 40) }
 
-// image is one that was built days ago.
-func image(letter string, days int, more ...string) registry.Stored {
+// newImage returns one that was built days ago.
+func newImage(letter string, days int, more ...string) registry.Stored {
 	return registry.Stored{
-		Digest: digest(letter), Tags: append([]string{commit(letter), runs + "web-deployment-live-run-1"}, more...), Created: now.AddDate(0, 0, -days),
+		Digest: digestFor(letter), Tags: append([]string{commit(letter), runs + "web-deployment-live-run-1"}, more...), Created: now.AddDate(0, 0, -days),
 	}
 }
 
@@ -49,7 +49,7 @@ func must[T any](value T, err error) T {
 }
 
 func TestWhichImagesAreDeleted(t *testing.T) {
-	all := []registry.Stored{image("a", 1), image("b", 20), image("c", 40), image("d", 50), image("e", 60)}
+	all := []registry.Stored{newImage("a", 1), newImage("b", 20), newImage("c", 40), newImage("d", 50), newImage("e", 60)}
 	for title, tc := range map[string]struct {
 		images []registry.Stored
 		named  *Names
@@ -62,16 +62,16 @@ func TestWhichImagesAreDeleted(t *testing.T) {
 		"everything that nothing names":  {all, names(), policy{0, 0}, "edcba"},
 		"fewer than the count":           {all, names(), policy{5, 0}, ""},
 		"none is old":                    {all, names(), policy{0, 70 * 24 * time.Hour}, ""},
-		"named by digest":                {all, names(repository+"@"+digest("d"), repository+"@"+digest("a")), policy{0, 0}, "ecb"},
+		"named by digest":                {all, names(repository+"@"+digestFor("d"), repository+"@"+digestFor("a")), policy{0, 0}, "ecb"},
 		"named by commit":                {all, names(repository + ":" + commit("e")), policy{0, 0}, "dcba"},
-		"named by tag and digest":        {all, names(repository + ":" + commit("e") + "@" + digest("a")), policy{0, 0}, "dcb"},
-		"named in another repository":    {all, names("registry.example.org/kibaship/shop/webs@"+digest("e"), "registry.example.com/kibaship/shop/web@"+digest("e")), policy{4, 0}, "e"},
-		"a tag that a person gave":       {[]registry.Stored{image("a", 1), image("b", 20, "v1.2.0")}, names(), policy{0, 0}, "a"},
-		"a signature":                    {[]registry.Stored{{Digest: digest("a"), Tags: []string{"sha256-" + strings.Repeat("b", 64) + ".sig"}, Created: now.AddDate(-1, 0, 0)}}, names(), policy{0, 0}, ""},
-		"a run of another Project":       {[]registry.Stored{{Digest: digest("a"), Tags: []string{"project-other-app-web-run-1"}, Created: now.AddDate(-1, 0, 0)}}, names(), policy{0, 0}, ""},
-		"without a time":                 {[]registry.Stored{{Digest: digest("a"), Tags: []string{commit("a")}}}, names(), policy{0, 0}, ""},
-		"of a commit in the future":      {[]registry.Stored{image("a", -400), image("b", 40)}, names(), policy{0, time.Hour}, "b"},
-		"of the same time":               {[]registry.Stored{image("b", 40), image("a", 40)}, names(), policy{1, 0}, "b"},
+		"named by tag and digest":        {all, names(repository + ":" + commit("e") + "@" + digestFor("a")), policy{0, 0}, "dcb"},
+		"named in another repository":    {all, names("registry.example.org/kibaship/shop/webs@"+digestFor("e"), "registry.example.com/kibaship/shop/web@"+digestFor("e")), policy{4, 0}, "e"},
+		"a tag that a person gave":       {[]registry.Stored{newImage("a", 1), newImage("b", 20, "v1.2.0")}, names(), policy{0, 0}, "a"},
+		"a signature":                    {[]registry.Stored{{Digest: digestFor("a"), Tags: []string{"sha256-" + strings.Repeat("b", 64) + ".sig"}, Created: now.AddDate(-1, 0, 0)}}, names(), policy{0, 0}, ""},
+		"a run of another Project":       {[]registry.Stored{{Digest: digestFor("a"), Tags: []string{"project-other-app-web-run-1"}, Created: now.AddDate(-1, 0, 0)}}, names(), policy{0, 0}, ""},
+		"without a time":                 {[]registry.Stored{{Digest: digestFor("a"), Tags: []string{commit("a")}}}, names(), policy{0, 0}, ""},
+		"of a commit in the future":      {[]registry.Stored{newImage("a", -400), newImage("b", 40)}, names(), policy{0, time.Hour}, "b"},
+		"of the same time":               {[]registry.Stored{newImage("b", 40), newImage("a", 40)}, names(), policy{1, 0}, "b"},
 		"nothing is there":               {nil, names(), policy{0, 0}, ""},
 		"the newest is named by nothing": {all[:1], names(), policy{1, time.Hour}, ""},
 	} {
@@ -87,45 +87,45 @@ func TestWhichImagesAreDeleted(t *testing.T) {
 
 func TestWhatNamesAnImage(t *testing.T) {
 	run := func(letter string) kibashipv1.PipelineRunStatus {
-		return kibashipv1.PipelineRunStatus{Image: repository + "@" + digest(letter)}
+		return kibashipv1.PipelineRunStatus{Image: repository + "@" + digestFor(letter)}
 	}
 	named := names()
 	named.addDeployment(&kibashipv1.Deployment{
 		Spec: kibashipv1.DeploymentSpec{GitRepository: &kibashipv1.DeploymentSource{CommitSHA: commit("9")}},
 		Status: kibashipv1.DeploymentStatus{
-			BuiltImage: &kibashipv1.BuiltImage{Reference: repository + "@" + digest("1")}, CurrentPipelineRun: ptr.To(run("2")),
+			BuiltImage: &kibashipv1.BuiltImage{Reference: repository + "@" + digestFor("1")}, CurrentPipelineRun: ptr.To(run("2")),
 			LastSuccessfulRun: ptr.To(run("3")), RunHistory: []kibashipv1.PipelineRunStatus{run("4"), {Image: ""}, run("5")},
 		},
 	})
-	for _, spec := range []kibashipv1.DockerImage{{Image: repository, Tag: commit("6")}, {Image: repository + ":" + commit("7")}, {Image: repository + ":v1@" + digest("8"), Tag: "v2"}} {
+	for _, spec := range []kibashipv1.DockerImage{{Image: repository, Tag: commit("6")}, {Image: repository + ":" + commit("7")}, {Image: repository + ":v1@" + digestFor("8"), Tag: "v2"}} {
 		named.addApplication(&kibashipv1.Application{Spec: kibashipv1.ApplicationSpec{Type: kibashipv1.TypeDockerImage, DockerImage: &spec}})
 	}
 	pod := map[string]any{
 		"spec": map[string]any{
-			"initContainers": []any{map[string]any{"image": repository + "@" + digest("a")}},
+			"initContainers": []any{map[string]any{"image": repository + "@" + digestFor("a")}},
 			"containers":     []any{map[string]any{"name": "x", "image": repository + ":" + commit("b")}},
-			"volumes":        []any{map[string]any{"image": map[string]any{"reference": repository + "@" + digest("c")}}},
+			"volumes":        []any{map[string]any{"image": map[string]any{"reference": repository + "@" + digestFor("c")}}},
 		},
-		"status": map[string]any{"containerStatuses": []any{map[string]any{"image": "sha256:" + strings.Repeat("0", 64), "imageID": "docker-pullable://" + repository + "@" + digest("d")}}},
+		"status": map[string]any{"containerStatuses": []any{map[string]any{"image": "sha256:" + strings.Repeat("0", 64), "imageID": "docker-pullable://" + repository + "@" + digestFor("d")}}},
 	}
 	named.addObject(map[string]any{"spec": map[string]any{"jobTemplate": map[string]any{"spec": map[string]any{"template": pod}}}})
 	for _, letter := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d"} {
-		if !named.has(registry.Stored{Digest: digest(letter)}) && !named.has(registry.Stored{Digest: digest("f"), Tags: []string{commit(letter)}}) {
+		if !named.has(registry.Stored{Digest: digestFor(letter)}) && !named.has(registry.Stored{Digest: digestFor("f"), Tags: []string{commit(letter)}}) {
 			t.Errorf("%s is not named", letter)
 		}
 	}
 	for _, tag := range []string{"v1", "v2"} {
-		if !named.has(registry.Stored{Digest: digest("f"), Tags: []string{tag}}) {
+		if !named.has(registry.Stored{Digest: digestFor("f"), Tags: []string{tag}}) {
 			t.Errorf("tag %s is not named", tag)
 		}
 	}
-	if named.has(image("e", 1)) {
+	if named.has(newImage("e", 1)) {
 		t.Error("an image is named that nothing names")
 	}
 	hub := newNames(must(name.NewRepository("docker.io/team/shop/web")))
-	hub.add("team/shop/web:latest@" + digest("a"))
-	hub.add("index.docker.io/team/shop/web@" + digest("b"))
-	if !hub.digests.HasAll(digest("a"), digest("b")) {
+	hub.add("team/shop/web:latest@" + digestFor("a"))
+	hub.add("index.docker.io/team/shop/web@" + digestFor("b"))
+	if !hub.digests.HasAll(digestFor("a"), digestFor("b")) {
 		t.Error("Docker Hub has several names, and one was not known")
 	}
 }

@@ -4,30 +4,18 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-var (
-	imagesDeleted = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "kibaship_images_deleted_total",
-		Help: "Images of earlier builds that were deleted from the registry.",
-	})
-	reconcileMetrics = reconcile.NewMetrics("kibaship_images", "Clean-ups of images that failed and are tried again.")
-)
-
-func init() { metrics.Registry.MustRegister(imagesDeleted, reconcileMetrics) }
 
 // timeout bounds one clean-up.
 const timeout = 10 * time.Minute

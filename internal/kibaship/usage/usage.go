@@ -1,5 +1,5 @@
-// Package usage counts what a Project uses, in its status. It is pure: a count depends on the status, on what is given, and on nothing in
-// memory, so that it survives restarts.
+// Package usage counts the builds of a Project and the amounts that it asks for, in its status. It is pure: nothing is counted in memory, so
+// that all counts survive restarts.
 package usage
 
 import (
@@ -41,7 +41,7 @@ func (b Build) key() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// AddBuild counts a build, unless it has been counted. limits are those of its step that builds.
+// AddBuild counts a build, unless it has been counted. limits are the limits of its step that builds.
 func AddBuild(u *kibashipv1.ProjectUsage, b Build, limits corev1.ResourceList) (added bool) {
 	if slices.Contains(u.CountedBuilds, b.key()) {
 		return false
@@ -71,8 +71,8 @@ type Now struct {
 	Asked                     corev1.ResourceList
 }
 
-// Update counts what was asked for until now, and records what is asked for from now on. It changes nothing where nothing has changed
-// since, on the same day: the amounts of a day are known at its end.
+// Update counts the amounts of the time until now, and records the current ones. It changes nothing where nothing has changed since, on the
+// same day: the amounts of a day are known at its end.
 func Update(u *kibashipv1.ProjectUsage, current Now, now time.Time) {
 	now = now.Truncate(time.Second)
 	same := u.Applications == current.Applications && u.Deployments == current.Deployments && equality.Semantic.DeepEqual(u.Asked, current.Asked)
@@ -110,11 +110,11 @@ func count(u *kibashipv1.ProjectUsage, now time.Time) {
 }
 
 // addDay adds what is asked for during some seconds to a day, and the numbers of objects.
-func addDay(u *kibashipv1.ProjectUsage, at time.Time, seconds int64) {
+func addDay(u *kibashipv1.ProjectUsage, moment time.Time, seconds int64) {
 	days := slices.Clone(u.Days)
-	index, found := slices.BinarySearchFunc(days, dateText(at), func(d kibashipv1.UsageDay, date string) int { return cmp.Compare(d.Date, date) })
+	index, found := slices.BinarySearchFunc(days, dateText(moment), func(d kibashipv1.UsageDay, date string) int { return cmp.Compare(d.Date, date) })
 	if !found {
-		days = slices.Insert(days, index, kibashipv1.UsageDay{Date: dateText(at)})
+		days = slices.Insert(days, index, kibashipv1.UsageDay{Date: dateText(moment)})
 	}
 	day := &days[index]
 	day.Applications, day.Deployments = max(day.Applications, u.Applications), max(day.Deployments, u.Deployments)

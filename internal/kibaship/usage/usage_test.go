@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC)
 
-func amounts(pairs ...string) corev1.ResourceList {
+func newList(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
 		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
@@ -39,7 +39,7 @@ func stored(t *testing.T, u kibashipv1.ProjectUsage) (out kibashipv1.ProjectUsag
 func TestABuildIsCountedOnce(t *testing.T) {
 	var u kibashipv1.ProjectUsage
 	build := Build{Run: "run-1", Started: start, Ended: start.Add(90 * time.Second), Succeeded: true, ImageBytes: 1 << 20}
-	if !AddBuild(&u, build, amounts("cpu", "2", "memory", "4Gi")) {
+	if !AddBuild(&u, build, newList("cpu", "2", "memory", "4Gi")) {
 		t.Fatal("the first time it was not counted")
 	}
 	once := stored(t, u)
@@ -57,7 +57,7 @@ func TestABuildIsCountedOnce(t *testing.T) {
 	if len(u.Builds) != 1 || day.Date != "2026-11-29" || day.Succeeded != 1 || day.Failed != 1 || day.ImageBytes != 2<<20 {
 		t.Errorf("the day is %+v", u.Builds)
 	}
-	if seconds, want := day.LimitSeconds, amounts("cpu", "180", "memory", "360Gi"); !equality.Semantic.DeepEqual(seconds, want) {
+	if seconds, want := day.LimitSeconds, newList("cpu", "180", "memory", "360Gi"); !equality.Semantic.DeepEqual(seconds, want) {
 		t.Errorf("the limits are %v, want %v", seconds, want)
 	}
 }
@@ -89,9 +89,9 @@ func TestADayIsCountedToTheSecond(t *testing.T) {
 		after   time.Duration
 		current Now
 	}{
-		{0, Now{Applications: 1, Asked: amounts("cpu", "500m", "memory", "1Gi")}},
-		{time.Hour, Now{Applications: 3, Deployments: 1, Asked: amounts("cpu", "2")}},
-		{90 * time.Minute, Now{Applications: 2, Deployments: 1, Asked: amounts("cpu", "2")}},
+		{0, Now{Applications: 1, Asked: newList("cpu", "500m", "memory", "1Gi")}},
+		{time.Hour, Now{Applications: 3, Deployments: 1, Asked: newList("cpu", "2")}},
+		{90 * time.Minute, Now{Applications: 2, Deployments: 1, Asked: newList("cpu", "2")}},
 		{26 * time.Hour, Now{}}, // a day has passed in between, and the operator may have been away
 		{50 * time.Hour, Now{}},
 	}
@@ -105,8 +105,8 @@ func TestADayIsCountedToTheSecond(t *testing.T) {
 		}
 	}
 	want := []kibashipv1.UsageDay{
-		{Date: "2026-11-29", Applications: 3, Deployments: 1, AskedSeconds: amounts("cpu", "9000", "memory", "3600Gi")},
-		{Date: "2026-11-30", Applications: 2, Deployments: 1, AskedSeconds: amounts("cpu", "172800")},
+		{Date: "2026-11-29", Applications: 3, Deployments: 1, AskedSeconds: newList("cpu", "9000", "memory", "3600Gi")},
+		{Date: "2026-11-30", Applications: 2, Deployments: 1, AskedSeconds: newList("cpu", "172800")},
 	}
 	if len(u.Days) == 3 && u.Days[2].Date == "2026-12-01" { // until midnight exactly
 		u.Days = u.Days[:2]
@@ -121,9 +121,9 @@ func TestADayIsCountedToTheSecond(t *testing.T) {
 
 func TestAClockMayGoBackAndAnOperatorBeAway(t *testing.T) {
 	var u kibashipv1.ProjectUsage
-	one := Now{Applications: 1, Asked: amounts("cpu", "1")}
+	one := Now{Applications: 1, Asked: newList("cpu", "1")}
 	Update(&u, one, start)
-	Update(&u, Now{Applications: 2, Asked: amounts("cpu", "2")}, start.Add(-time.Hour))
+	Update(&u, Now{Applications: 2, Asked: newList("cpu", "2")}, start.Add(-time.Hour))
 	if len(u.Days) != 1 || len(u.Days[0].AskedSeconds) != 0 || !u.CountedUntil.Time.Equal(start) {
 		t.Errorf("a clock that goes back counts %+v", u.Days)
 	}
@@ -159,11 +159,11 @@ func TestApplicationsAreAddedUp(t *testing.T) {
 	sum := corev1.ResourceList{}
 	Sum(sum, kibashipv1.Limits{CPU: "0.5", Memory: "512Mi"}, 1)
 	Sum(sum, kibashipv1.Limits{CPU: "2", Storage: "20Gi"}, 3)
-	if want := amounts("cpu", "6500m", "memory", "512Mi", "storage", "60Gi"); !equality.Semantic.DeepEqual(sum, want) {
+	if want := newList("cpu", "6500m", "memory", "512Mi", "storage", "60Gi"); !equality.Semantic.DeepEqual(sum, want) {
 		t.Errorf("the sum is %v, want %v", sum, want)
 	}
 	// A hundred terabytes for a day.
-	if total := multiplied(nil, amounts("storage", "100Ti"), 86400)["storage"]; total.String() != "8640000Ti" {
+	if total := multiplied(nil, newList("storage", "100Ti"), 86400)["storage"]; total.String() != "8640000Ti" {
 		t.Errorf("a large amount is %s", total.String())
 	}
 }

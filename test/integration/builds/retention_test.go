@@ -36,7 +36,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
-const cleanUpSecret = "berg-operator-image-cleanup"
+const cleanUpSecret = "kibaship-image-cleanup"
 
 var cleaner = authn.Basic{Username: "cleaner", Password: "may-delete-images"}
 

@@ -78,26 +78,26 @@ var _ = Describe("The usage of a Project", func() {
 		spec := git()
 		spec.Limits = kibashipv1.Limits{CPU: "1.5", Memory: "512Mi"}
 		w := newWorld(ctx, spec)
-		project := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: w.project}}
-		expect.Becomes(ctx, project, func(g Gomega) {
-			u := project.Status.Usage
+		owner := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: w.project}}
+		expect.Becomes(ctx, owner, func(g Gomega) {
+			u := owner.Status.Usage
 			g.Expect(u.Asked.Cpu().String() + " " + u.Asked.Memory().String()).To(Equal("1500m 512Mi"))
 			g.Expect(u.Days).To(HaveLen(1))
 			g.Expect(u.Days[0].Applications).To(BeNumerically("==", 1))
 			g.Expect(u.CountedUntil).NotTo(BeNil())
 		})
-		version := project.ResourceVersion
+		version := owner.ResourceVersion
 		inprocess.Restart(nil, nil)
 		Consistently(func() string {
-			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(project), project)).To(Succeed())
-			return project.ResourceVersion
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(owner), owner)).To(Succeed())
+			return owner.ResourceVersion
 		}, 3*time.Second).Should(Equal(version))
 
 		By("asking for more: the time until now counts by the old amount")
-		since := project.Status.Usage.CountedUntil.Time
+		since := owner.Status.Usage.CountedUntil.Time
 		apiserver.Change(ctx, w.app, func() { w.app.Spec.Limits.CPU = "3" })
-		expect.Becomes(ctx, project, func(g Gomega) {
-			u := project.Status.Usage
+		expect.Becomes(ctx, owner, func(g Gomega) {
+			u := owner.Status.Usage
 			g.Expect(u.Asked.Cpu().String()).To(Equal("3"))
 			seconds := u.CountedUntil.Time.Sub(since).Seconds()
 			g.Expect(seconds).To(BeNumerically(">", 0))
@@ -115,9 +115,9 @@ var _ = Describe("The class of a Project", func() {
 		class := &kibashipv1.ProjectClass{ObjectMeta: metav1.ObjectMeta{Name: "one-build"}, Spec: kibashipv1.ProjectClassSpec{ConcurrentBuilds: 1}}
 		apiserver.Create(ctx, class)
 		w := newWorld(ctx, git())
-		project := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: w.project}}
-		apiserver.Change(ctx, project, func() { project.Spec.Class = class.Name })
-		expect.Becomes(ctx, project, func(g Gomega) { g.Expect(project.Status.ObservedGeneration).To(Equal(project.Generation)) })
+		owner := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: w.project}}
+		apiserver.Change(ctx, owner, func() { owner.Spec.Class = class.Name })
+		expect.Becomes(ctx, owner, func(g Gomega) { g.Expect(owner.Status.ObservedGeneration).To(Equal(owner.Generation)) })
 		first := w.deploy(ctx, sha(1))
 		run := w.running(ctx, first)
 		second := first.DeepCopy()
