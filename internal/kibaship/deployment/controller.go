@@ -114,8 +114,8 @@ func (r *Reconciler) label(ctx context.Context, o Observed) error {
 	}
 	labelled := d.DeepCopy()
 	labelled.Labels = wanted
-	builds := o.Application != nil && o.Application.Spec.Type == kibashipv1.TypeGitRepository
-	if !(builds && controllerutil.AddFinalizer(labelled, kibashipv1.DeploymentFinalizer)) && maps.Equal(wanted, d.Labels) {
+	added := o.Application != nil && o.Application.Spec.Type == kibashipv1.TypeGitRepository && controllerutil.AddFinalizer(labelled, kibashipv1.DeploymentFinalizer)
+	if !added && maps.Equal(wanted, d.Labels) {
 		return nil
 	}
 	if err := outcome.WrapNotFound(r.Client.Patch(ctx, labelled, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))); err != nil {

@@ -67,7 +67,7 @@ func newCondition(status metav1.ConditionStatus, reason, message string) *metav1
 
 func refused(err error) *metav1.Condition {
 	return newCondition(metav1.ConditionFalse, kibashipv1.ReasonDeletionRefused, fmt.Sprintf(
-		"The registry does not delete images for the login of Secret %s: allow it there, or set IMAGE_CLEANUP=false and use the registry's own rules. It is tried again once a day. %v", SecretName, err))
+		"The registry does not delete images for the login of Secret %s: allow it there, or set IMAGE_CLEANUP=false and use the registry's own rules. It is tried again once a day. %v", secretName, err))
 }
 
 // report writes the condition of an Application, or removes it for nil. The rest of the status belongs to the controller of Applications.

@@ -16,20 +16,25 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// SecretName is the Secret in the operator's namespace with the login that may delete: .dockerconfigjson, and ca.crt where the registry has
+// secretName is the Secret in the operator's namespace with the login that may delete: .dockerconfigjson, and ca.crt where the registry has
 // authorities of its own.
-const SecretName = "kibaship-image-cleanup"
+const secretName = "kibaship-image-cleanup" //nolint:gosec // a name
 
 // authorityKey is the key of that Secret with certificates of authorities.
 const authorityKey = "ca.crt"
 
 // workloads are the kinds of Kubernetes that run images, or keep a template for it, in the namespace of a Project.
 var workloads = []schema.GroupVersionKind{
-	{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "PodTemplate"}, {Version: "v1", Kind: "ReplicationController"},
-	{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
-	{Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Group: "apps", Version: "v1", Kind: "DaemonSet"},
+	{Version: "v1", Kind: "Pod"},
+	{Version: "v1", Kind: "PodTemplate"},
+	{Version: "v1", Kind: "ReplicationController"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "ControllerRevision"},
-	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "batch", Version: "v1", Kind: "CronJob"},
+	{Group: "batch", Version: "v1", Kind: "Job"},
+	{Group: "batch", Version: "v1", Kind: "CronJob"},
 }
 
 // pageSize bounds the answers of the API server.
@@ -54,20 +59,20 @@ func (r *Reconciler) repository(ctx context.Context, a *kibashipv1.Application) 
 // open returns the repository with the login of the Secret.
 func (r *Reconciler) open(ctx context.Context, repository string) (*registry.Repository, error) {
 	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: SecretName}, secret)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: secretName}, secret)
 	switch {
 	case apply.Absent(err):
-		return nil, fmt.Errorf("secret %s does not exist in namespace %s: create it with the login that may delete images", SecretName, r.Namespace)
+		return nil, fmt.Errorf("secret %s does not exist in namespace %s: create it with the login that may delete images", secretName, r.Namespace)
 	case err != nil:
-		return nil, fmt.Errorf("read Secret %s, see config/kibaship/retention: %w", SecretName, err)
+		return nil, fmt.Errorf("read Secret %s, see config/kibaship/retention: %w", secretName, err)
 	}
 	logins, err := registry.ParseLogins(secret.Data[registry.ConfigKey])
 	if err != nil {
-		return nil, fmt.Errorf("key %s of Secret %s: %w", registry.ConfigKey, SecretName, err)
+		return nil, fmt.Errorf("key %s of Secret %s: %w", registry.ConfigKey, secretName, err)
 	}
 	through, err := registry.Transport(secret.Data[authorityKey], registry.Public)
 	if err != nil {
-		return nil, fmt.Errorf("key %s of Secret %s: %w", authorityKey, SecretName, err)
+		return nil, fmt.Errorf("key %s of Secret %s: %w", authorityKey, secretName, err)
 	}
 	return registry.OpenRepository(repository, logins, through)
 }

@@ -159,7 +159,9 @@ func TestADeploymentThatMayPush(t *testing.T) {
 	fresh := status(kibashipv1.DeploymentWaiting, kibashipv1.DeploymentSucceeded)
 	fresh.Generation = 4
 	may := []*kibashipv1.Deployment{
-		fresh, {ObjectMeta: metav1.ObjectMeta{Generation: 1}}, status(kibashipv1.DeploymentInitializing, ""),
+		fresh,
+		{ObjectMeta: metav1.ObjectMeta{Generation: 1}},
+		status(kibashipv1.DeploymentInitializing, ""),
 		status(kibashipv1.DeploymentRunning, kibashipv1.DeploymentRunning), status(kibashipv1.DeploymentWaiting, kibashipv1.DeploymentRunning),
 	}
 	if index := slices.IndexFunc(may, func(d *kibashipv1.Deployment) bool { return !unsettled(d) }); index >= 0 {
