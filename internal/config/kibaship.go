@@ -25,7 +25,18 @@ type KibaShip struct {
 	// ImageRegistries are host[:port] of the registries of a DockerImage; nil: all with a public address.
 	ImageRegistries []string
 	Builds          Builds
+	Pushes          Pushes
 }
+
+// Pushes configures builds that pushes start. Without an interval and a URL nothing asks for new commits.
+type Pushes struct {
+	PollInterval time.Duration // 0: repositories are asked after webhooks alone
+	WebhookURL   string        // where providers reach the receiver of webhooks, without a slash at the end; "": none is used
+	CommitStatus bool
+}
+
+// Enabled reports whether pushes can start builds.
+func (p Pushes) Enabled() bool { return p.PollInterval > 0 || p.WebhookURL != "" }
 
 // TektonMode decides how a Project treats a cluster without Tekton.
 type TektonMode string
@@ -88,7 +99,7 @@ func (k *KibaShip) Section() settings.Section {
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
 			settings.New("PROJECT_POD_SECURITY", string(PodSecurityBaseline), settings.Enum(&k.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted), "Pod Security level that the namespace of a Project enforces whose podSecurity is empty: privileged, baseline or restricted. Builds need baseline or privileged. With privileged the namespace has no level, and the account of a Project without other bounds has all rights in it: it is root on the nodes."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
-		}, k.Builds.settings()...),
+		}, append(k.Builds.settings(), k.Pushes.settings()...)...),
 	}
 }
 
@@ -113,6 +124,26 @@ func (b *Builds) settings() []settings.Setting {
 		settings.New("BUILD_STORAGE_SIZE", "24Gi", settings.Amount(&b.StorageSize), "Size of that volume. With emptyDir, the size that clone and image together may take on the node before the run is stopped."),
 		settings.New("BUILD_LIMITS", "cpu=2,memory=4Gi,ephemeral-storage=48Gi", settings.Func(b.setLimits), "Comma-separated limits of the step that builds, as resource=amount: cpu, memory, and ephemeral-storage, which is the limit of the whole pod with its emptyDir. A resource that is not listed has no limit; none: no limits. Steps that clone and push have the same limits, but at most 1 cpu and 1Gi. Nothing is requested."),
 	}
+}
+
+func (p *Pushes) settings() []settings.Setting {
+	return []settings.Setting{
+		settings.New("GIT_POLL_INTERVAL", "", settings.Optional(settings.Duration(&p.PollInterval)), "How often the operator asks the repository of each Application with autoBuild for new commits, for example 1m. Empty: only after a webhook."),
+		settings.New("GIT_WEBHOOK_URL", "", settings.Func(p.setWebhookURL), "Where git providers reach the receiver of webhooks, for example https://pushes.example.org. Each Application with autoBuild gets an address below it, and a Secret. Empty: no webhooks."),
+		settings.New("GIT_COMMIT_STATUS", "false", settings.Bool(&p.CommitStatus), "Whether the operator sends the state of builds, and nothing else of them, to the git providers of Applications that ask for it by autoBuild.commitStatus."),
+	}
+}
+
+func (p *Pushes) setWebhookURL(text string) error {
+	p.WebhookURL = strings.TrimRight(text, "/")
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("must be https://host[:port][/path], without credentials")
+	}
+	return nil
 }
 
 func (k *KibaShip) warnings() []string {
@@ -140,6 +171,16 @@ func (b *Builds) setBuilderArgs(text string) error {
 		}
 	}
 	return nil
+}
+
+// RepositoryURL returns where a repository is.
+func (b *Builds) RepositoryURL(provider, repository string) string {
+	return b.Providers[provider] + "/" + strings.TrimSuffix(repository, ".git") + ".git"
+}
+
+// PublicProvider reports whether a provider is at its public address.
+func (b *Builds) PublicProvider(provider string) bool {
+	return b.Providers[provider] == defaultProviders[provider]
 }
 
 func (b *Builds) setProviders(text string) error {

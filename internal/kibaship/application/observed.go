@@ -12,4 +12,6 @@ type Observed struct {
 	// exist.
 	SecretsKnown bool
 	Missing      []string
+	// AutoBuild is what pushes build. It is nil where they start no builds, or the Application is not Ready.
+	AutoBuild *AutoBuild
 }
