@@ -3,76 +3,34 @@ package git_test
 import (
 	"errors"
 	"net/http"
-	"net/http/cgi"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bergctf/berg-operator/internal/kibaship/git"
+	"github.com/bergctf/berg-operator/test/lib/gitrepo"
 )
 
-const backend = "/usr/lib/git-core/git-http-backend"
-
-// repository is a bare repository, and a function that runs git in a clone of it.
-func repository(t *testing.T) (root string, run func(args ...string) string) {
-	t.Helper()
-	if _, err := os.Stat(backend); err != nil {
-		t.Skip("git-http-backend is not installed")
-	}
-	root = t.TempDir()
-	clone := filepath.Join(t.TempDir(), "clone")
-	command := func(dir string, args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "git", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %q: %v: %s", args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	command(root, "init", "--quiet", "--bare", "--initial-branch=main", "web.git")
-	command(root, "clone", "--quiet", filepath.Join(root, "web.git"), clone)
-	run = func(args ...string) string { return command(clone, args...) }
-	run("checkout", "--quiet", "-b", "main")
-	run("commit", "--quiet", "--allow-empty", "-m", "first")
-	run("push", "--quiet", "origin", "main")
-	return root, run
-}
-
-// serve serves the repositories below root, to clients with the token alone if there is one.
-func serve(t *testing.T, root, token string) git.Repository {
-	t.Helper()
-	handler := &cgi.Handler{Path: backend, Env: []string{
-		"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-	}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, password, _ := r.BasicAuth(); password != token {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return git.Repository{URL: server.URL + "/web.git", User: "x-access-token", Token: token, HTTP: &http.Client{
+// reach returns the repository as an Application with its token reads it.
+func reach(r *gitrepo.Repository) git.Repository {
+	return git.Repository{URL: r.URL + "/team/web.git", User: "x-access-token", Token: r.Token, HTTP: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
 func TestRefsAreThoseOfGit(t *testing.T) {
-	root, run := repository(t)
-	run("checkout", "--quiet", "-b", "feature/login")
-	run("commit", "--quiet", "--allow-empty", "-m", "second")
+	r := gitrepo.New(t)
+	r.Token = "secret"
+	run := r.Git
+	r.Commit("feature/login", "second")
 	run("tag", "-a", "v1.0.0", "-m", "a tag with an object")
 	run("tag", "v1.1.0", "main")
-	run("push", "--quiet", "origin", "feature/login", "v1.0.0", "v1.1.0", "main:refs/pull/1/head")
+	run("push", "--quiet", "origin", "v1.0.0", "v1.1.0", "main:refs/pull/1/head")
 	first, second := run("rev-parse", "main"), run("rev-parse", "feature/login")
-	refs, err := serve(t, root, "secret").ListRefs(t.Context(), git.HEAD, git.Heads+"feature/", git.Tags+"v")
+	refs, err := reach(r).ListRefs(t.Context(), git.HEAD, git.Heads+"feature/", git.Tags+"v")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +58,16 @@ func TestRefsAreThoseOfGit(t *testing.T) {
 func TestMessagesAreReadWithAndWithoutFilters(t *testing.T) {
 	for _, filters := range []string{"true", "false"} {
 		t.Run(filters, func(t *testing.T) {
-			root, run := repository(t)
+			r := gitrepo.New(t)
+			run := r.Git
 			if err := os.WriteFile(filepath.Join(run("rev-parse", "--show-toplevel"), "large"), []byte(strings.Repeat("text\n", 1<<16)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			run("add", ".")
 			run("commit", "--quiet", "-m", "docs: typing error\n\n[skip ci] nothing to build")
 			run("push", "--quiet", "origin", "main")
-			run("-C", filepath.Join(root, "web.git"), "config", "uploadpack.allowFilter", filters)
-			message, err := serve(t, root, "").ReadMessage(t.Context(), run("rev-parse", "main"))
+			run("-C", r.Bare(), "config", "uploadpack.allowFilter", filters)
+			message, err := reach(r).ReadMessage(t.Context(), run("rev-parse", "main"))
 			if err != nil || message != "docs: typing error\n\n[skip ci] nothing to build\n" {
 				t.Errorf("%q %v", message, err)
 			}
