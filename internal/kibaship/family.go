@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/admission"
 	"github.com/bergctf/berg-operator/internal/kibaship/application"
+	"github.com/bergctf/berg-operator/internal/kibaship/commitstatus"
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
 	"github.com/bergctf/berg-operator/internal/kibaship/hook"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
@@ -134,7 +135,8 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	poller := poll.New(&poll.Providers{Live: deps.Writer.Live, Config: cfg.Builds}, cfg.Pushes.PollInterval)
+	providers := &poll.Providers{Live: deps.Writer.Live, Config: cfg.Builds}
+	poller := poll.New(providers, cfg.Pushes.PollInterval)
 	if err := mgr.Add(poller); err != nil {
 		return err
 	}
@@ -146,6 +148,11 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		Keys:    &hook.Keys{Live: deps.Writer.Live, Client: mgr.GetClient(), Namespace: deps.Namespace},
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
+	}
+	if cfg.Pushes.CommitStatus {
+		if err := (&commitstatus.Reconciler{Access: deps.Access("kibaship-operator"), Config: cfg, Providers: providers}).SetupWithManager(mgr); err != nil {
+			return err
+		}
 	}
 	return setupDeployments(ctx, deps, names, cfg)
 }
