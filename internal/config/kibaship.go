@@ -174,8 +174,8 @@ func (b *Builds) setBuilderArgs(text string) error {
 }
 
 // RepositoryURL returns where a repository is.
-func (b *Builds) RepositoryURL(provider, repository string) string {
-	return b.Providers[provider] + "/" + strings.TrimSuffix(repository, ".git") + ".git"
+func (b *Builds) RepositoryURL(provider, name string) string {
+	return b.Providers[provider] + "/" + strings.TrimSuffix(name, ".git") + ".git"
 }
 
 // PublicProvider reports whether a provider is at its public address.

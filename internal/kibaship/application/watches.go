@@ -28,7 +28,7 @@ const (
 	indexSecret = "secret"
 )
 
-// SetupWithManager opens the watches. There are no timers but those of the Poller.
+// SetupWithManager opens the watches. Only the Poller has timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {

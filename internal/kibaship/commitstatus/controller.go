@@ -49,8 +49,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile sends the state of the commit of a Deployment, unless it was sent. Of the commit before, the build was cancelled if it had not
-// ended.
+// Reconcile sends the state of the commit of a Deployment, unless it was sent. If the build of the commit before has not ended, it was
+// cancelled, which is sent first.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d := &kibashipv1.Deployment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {

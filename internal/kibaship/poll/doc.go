@@ -5,5 +5,5 @@
 //
 //	rule.go    pure: which branches and tags an Application builds
 //	reader.go  asks about one repository, with the login of its Application
-//	poller.go  when to ask, and what is known
+//	poller.go  when to ask, and the last answers
 package poll

@@ -22,8 +22,6 @@ import (
 )
 
 const (
-	// workers is how many questions one provider gets at the same time.
-	workers = 8
 	// spacing is the minimum time between two questions about a repository, however many pushes are announced.
 	spacing = 5 * time.Second
 	// confirmation is when a repository is asked once more that has nothing new after a webhook: providers may announce a push
@@ -48,7 +46,7 @@ type Question struct {
 	Pushed string
 }
 
-// Answer is what is known of a repository.
+// Answer is the last answer about a repository.
 type Answer struct {
 	// Refs are the branches to build, and then the tag.
 	Refs []git.Ref
@@ -127,7 +125,7 @@ func (p *Poller) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ask returns what is known of a repository; answered is false until the first question has an answer. built are commits whose
+// Ask returns the last answer about a repository; answered is false until the first question has an answer. built are commits whose
 // messages need not be read. A new question is asked soon.
 func (p *Poller) Ask(key types.NamespacedName, question Question, built []string) (answer Answer, answered bool) {
 	p.mu.Lock()

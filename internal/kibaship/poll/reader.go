@@ -23,6 +23,9 @@ const (
 	authorityKey = "ca.crt"
 )
 
+// workers is how many questions one provider gets at the same time.
+const workers = 8
+
 // maxClients is how many different sets of authorities have a client of their own.
 const maxClients = 64
 
