@@ -232,6 +232,14 @@ func TestWebhooksOfAnApplicationAreLimited(t *testing.T) {
 	if limited != 200-pushBurst || len(fake.Actions()) != pushBurst {
 		t.Errorf("%d of 200 were refused, and %d written", limited, len(fake.Actions()))
 	}
+	// Repeated ones take nothing from those that are new.
+	r, fake = newReceiver(t)
+	for range 200 {
+		send(r, push(path, "{}"))
+	}
+	if w := send(r, push(path, "{1}")); w.Code != http.StatusAccepted || len(fake.Actions()) != 3 {
+		t.Errorf("after 200 repeated webhooks: %d, and %d written, want the first one, a repeated one and a new one", w.Code, len(fake.Actions()))
+	}
 	if w := send(r, push(NewPath(namespace, "project-p-app-other-kibaship-com", uid), "{}")); w.Code != http.StatusGone {
 		t.Errorf("another Application: %d", w.Code)
 	}

@@ -32,6 +32,9 @@ const (
 	writeTime = 5 * time.Second
 	// One Application gets so many webhooks in a second, and in a burst: more would change nothing sooner.
 	pushRate, pushBurst = 1, 20
+	// A body that an Application had among its last maxSeen ones is admitted at this rate. It is a repeated webhook, or a branch that was
+	// set back and forth; and it takes nothing from the rate of others.
+	repeatRate, maxSeen = 0.1, 64
 	// maxLimited is how many Applications are limited one by one.
 	maxLimited = 4096
 )
@@ -44,9 +47,8 @@ type Receiver struct {
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 
-	once   sync.Once
 	mu     sync.Mutex
-	limits *lru.Cache // of *rate.Limiter, by target
+	limits *lru.Cache // of *limit, by target
 }
 
 // received counts webhooks.
@@ -102,7 +104,7 @@ func (r *Receiver) handle(w http.ResponseWriter, q *http.Request) answer {
 	switch {
 	case !isPush(q.Header):
 		return answer{"ignored", http.StatusOK, "this event announces no push"}
-	case !r.allow(target):
+	case !r.allow(target, digest):
 		return answer{"limited", http.StatusTooManyRequests, "there are too many webhooks for this Application"}
 	}
 	return r.push(q.Context(), target, hex.EncodeToString(digest[:8]))
@@ -140,15 +142,31 @@ func (r *Receiver) push(ctx context.Context, to target, value string) answer {
 	}
 }
 
-// allow reports whether an Application may get one more webhook.
-func (r *Receiver) allow(to target) bool {
-	r.once.Do(func() { r.limits = lru.New(maxLimited) })
+// limit limits the webhooks of one Application.
+type limit struct {
+	fresh, repeated *rate.Limiter
+	seen            *lru.Cache // of digests of bodies
+}
+
+// allow reports whether an Application may get one more webhook, with a body of that digest.
+func (r *Receiver) allow(to target, digest [sha256.Size]byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	limit, known := r.limits.Get(to)
-	if !known {
-		limit = rate.NewLimiter(pushRate, pushBurst)
-		r.limits.Add(to, limit)
+	if r.limits == nil {
+		r.limits = lru.New(maxLimited)
 	}
-	return limit.(*rate.Limiter).AllowN(r.Clock.Now(), 1)
+	known, ok := r.limits.Get(to)
+	if !ok {
+		known = &limit{rate.NewLimiter(pushRate, pushBurst), rate.NewLimiter(repeatRate, 1), lru.New(maxSeen)}
+		r.limits.Add(to, known)
+	}
+	l, now := known.(*limit), r.Clock.Now()
+	if _, repeated := l.seen.Get(digest); repeated {
+		return l.repeated.AllowN(now, 1)
+	}
+	allowed := l.fresh.AllowN(now, 1)
+	if allowed {
+		l.seen.Add(digest, nil)
+	}
+	return allowed
 }

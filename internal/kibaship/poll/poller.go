@@ -23,7 +23,7 @@ import (
 
 const (
 	// spacing is the minimum time between two questions about a repository, however many pushes are announced.
-	spacing = 5 * time.Second
+	spacing = time.Second
 	// confirmation is when a repository is asked once more that has nothing new after a webhook: providers may announce a push
 	// before all their servers have it.
 	confirmation = 10 * time.Second

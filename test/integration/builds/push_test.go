@@ -239,13 +239,23 @@ var _ = Describe("A push", func() {
 		Expect(status).To(Equal(http.StatusAccepted))
 		w.builds(ctx, d, newest)
 
-		By("100 forged and 100 repeated ones, and right ones between them")
-		quiet := percentile(20, func(n int) time.Duration {
-			_, took := send(fmt.Sprintf(`{"quiet":%d}`, n), "forged") // no right one: they are limited
-			return took
-		})
-		asked, before := w.Asked(), w.runs(ctx)
-		attacks, results := make(chan int), make(chan int, 200)
+		By("100 forged and 100 repeated ones, and right ones among them")
+		times := func(name string) (all []time.Duration) {
+			GinkgoHelper()
+			for n := range 8 { // fewer than the burst of an Application
+				status, took := send(fmt.Sprintf(`{%q:%d}`, name, n), right)
+				Expect(status).To(Equal(http.StatusAccepted))
+				all = append(all, took)
+			}
+			return all
+		}
+		quiet := times("quiet")
+		before := w.runs(ctx)
+		attacks, results := make(chan int, 200), make(chan int, 200)
+		for n := range cap(attacks) {
+			attacks <- n
+		}
+		close(attacks)
 		for range 4 {
 			go func() {
 				defer GinkgoRecover()
@@ -259,22 +269,13 @@ var _ = Describe("A push", func() {
 				}
 			}()
 		}
-		go func() {
-			for n := range 200 {
-				attacks <- n
-			}
-			close(attacks)
-		}()
-		loud := percentile(20, func(n int) time.Duration {
-			_, took := send(fmt.Sprintf(`{"loud":%d}`, n), "forged")
-			return took
-		})
-		for range 200 {
+		loud := times("loud")
+		for range cap(results) {
 			Expect(<-results).To(BeElementOf(http.StatusAccepted, http.StatusUnauthorized, http.StatusTooManyRequests))
 		}
-		GinkgoWriter.Printf("p99 of a webhook: %s in quiet, %s under attack\n", quiet, loud)
+		GinkgoWriter.Printf("the slowest right webhook: %s in quiet, %s among 200 others\n", slices.Max(quiet), slices.Max(loud))
+		Expect(slices.Max(loud)).To(BeNumerically("<=", 2*slices.Max(quiet)+20*time.Millisecond), "the machine has other work, too")
 		Consistently(func() []string { return w.runs(ctx) }).WithTimeout(6 * time.Second).Should(Equal(before))
-		Expect(w.Asked()-asked).To(BeNumerically("<=", 3), "questions about the repository")
 
 		By("the account of the receiver may write no more")
 		as := apiserver.As(receiverUser)
@@ -294,7 +295,7 @@ var _ = Describe("A push", func() {
 		Expect(k8s.Delete(ctx, w.app)).To(Succeed())
 		expect.Gone(ctx, w.app)
 		status, _ = send(`{"again":1}`, right)
-		Expect(status).To(BeElementOf(http.StatusGone, http.StatusTooManyRequests))
+		Expect(status).To(Equal(http.StatusGone))
 	})
 
 	It("is found in time while another provider hangs", func(ctx context.Context) {
@@ -344,14 +345,4 @@ func startReceiver(ctx context.Context) string {
 	go func() { _ = server.Serve(listener) }()
 	DeferCleanup(func() { _ = server.Close() })
 	return url
-}
-
-// percentile returns the 99th percentile of durations.
-func percentile(count int, run func(n int) time.Duration) time.Duration {
-	var all []time.Duration
-	for n := range count {
-		all = append(all, run(n))
-	}
-	slices.Sort(all)
-	return all[len(all)*99/100]
 }
