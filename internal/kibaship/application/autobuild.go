@@ -160,7 +160,7 @@ func (r *Reconciler) ensureWebhook(ctx context.Context, a *kibashipv1.Applicatio
 			Namespace: a.Namespace, Name: b.Secret, OwnerReferences: []metav1.OwnerReference{owner(a)},
 			Labels: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
 		}, Data: data}
-		err = r.Client.Create(ctx, live)
+		err = r.Client.Create(ctx, live, client.DisableReadYourWritesConsistency) // no cache has Secrets
 	case err != nil:
 		return err
 	case !metav1.IsControlledBy(live, a):
@@ -169,7 +169,7 @@ func (r *Reconciler) ensureWebhook(ctx context.Context, a *kibashipv1.Applicatio
 		return nil
 	case !equality.Semantic.DeepEqual(live.Data, data):
 		live.Data = data
-		err = r.Client.Update(ctx, live)
+		err = r.Client.Update(ctx, live, client.DisableReadYourWritesConsistency)
 	}
 	if outcome.Classify(err) == outcome.Rejected {
 		b.SecretProblem, b.Refused = "The API server refuses the Secret of the webhook: "+refusal.Annotate(err.Error()), true

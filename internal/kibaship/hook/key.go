@@ -36,7 +36,8 @@ func (k *Keys) Get(ctx context.Context) ([]byte, error) {
 		key := make([]byte, sha256.Size)
 		_, _ = rand.Read(key) // it never fails
 		secret.Data = map[string][]byte{KeyName: key}
-		err = k.Client.Create(ctx, secret)
+		// No cache has Secrets.
+		err = k.Client.Create(ctx, secret, client.DisableReadYourWritesConsistency)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the key of webhooks: %w", err)

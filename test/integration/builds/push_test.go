@@ -78,6 +78,7 @@ func (w watched) builds(ctx context.Context, d *kibashipv1.Deployment, commit st
 	expect.Becomes(ctx, d, func(g Gomega) {
 		g.Expect(d.Spec.GitRepository).NotTo(BeNil())
 		g.Expect(d.Spec.GitRepository.CommitSHA).To(Equal(commit))
+		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
 		g.Expect(d.Status.CurrentPipelineRun).NotTo(BeNil())
 		g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning), "%s", d.Status.Message)
 	})
@@ -191,7 +192,6 @@ var _ = Describe("A push", func() {
 			g.Expect(w.app.Status.AutoBuild).To(BeNil())
 			g.Expect(meta.FindStatusCondition(w.app.Status.Conditions, kibashipv1.ConditionAutoBuild)).To(BeNil())
 		})
-		Expect(k8s.Create(ctx, w.app.DeepCopy())).To(MatchError(ContainSubstring("exists")))
 		bad := w.app.DeepCopy()
 		bad.Spec.GitRepository.AutoBuild.Branches = []string{"a b"}
 		Expect(k8s.Update(ctx, bad)).To(MatchError(ContainSubstring("branches")))
