@@ -23,7 +23,7 @@ import (
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=applications/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create,namespace=system
-// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=berg-operator-kibaship-webhooks,verbs=get,namespace=system
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=kibaship-pushes-key,verbs=get,namespace=system
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // newKind returns the steps that are particular to Applications; kit/reconcile does the rest.
