@@ -43,8 +43,8 @@ func (r Rule) prefixes() (all []string) {
 	return all
 }
 
-// branchName is what a Deployment accepts as a branch.
-var branchName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]{0,254}$`)
+// branchName is what a Deployment accepts as a branch, and short enough for an annotation.
+var branchName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]{0,199}$`)
 
 // choose returns the branches to build, sorted by name and not more than MaxBranches, and the tag to build; and how many branches match.
 func (r Rule) choose(refs []git.Ref) (chosen []git.Ref, branches int) {
