@@ -61,7 +61,7 @@ func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) e
 	if err != nil {
 		return explain(err)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		return refused(answer.StatusCode)
 	}

@@ -43,7 +43,7 @@ func (k *Keys) Get(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("the key of webhooks: %w", err)
 	}
 	if len(secret.Data[KeyName]) < sha256.Size {
-		return nil, fmt.Errorf("Secret %s: the key %s has less than %d bytes: delete the Secret, and start the operator again", //nolint:staticcheck // a Kind
+		return nil, fmt.Errorf("Secret %s: the key %s has less than %d bytes: delete the Secret, and start the operator again",
 			client.ObjectKeyFromObject(secret), KeyName, sha256.Size)
 	}
 	k.key = secret.Data[KeyName]

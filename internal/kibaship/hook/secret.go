@@ -12,7 +12,7 @@ import (
 
 // KeySecret is the Secret in the operator's namespace with the key of all secrets, in KeyName. The operator creates it.
 const (
-	KeySecret = "kibaship-pushes-key"
+	KeySecret = "kibaship-pushes-key" //nolint:gosec // a name
 	KeyName   = "key"
 )
 
