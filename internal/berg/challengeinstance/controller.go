@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -185,7 +186,7 @@ func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 	if out.Instance.Status.ReadyAt == nil {
 		out.Connecting = !out.Opened && !r.Reach.Over(key, id, status.ToConnect(*out, now), requeue)
 		if !out.Connecting && out.Pinned != nil {
-			out.Connecting = r.connectGate(out, status.ToGate(*out, now), key, requeue)
+			out.Connecting = r.reachGateway(out, key, now, requeue)
 		}
 		return
 	}
@@ -199,6 +200,9 @@ func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcome, _ outcome.Problems, now time.Time) time.Duration {
 	if out.Adopted != nil || out.NamespaceTokenHash != "" {
 		return immediately
+	}
+	if out.Pinned != nil && status.HasRoutes(out.Pinned.Containers) && view.PublicCause(i) != out.Published {
+		return immediately // its routes name the cause for players
 	}
 	delay := status.UntilStartDeadline(i, r.Config.Challenge, r.Clock.Now())
 	for _, other := range []time.Duration{status.UntilRetry(out.Observed, now), status.UntilSettled(out.Observed, now), status.UntilReachable(out, now), out.RequeueAfter} {
