@@ -25,8 +25,8 @@ type KibaShip struct {
 	// ImageRegistries are host[:port] of the registries of a DockerImage; nil: all with a public address.
 	ImageRegistries []string
 	Builds          Builds
-	Pushes          Pushes
 	Retention       ImageRetention
+	Pushes          Pushes
 }
 
 // ImageRetention configures which images of earlier builds stay in the registry.

@@ -1171,29 +1171,6 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	}
 }
 
-// The receiver of webhooks is that of config/kibaship/pushes.
-func TestReceiverIsThatOfConfig(t *testing.T) {
-	want := built(t, "../../../config/kibaship/pushes")
-	alone := "families: {kibaship: true}"
-	got := must(t, alone+"\npushes: {enabled: true}")
-	for id := range must(t, alone) {
-		if want[id] != nil {
-			t.Errorf("%s is there without pushes.enabled", id)
-		}
-		delete(got, id)
-	}
-	deployment := "Deployment/" + namespace + "/kibaship-pushes"
-	for _, objects := range []map[string]map[string]any{got, want} {
-		pod, _ := field(objects[deployment], "spec", "template", "spec").(map[string]any)
-		delete(pod, "affinity") // values of the operator, which the receiver has too
-		delete(pod, "tolerations")
-	}
-	compare(t, bared(got), bared(want))
-	if objects := must(t, "pushes: {enabled: true}"); objects[deployment] != nil {
-		t.Error("the receiver comes without KibaShip")
-	}
-}
-
 // settingsOfTheSample are the settings that agree with the Gateway of config/berg/samples/prerequisites.
 const settingsOfTheSample = "settings: {CHALLENGE_HTTP_PORT: 443, CHALLENGE_TLS_PORT: 8443}\n"
 
@@ -1394,6 +1371,29 @@ func TestGatewayOfTheChartFollowsSettings(t *testing.T) {
 	}
 	if got, _ := variable(must(t, ""), "GATEWAY_DATAPLANE_NAMESPACES"); got != "" {
 		t.Errorf("without the gate GATEWAY_DATAPLANE_NAMESPACES is %v", got)
+	}
+}
+
+// The receiver of webhooks is that of config/kibaship/pushes.
+func TestReceiverIsThatOfConfig(t *testing.T) {
+	want := built(t, "../../../config/kibaship/pushes")
+	alone := "families: {kibaship: true}"
+	got := must(t, alone+"\npushes: {enabled: true}")
+	for id := range must(t, alone) {
+		if want[id] != nil {
+			t.Errorf("%s is there without pushes.enabled", id)
+		}
+		delete(got, id)
+	}
+	deployment := "Deployment/" + namespace + "/kibaship-pushes"
+	for _, objects := range []map[string]map[string]any{got, want} {
+		pod, _ := field(objects[deployment], "spec", "template", "spec").(map[string]any)
+		delete(pod, "affinity") // values of the operator, which the receiver has too
+		delete(pod, "tolerations")
+	}
+	compare(t, bared(got), bared(want))
+	if objects := must(t, "pushes: {enabled: true}"); objects[deployment] != nil {
+		t.Error("the receiver comes without KibaShip")
 	}
 }
 
