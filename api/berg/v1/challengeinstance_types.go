@@ -239,7 +239,13 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Terminated At"
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
 
-	// When the instance expires: startedAt plus spec.timeout, or plus
+	// When the timeout begins, if not at startedAt: with CHALLENGE_TIMEOUT_FROM=ready it is readyAt, and until then
+	// startedAt plus CHALLENGE_START_DEADLINE.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Timeout From",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	TimeoutFrom *metav1.Time `json:"timeoutFrom,omitempty"`
+
+	// When the instance expires: startedAt (or timeoutFrom) plus spec.timeout, or plus
 	// CHALLENGE_MAX_LIFETIME if that is set and shorter, but not after spec.until.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"

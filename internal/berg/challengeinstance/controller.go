@@ -96,7 +96,8 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 	if status.Withdrawn(out.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		return r.withdraw(ctx, i, now)
 	}
-	if err := r.decide(ctx, out, problems, now); err != nil {
+	notStored, err := r.decide(ctx, out, problems, now)
+	if err != nil {
 		return err
 	}
 	if out.Adopted == nil && problems.First() == nil {
@@ -110,17 +111,19 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 		out.Problem = problem
 		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
+	problems.Add(notStored)
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
 	out.RequeueAfter = stopping.Again
 	return err
 }
 
 // decide finds out whether the instance adopts its Challenge, or needs a namespace that it may create. Lost content is the
-// only problem that an adoption solves, so that problem alone does not prevent one.
-func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (err error) {
+// only problem that an adoption solves, so that problem alone does not prevent one. notStored is why the Challenge cannot be
+// adopted: the instance keeps its content, and is repaired.
+func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (notStored *outcome.Problem, err error) {
 	if p := problems.First(); p == nil || p.Reason == bergv1.ReasonRevisionMissing {
-		if out.Adopted, err = r.adopt(ctx, &out.Observed, now); err != nil {
-			return err
+		if out.Adopted, notStored, err = r.adopt(ctx, &out.Observed, now); err != nil {
+			return nil, err
 		}
 		if out.Adopted != nil {
 			// A problem of the old content does not concern the new one.
@@ -128,21 +131,21 @@ func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *
 			if out.Instance.Status.ReadyAt == nil {
 				problems.Add(status.BeingBuilt)
 			}
-			return nil
+			return nil, nil
 		}
 	}
 	if problems.First() != nil {
-		return nil
+		return notStored, nil
 	}
 	if err := r.prepareNamespace(ctx, out); err != nil {
-		return err
+		return nil, err
 	}
 	if out.NamespaceTokenHash != "" {
 		problems.Add(status.BeingBuilt)
 	} else {
 		problems.Add(status.NamespaceIsOurs(out.Candidate, out.Namespace))
 	}
-	return nil
+	return notStored, nil
 }
 
 // withdraw ends an instance whose Challenge was deleted. Its deletion leads to the next reconciliation.
