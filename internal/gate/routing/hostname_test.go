@@ -78,7 +78,9 @@ func FuzzCandidates(f *testing.F) {
 			return true
 		})
 		// The API server takes no other names and patterns.
-		label := func(text string) bool { return text != "" && !strings.Contains("."+text+".", "..") && !strings.Contains(text, "*") }
+		label := func(text string) bool {
+			return text != "" && !strings.Contains("."+text+".", "..") && !strings.Contains(text, "*")
+		}
 		if !label(name) || pattern != Any && !label(strings.TrimPrefix(pattern, "*.")) {
 			return
 		}
