@@ -67,7 +67,7 @@ NETWORK_LABELS = network || isolation
 
 .PHONY: attack
 attack: NETWORK_LABELS = attack
-attack: e2e-network ## Try every line of the attack matrix with packets, and print what came of each; needs root.
+attack: e2e-network attack-gate ## Try every line of the attack matrix with packets, print what came of each, and attack the gate; needs root.
 
 # Cilium's agent is a process there, and no DaemonSet that NETWORK_POLICY=auto sees.
 .PHONY: e2e-network
