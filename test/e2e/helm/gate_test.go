@@ -161,7 +161,7 @@ func expectServed(ctx context.Context, p player, i *bergv1.ChallengeInstance, po
 	Expect(p.echo(ctx, echo.Hostname, port)).To(Equal("hello\n"))
 }
 
-var _ = Describe("The gate", Ordered, func() {
+var _ = Describe("The gate", Ordered, Label("gate"), func() {
 	var before sets.Set[string]
 	var alice player
 
