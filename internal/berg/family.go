@@ -46,6 +46,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/record"
 	"github.com/bergctf/berg-operator/internal/berg/revisions"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/berg/warm"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -188,6 +189,10 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	}
 	challenges.Workers = 1
 	if err := challenges.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	pools := &warm.Reconciler{Access: deps.Access("berg-operator"), Config: cfg.Challenge, Namespace: deps.Namespace}
+	if err := pools.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if cfg.Check.Concurrency > 0 {

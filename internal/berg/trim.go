@@ -125,7 +125,7 @@ func trimDeployment(d *appsv1.Deployment) {
 }
 
 // podLabels are the labels by which pods are found.
-var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
+var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer, bergv1.LabelOwnerID)
 
 // trimPod keeps the fields that the status of an instance is computed from. It keeps a pod's
 // environment, which holds the flag, out of the cache.

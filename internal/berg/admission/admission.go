@@ -23,6 +23,12 @@ type Instance struct {
 	Trusted bool
 	// Check: a ChallengeCheck has created it. No player waits for it.
 	Check bool
+	// Prepared: the operator made it for players to come.
+	Prepared bool
+	// Claimable: it is prepared, and an instance of its Challenge can take it over.
+	Claimable bool
+	// ClaimedBy is the instance that takes over this prepared one; empty for none.
+	ClaimedBy types.UID
 	// Started: it has an instance ID, and its finalizer.
 	Started bool
 	// Ending: it is being deleted, or is to be.
@@ -42,6 +48,8 @@ type Decision struct {
 	// Ahead is set if the Reason is OwnerBusy: the instance directly before it, of the same owner. Only one waiting
 	// instance names a given instance, so the end of an instance changes one status and not hundreds.
 	Ahead types.NamespacedName
+	// TakesOver is the prepared instance that it starts with; empty for none.
+	TakesOver types.NamespacedName
 }
 
 // Reason is why an instance waits.
@@ -65,12 +73,12 @@ const (
 	NamespaceFull Reason = "NamespaceFull"
 	// Full: as many instances are started as Limits.All allows.
 	Full Reason = "Full"
-	// PlayersFirst: it belongs to a check, and a player waits for a slot.
+	// PlayersFirst: it belongs to a check, or is prepared, and a player waits for a slot.
 	PlayersFirst Reason = "PlayersFirst"
 )
 
-// Decide returns a decision about every instance that waits, in the order in which they may start: instances of checks
-// after all others, then by creation. A younger instance never gets a slot that an older one could use; an instance that
+// Decide returns a decision about every instance that waits, in the order in which they may start: instances of players,
+// then of checks, then prepared ones, each by creation. A younger instance never gets a slot that an older one could use; an instance that
 // cannot use it, because of another limit, holds up no other.
 func Decide(all []Instance, limits Rules) []Decision {
 	var waiting []Instance
@@ -83,13 +91,14 @@ func Decide(all []Instance, limits Rules) []Decision {
 		return nil
 	}
 	slices.SortFunc(waiting, func(a, b Instance) int {
-		return cmp.Or(isTrue(a.Check)-isTrue(b.Check), byAge(a, b))
+		return cmp.Or(isTrue(a.Prepared)-isTrue(b.Prepared), isTrue(a.Check)-isTrue(b.Check), byAge(a, b))
 	})
 	// Started instances count before any decision, so that a limit which was lowered admits none until enough have ended.
 	// Each admitted instance counts for the decisions after it.
 	t := newTally(limits)
+	pool := newPool(all)
 	for _, i := range all {
-		if i.Started {
+		if i.Started && !pool.handedOver(i) {
 			t.add(i)
 		}
 	}
@@ -99,6 +108,11 @@ func Decide(all []Instance, limits Rules) []Decision {
 		d := Decision{Instance: i}
 		if before, busy := ahead[i.UID]; busy {
 			d.Reason, d.Ahead = OwnerBusy, before
+		} else if prepared := pool.find(i); prepared != nil {
+			if d.Reason = t.takeOver(i); d.Reason == Start {
+				d.TakesOver = prepared.Key
+				pool.take(*prepared)
+			}
 		} else {
 			d.Reason = t.admit(i)
 		}

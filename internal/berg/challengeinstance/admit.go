@@ -131,7 +131,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 		writers = startWriters
 	}
 	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
-	return a.settle(ctx, due, remaining, now), a.displace(ctx, r.all)
+	return a.settle(ctx, due, remaining, now), errors.Join(a.displace(ctx, r.all), a.drain(ctx, r))
 }
 
 // displace ends the instances of other namespaces that keep an instance of the platform waiting. Their end leads to the next round.
@@ -156,6 +156,8 @@ type write struct {
 	status.Candidate
 	// problem is nil for a start.
 	problem *outcome.Problem
+	// takes names the prepared instance that it takes over; empty for none.
+	takes types.NamespacedName
 	// limited: there is a limit, and it lets the instance start.
 	limited bool
 
@@ -184,13 +186,14 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 			report(i.UID, r.problems[i.UID])
 		}
 	}
-	for _, d := range admission.Decide(r.all, r.rules) {
+	r.decisions = admission.Decide(r.all, r.rules)
+	for _, d := range r.decisions {
 		// It keeps its slot until its last write is tried again, so that no younger instance overtakes it.
 		if d.Reason == admission.Start && r.delayed.Has(d.UID) {
 			continue
 		}
 		if d.Reason == admission.Start {
-			starts = append(starts, &write{Candidate: r.candidates[d.UID], limited: r.rules.Limit(d.Instance)})
+			starts = append(starts, &write{Candidate: r.candidates[d.UID], takes: d.TakesOver, limited: r.rules.Limit(d.Instance)})
 		} else {
 			report(d.UID, status.WaitProblem(d, cfg))
 		}
@@ -223,20 +226,11 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	out := status.Outcome{Observed: status.Observed{Candidate: w.Candidate, Limited: w.limited}, Problem: w.problem}
 	cfg := w.Nodes.Apply(a.Config.Challenge)
 	if w.problem == nil {
-		// The content is stored before the status names it. If this process ends in between, no instance names the Secret,
-		// and a later sweep deletes it.
-		id, err := uuid.NewV7()
-		if err == nil {
-			out.Adopted, err = a.store(ctx, out.Observed, cfg)
-		}
+		err := a.start(ctx, w, &out, cfg, now)
 		if err != nil {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
 			return
 		}
-		// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
-		// token, so a namespace that it creates first is not taken for the instance's own.
-		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
-		out.Problem, w.sent = status.BeingBuilt, true
 	}
 	status.Compute(out, cfg, now).SetOn(&w.Instance.Status.Conditions, w.Instance.Generation, now)
 	if err := a.frame.PatchStatus(ctx, before, w.Instance, now); err != nil {
@@ -245,9 +239,44 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	}
 	if w.problem == nil {
 		a.reportStarted(w.Instance)
+		if w.Instance.Status.PreparedFrom != "" {
+			a.enqueue(ctrl.Request{NamespacedName: w.takes})
+		}
 		return
 	}
 	a.report(before, out, nil, now)
+}
+
+// start gives an instance its identity and its content: those of a prepared instance, or new ones.
+func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) error {
+	if w.takes.Name != "" {
+		prepared, adopted, err := a.claim(ctx, w, cfg, now)
+		if err != nil {
+			return err
+		}
+		if prepared != nil {
+			status.TakeOver(w.Instance, prepared, now)
+			out.Adopted, out.Problem, w.sent = adopted, status.TakingOver, true
+			return nil
+		}
+	}
+	// The content is stored before the status names it. If this process ends in between, no instance names the Secret,
+	// and a later sweep deletes it.
+	id, err := uuid.NewV7()
+	if err == nil {
+		out.Adopted, err = a.store(ctx, out.Observed, cfg)
+	}
+	if err != nil {
+		return err
+	}
+	// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
+	// token, so a namespace that it creates first is not taken for the instance's own.
+	status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
+	if w.Prepared {
+		w.Instance.Status.StartedAt = nil // its time starts when a player gets it
+	}
+	out.Problem, w.sent = status.BeingBuilt, true
+	return nil
 }
 
 // settle records the results of the writes of a round, and returns the delay until the next round.

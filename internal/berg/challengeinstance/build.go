@@ -72,6 +72,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Parallel:  true,
 			Objects:   []apply.Set{apply.All(f.ConfigMaps), apply.All(f.DisruptionBudgets)},
 			Replace:   true, // in case a ConfigMap was made immutable
+			Write:     writeUnlessExists(in.Unclaimed),
 			Then: func(ctx context.Context, _ []client.Object) (err error) {
 				secrets, err = r.copyPullSecrets(ctx, *o, in)
 				return err
@@ -107,11 +108,14 @@ func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 	cfg := r.Config.Challenge
 	cfg.Defaults, cfg.NetworkPolicy = o.Pinned.Defaults, o.Policies
 	return manifests.Inputs{
-		UID:                o.Instance.UID,
+		UID:                manifests.OwnerUID(o.Instance),
 		Name:               client.ObjectKeyFromObject(o.Instance),
 		InstanceID:         o.Instance.Status.InstanceID,
 		Seed:               o.Instance.Status.Seed,
 		OwnerID:            o.Instance.Spec.OwnerID,
+		Existing:           manifests.NamespaceFor(o.Instance),
+		Prepared:           o.Prepared || o.Instance.Status.PreparedFrom != "",
+		Unclaimed:          o.Prepared,
 		Flag:               o.Instance.Spec.Flag,
 		ChallengeName:      o.Key.Name,
 		ChallengeNamespace: o.Key.Namespace,

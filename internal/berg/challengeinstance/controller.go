@@ -92,6 +92,9 @@ func (r *Reconciler) newKind() *kind {
 // reconciliation builds.
 func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out *status.Outcome, problems *outcome.Problems) error {
 	now := r.Clock.Now()
+	if i.Status.ClaimedBy != nil {
+		return r.handOver(ctx, i)
+	}
 	if status.Withdrawn(out.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		return r.withdraw(ctx, i, now)
 	}
@@ -107,10 +110,18 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 			return outcome.WrapNotFound(err)
 		}
 		out.Problem = problem
+		var again time.Duration
+		if problem == nil {
+			var err error
+			if again, err = r.notifyPods(ctx, out.Observed, now); err != nil {
+				return err
+			}
+		}
+		out.RequeueAfter = again
 		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
-	out.RequeueAfter = stopping.Again
+	out.RequeueAfter = status.Sooner(out.RequeueAfter, stopping.Again)
 	return err
 }
 

@@ -85,6 +85,9 @@ func describePorts(ports []string, repeated bool) string {
 // of the runtime, then failures to create pods, and last the end of a pod that was not replaced.
 func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
 	live, ended := ContainerPods(o.Pods, c.Hostname)
+	if awaitsFlag(o, c, live, now) {
+		return o.Prepared, "", ""
+	}
 	for _, p := range live {
 		if v := NewPodView(p); v.reason != "" {
 			return false, v.reason, v.message + livenessHint(p, c)
