@@ -125,7 +125,7 @@ func trimDeployment(d *appsv1.Deployment) {
 }
 
 // podLabels are the labels by which pods are found.
-var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer, bergv1.LabelOwnerID)
+var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
 
 // trimPod keeps the fields that the status of an instance is computed from. It keeps a pod's
 // environment, which holds the flag, out of the cache.
@@ -137,8 +137,10 @@ func trimPod(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{bergv1.LabelInstanceID: id}
 	}
 	pod.OwnerReferences = nil
-	for name := range pod.Labels {
-		if !podLabels.Has(name) {
+	for name, value := range pod.Labels {
+		// Only the name of a namespace that was prepared does not have the owner.
+		late := name == bergv1.LabelOwnerID && pod.Namespace != manifests.NamespaceName(value)
+		if !podLabels.Has(name) && !late {
 			delete(pod.Labels, name)
 		}
 	}

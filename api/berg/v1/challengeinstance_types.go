@@ -695,4 +695,6 @@ const (
 	ComponentNamespace = "challenge"
 	// ComponentPod is the value of LabelComponent on the pods.
 	ComponentPod = "challenge-pod"
+	// ComponentWarm is the value of LabelComponent on the binding in the namespace of a prepared instance.
+	ComponentWarm = "challenge-warm"
 )

@@ -34,9 +34,9 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Write: func(ctx context.Context, w apply.Writer, _ ownership.Owner, desired client.Object) (client.Object, error) {
 				return apply.Apply(ctx, w, r.namespaceOwner(o.Instance), desired)
 			},
-			Then: func(_ context.Context, live []client.Object) error {
+			Then: func(ctx context.Context, live []client.Object) error {
 				times.Namespace, times.NamespaceUID = r.Clock.Now(), live[0].GetUID()
-				return nil
+				return r.grantPods(ctx, in, times.NamespaceUID)
 			},
 		},
 		// These do not depend on each other, and no pod exists yet.

@@ -93,11 +93,12 @@ func (r *Reconciler) observeTaker(ctx context.Context, prepared *bergv1.Challeng
 	if by == nil {
 		return takerGone, nil
 	}
-	i := &bergv1.ChallengeInstance{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: by.Namespace, Name: by.Name}, i)
-	switch {
-	case err != nil:
-		return takerGone, apply.IgnoreAbsent(err)
+	var found bergv1.ChallengeInstanceList
+	err := r.Live.List(ctx, &found, client.InNamespace(by.Namespace), client.MatchingFields{metav1.ObjectNameField: by.Name})
+	if err != nil || len(found.Items) == 0 {
+		return takerGone, err
+	}
+	switch i := &found.Items[0]; {
 	case i.UID != by.UID:
 		return takerGone, nil
 	case i.Status.PreparedFrom == prepared.UID:
@@ -130,6 +131,18 @@ var claimEnds = predicate.Funcs{
 // claimed maps an instance to the prepared one that it has claimed.
 func (r *Reconciler) claimed(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.requests(ctx, indexClaim, string(o.GetUID()), func(client.Object) bool { return true })
+}
+
+// grantPods makes sure of the right that notifyPods needs, in the namespace of a prepared instance.
+func (r *Reconciler) grantPods(ctx context.Context, in manifests.Inputs, namespace types.UID) error {
+	if _, known := r.granted.Get(namespace); known || !in.Prepared || r.PodAccess == nil {
+		return nil
+	}
+	if err := r.PodAccess.Grant(ctx, in.UID, in.Namespace()); err != nil {
+		return fmt.Errorf("bind the right to notify pods of their flag: %w", err)
+	}
+	r.granted.Add(namespace, true)
+	return nil
 }
 
 // notifyPods adds the owner to the pods of an instance that took over a prepared one. The change makes the kubelet look for the

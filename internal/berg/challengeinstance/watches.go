@@ -44,7 +44,7 @@ import (
 // a new leader starts with a full cache.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
-	r.copies = lru.New(rememberedCopies)
+	r.copies, r.granted = lru.New(rememberedCopies), lru.New(rememberedCopies)
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

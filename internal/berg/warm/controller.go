@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/access"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -33,10 +35,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Prepared instances are in the operator's own namespace, to which no platform has access. A player's instance can be created
-// there by administrators only.
+// These rights are in a role of their own, config/berg/warm. Prepared instances are in the operator's own namespace, to which no
+// platform has access.
 //
-// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=create,namespace=system
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=create,namespace=berg-operator-system
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-berg-warm-pods,verbs=bind
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-berg-warm-pods,verbs=list;watch
+
+// Pods is the right to change the metadata of the pods of an instance, which makes the kubelet look for the flag.
+var Pods = access.Right{
+	Role: "berg-operator-berg-warm-pods", Binding: "berg-operator-warm", Component: bergv1.ComponentWarm,
+	Attributes: authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch"},
+	Folder:     "berg/warm", Setting: "CHALLENGE_WARM_MAX_INSTANCES",
+}
 
 const (
 	actionPrepare = "Prepare"
