@@ -181,7 +181,9 @@ var _ = Describe("A prepared instance", func() {
 			for at := int64(1); ; at++ {
 				ready(ctx, c, 1)
 				resume := inprocess.Pause()
-				kill := transport.NewKill(at, lost, func(r *http.Request) bool { return !strings.Contains(r.URL.Path, "/leases/") && !strings.Contains(r.URL.Path, "/events") })
+				kill := transport.NewKill(at, lost, func(r *http.Request) bool {
+					return !strings.Contains(r.URL.Path, "/leases/") && !strings.Contains(r.URL.Path, "/events")
+				})
 				i := bergtest.Instance(ctx, ns, "killed", withFlag("flag{survives}"))
 				stop := inprocess.Run(inprocess.With(nil), kill.Wrap)
 				var over bool
