@@ -49,21 +49,21 @@ type Access struct {
 
 // Permitted makes sure of the right, and of more rights that its use needs, or returns an error that names the first one that the
 // operator lacks. Without it a watch that is forbidden would keep the operator from becoming ready, and no message would say why.
-func (a *Access) Permitted(ctx context.Context, direct client.Client, more ...authorizationv1.ResourceAttributes) (err error) {
+func (a *Access) Permitted(ctx context.Context, direct client.Client, rights ...authorizationv1.ResourceAttributes) (err error) {
 	if a.everywhere, err = identity.May(ctx, direct, a.Attributes); err != nil {
 		return a.failed(err)
 	}
 	if !a.everywhere {
-		more = append(more,
+		rights = append(rights,
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"},
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterroles", Name: a.Role, Verb: "bind"})
 		for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
 			for _, verb := range []string{"list", "watch"} {
-				more = append(more, authorizationv1.ResourceAttributes{Group: admissionregistrationv1.GroupName, Resource: resource, Name: a.Role, Verb: verb})
+				rights = append(rights, authorizationv1.ResourceAttributes{Group: admissionregistrationv1.GroupName, Resource: resource, Name: a.Role, Verb: verb})
 			}
 		}
 	}
-	lacks, err := identity.Lacks(ctx, direct, more)
+	lacks, err := identity.Lacks(ctx, direct, rights)
 	if err != nil {
 		return a.failed(err)
 	}

@@ -55,15 +55,15 @@ func (p *pool) take(i Instance) {
 }
 
 // Drained returns the prepared instances that have to end, because players wait for their slots: one for each player, unless it is
-// ending. Those that are not ready end first, then the youngest.
+// ending. Instances that are not ready end first, then the youngest.
 func Drained(all []Instance, decisions []Decision) []Instance {
-	taken := map[types.NamespacedName]bool{}
+	used := map[types.NamespacedName]bool{}
 	for _, d := range decisions {
-		taken[d.TakesOver] = true
+		used[d.TakesOver] = true
 	}
 	var spare []Instance
 	for _, i := range all {
-		if i.Prepared && i.Started && i.ClaimedBy == "" && !taken[i.Key] {
+		if i.Prepared && i.Started && i.ClaimedBy == "" && !used[i.Key] {
 			spare = append(spare, i)
 		}
 	}

@@ -3,7 +3,6 @@ package challengeinstance
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,18 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/admission"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
-	"github.com/bergctf/berg-operator/internal/berg/revisions"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -36,44 +31,6 @@ import (
 //
 // After the first write nothing but the claim decides. If the process ends before the second one, the next round repeats it. If
 // the player's instance is deleted first, the prepared instance is deleted too, with its namespace.
-
-// isPrepared reports whether the operator made an instance for players to come. Only administrators and the operator may write
-// in its namespace, so the label can be trusted there.
-func (r *Reconciler) isPrepared(o client.Object) bool {
-	return o.GetNamespace() == r.Namespace && o.GetLabels()[bergv1.LabelPrepared] != ""
-}
-
-// claim makes sure that an instance alone takes over a prepared one, and returns it with its content. It returns nil if that
-// cannot be taken over any more: then the instance starts without it.
-func (a *admitter) claim(ctx context.Context, w *write, cfg config.Challenge, now time.Time) (*bergv1.ChallengeInstance, *status.Adoption, error) {
-	prepared := &bergv1.ChallengeInstance{}
-	if err := a.Starts.Get(ctx, w.takes, prepared); err != nil {
-		return nil, nil, apply.IgnoreAbsent(err)
-	}
-	by := &bergv1.InstanceReference{Namespace: w.Instance.Namespace, Name: w.Instance.Name, UID: w.Instance.UID}
-	claimed := prepared.Status.ClaimedBy != nil
-	if claimed && *prepared.Status.ClaimedBy != *by || !claimed && !status.Claimable(prepared) {
-		return nil, nil, nil
-	}
-	content, err := a.Revisions.Read(ctx, prepared.Status.ChallengeRevision)
-	if unreadable := (*revisions.UnreadableError)(nil); errors.As(err, &unreadable) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if !claimed {
-		if !content.Equals(manifests.NewSnapshot(w.Challenge, cfg)) {
-			return nil, nil, nil
-		}
-		before := prepared.DeepCopy()
-		prepared.Status.ClaimedBy = by
-		if err := a.frame.PatchStatus(ctx, before, prepared, now); err != nil {
-			return nil, nil, fmt.Errorf("claim the prepared instance %s: %w", w.takes, err)
-		}
-	}
-	return prepared, &status.Adoption{Snapshot: *content, Revision: prepared.Status.ChallengeRevision}, nil
-}
 
 // taker is what became of the instance that claimed a prepared one.
 type taker int
@@ -89,17 +46,17 @@ const (
 
 // observeTaker asks the API server, because the answer decides about a namespace.
 func (r *Reconciler) observeTaker(ctx context.Context, prepared *bergv1.ChallengeInstance) (taker, error) {
-	by := prepared.Status.ClaimedBy
-	if by == nil {
+	claim := prepared.Status.ClaimedBy
+	if claim == nil {
 		return takerGone, nil
 	}
 	var found bergv1.ChallengeInstanceList
-	err := r.Live.List(ctx, &found, client.InNamespace(by.Namespace), client.MatchingFields{metav1.ObjectNameField: by.Name})
+	err := r.Live.List(ctx, &found, client.InNamespace(claim.Namespace), client.MatchingFields{metav1.ObjectNameField: claim.Name})
 	if err != nil || len(found.Items) == 0 {
 		return takerGone, err
 	}
 	switch i := &found.Items[0]; {
-	case i.UID != by.UID:
+	case i.UID != claim.UID:
 		return takerGone, nil
 	case i.Status.PreparedFrom == prepared.UID:
 		return takerHasIt, nil
@@ -114,7 +71,7 @@ func (r *Reconciler) observeTaker(ctx context.Context, prepared *bergv1.Challeng
 func (r *Reconciler) handOver(ctx context.Context, prepared *bergv1.ChallengeInstance) error {
 	taker, err := r.observeTaker(ctx, prepared)
 	if err == nil && taker != takerWaits {
-		err = apply.IgnoreAbsent(r.Client.Delete(ctx, prepared, client.Preconditions{UID: ptr.To(prepared.UID)}))
+		err = apply.Delete(ctx, r.Client, prepared)
 	}
 	if err == nil {
 		err = reconcile.ErrDeferred
@@ -147,22 +104,22 @@ func (r *Reconciler) grantPods(ctx context.Context, in manifests.Inputs, namespa
 
 // notifyPods adds the owner to the pods of an instance that took over a prepared one. The change makes the kubelet look for the
 // flag. It returns the time until the kubelet is to look again.
-func (r *Reconciler) notifyPods(ctx context.Context, o status.Observed, now time.Time) (again time.Duration, err error) {
-	pods, again := status.ToNotify(o, now)
+func (r *Reconciler) notifyPods(ctx context.Context, o status.Observed, now time.Time) (delay time.Duration, err error) {
+	pods, delay := status.ToNotify(o, now)
 	for _, p := range pods {
 		change, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": p.UID, "labels": manifests.OwnerLabels(o.Instance),
 			"annotations": map[string]string{bergv1.AnnotationFlagAt: now.UTC().Format(time.RFC3339Nano)},
 		}})
 		if err == nil {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-			err = r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, change), client.DisableReadYourWritesConsistency)
+			target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+			err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, change), client.DisableReadYourWritesConsistency)
 		}
 		if err != nil && !apply.Absent(err) && !apierrors.IsConflict(err) {
 			return 0, fmt.Errorf("add the owner to pod %s: %w", p.Name, err)
 		}
 	}
-	return again, nil
+	return delay, nil
 }
 
 // writeUnlessExists writes the objects with the flag. While a prepared instance has no flag, existing objects stay: it may have
@@ -180,20 +137,4 @@ func writeUnlessExists(unclaimed bool) func(context.Context, apply.Writer, owner
 		}
 		return apply.Apply(ctx, w, owner, desired)
 	}
-}
-
-// drain deletes the prepared instances whose slots players wait for. Their end leads to the next round.
-func (a *admitter) drain(ctx context.Context, r round) error {
-	var errs []error
-	for _, i := range admission.Drained(r.all, r.decisions) {
-		prepared := &bergv1.ChallengeInstance{}
-		err := a.Starts.Get(ctx, i.Key, prepared)
-		if err == nil && prepared.UID == i.UID && isLive(prepared) && prepared.Status.ClaimedBy == nil {
-			err = a.Client.Delete(ctx, prepared, client.Preconditions{UID: ptr.To(prepared.UID), ResourceVersion: ptr.To(prepared.ResourceVersion)})
-		}
-		if !apierrors.IsConflict(err) { // an instance may have claimed it
-			errs = append(errs, apply.IgnoreAbsent(err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -110,14 +110,12 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 			return outcome.WrapNotFound(err)
 		}
 		out.Problem = problem
-		var again time.Duration
 		if problem == nil {
 			var err error
-			if again, err = r.notifyPods(ctx, out.Observed, now); err != nil {
+			if out.RequeueAfter, err = r.notifyPods(ctx, out.Observed, now); err != nil {
 				return err
 			}
 		}
-		out.RequeueAfter = again
 		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)

@@ -110,6 +110,12 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 	return c, err
 }
 
+// isPrepared reports whether the operator made an instance for players to come. Only administrators and the operator may write
+// in its namespace, so the label can be trusted there.
+func (r *Reconciler) isPrepared(o client.Object) bool {
+	return o.GetNamespace() == r.Namespace && o.GetLabels()[bergv1.LabelPrepared] != ""
+}
+
 // settings returns the configuration, adapted to the features of the nodes.
 func (r *Reconciler) settings(o status.Observed) config.Challenge {
 	return o.Nodes.Apply(r.Config.Challenge)

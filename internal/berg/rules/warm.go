@@ -29,7 +29,7 @@ func validateLate(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 		}
 		if folder := path.Dir(file.Path); folder == "/" || UsuallyFolder(folder) || slices.Contains(runtimeFiles, folder) {
 			return field.ErrorList{field.Invalid(parent.Child(name, "path"), file.Path,
-				fmt.Sprintf("with late: file, the whole folder %s is replaced: choose a folder that has nothing else, for example /run/flag/flag.txt", folder))}
+				fmt.Sprintf("with late: file, the whole folder %s is repositiond: choose a folder that has nothing else, for example /run/flag/flag.txt", folder))}
 		}
 	}
 	return nil
@@ -59,22 +59,22 @@ func validateWarm(c *bergv1.Challenge) field.ErrorList {
 		errs = append(errs, field.Invalid(warm.Child("min"), w.Min, "the Challenge has no containers: there is nothing to prepare"))
 	}
 	for n, container := range c.Spec.Containers {
-		refuse := func(at *field.Path, text string) {
+		refuse := func(parent *field.Path, text string) {
 			if w.Min > 0 && cutsOwner.MatchString(text) {
-				errs = append(errs, field.Forbidden(at, "takes the owner out of CHALLENGE_NAMESPACE. The namespace of a prepared instance does not have the owner "+
+				errs = append(errs, field.Forbidden(parent, "takes the owner out of CHALLENGE_NAMESPACE. The namespace of a prepared instance does not have the owner "+
 					"in its name: remove spec.warm, or use the whole value"))
 			}
 		}
-		parent := field.NewPath("spec", "containers").Index(n)
+		position := field.NewPath("spec", "containers").Index(n)
 		for i, word := range container.Command {
-			refuse(parent.Child("command").Index(i), word)
+			refuse(position.Child("command").Index(i), word)
 		}
 		for i, word := range container.Args {
-			refuse(parent.Child("args").Index(i), word)
+			refuse(position.Child("args").Index(i), word)
 		}
 		for name, value := range container.Environment {
 			text, _ := value.Text()
-			refuse(parent.Child("environment").Key(name), text)
+			refuse(position.Child("environment").Key(name), text)
 		}
 	}
 	return errs

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -226,11 +225,11 @@ func (r *Reconciler) create(ctx context.Context, c *bergv1.Challenge) error {
 
 // end deletes a prepared instance in the version in which no instance has claimed it.
 func (r *Reconciler) end(ctx context.Context, i *bergv1.ChallengeInstance) error {
-	err := r.Client.Delete(ctx, i.DeepCopy(), client.Preconditions{UID: ptr.To(i.UID), ResourceVersion: ptr.To(i.ResourceVersion)})
+	err := apply.DeleteUnchanged(ctx, r.Client, i.DeepCopy())
 	if apierrors.IsConflict(err) {
 		return outcome.ErrConflict // an event follows
 	}
-	return apply.IgnoreAbsent(err)
+	return err
 }
 
 // writeStatus writes the condition Warm of a Challenge. A Challenge without spec.warm has none.

@@ -14,7 +14,7 @@ const maxStarting = 8
 // Pool has the prepared instances of one Challenge.
 type Pool struct {
 	Challenge types.NamespacedName
-	// Min, Max and MaxInstances are those of the Challenge; zero is no bound. Min is zero if none may be prepared.
+	// Min, Max and MaxInstances are fields of the Challenge; zero is no bound. Min is zero if none may be prepared.
 	Min, Max, MaxInstances int
 	// Frozen: none is created, and the others stay.
 	Frozen bool
