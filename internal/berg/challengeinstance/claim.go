@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -114,6 +115,11 @@ func (r *Reconciler) notifyPods(ctx context.Context, o status.Observed, now time
 		if err == nil {
 			target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 			err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, change), client.DisableReadYourWritesConsistency)
+		}
+		if identity.LacksRight(err) { // its node looks for the flag by itself, after more than ten seconds
+			reconcile.Warning(r.Events, o.Instance, bergv1.ReasonRefused, actionObserve, fmt.Sprintf(
+				"The operator may not notify pod %s of its flag: bind the role of config/berg/warm to it", p.Name))
+			return 0, nil
 		}
 		if err != nil && !apply.Absent(err) && !apierrors.IsConflict(err) {
 			return 0, fmt.Errorf("add the owner to pod %s: %w", p.Name, err)

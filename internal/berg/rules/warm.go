@@ -29,7 +29,7 @@ func validateLate(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 		}
 		if folder := path.Dir(file.Path); folder == "/" || UsuallyFolder(folder) || slices.Contains(runtimeFiles, folder) {
 			return field.ErrorList{field.Invalid(parent.Child(name, "path"), file.Path,
-				fmt.Sprintf("with late: file, the whole folder %s is repositiond: choose a folder that has nothing else, for example /run/flag/flag.txt", folder))}
+				fmt.Sprintf("with late: file, the whole folder %s is replaced: choose a folder that has nothing else, for example /run/flag/flag.txt", folder))}
 		}
 	}
 	return nil
