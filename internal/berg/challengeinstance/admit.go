@@ -239,9 +239,6 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	}
 	if w.problem == nil {
 		a.reportStarted(w.Instance)
-		if w.Instance.Status.PreparedFrom != "" {
-			a.enqueue(ctrl.Request{NamespacedName: w.takes})
-		}
 		return
 	}
 	a.report(before, out, nil, now)

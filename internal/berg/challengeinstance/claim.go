@@ -80,10 +80,13 @@ func (r *Reconciler) handOver(ctx context.Context, prepared *bergv1.ChallengeIns
 	return err
 }
 
-// claimEnds passes instances that end. A prepared instance that one of them has claimed is of no use.
-var claimEnds = predicate.Funcs{
+// claimSettled passes instances that take over a prepared one or end: then its claim leads to a deletion.
+var claimSettled = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) && !isLive(e.ObjectNew) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
+		return isLive(before) && !isLive(after) || before.Status.PreparedFrom != after.Status.PreparedFrom
+	},
 }
 
 // claimed maps an instance to the prepared one that it has claimed.
@@ -93,7 +96,7 @@ func (r *Reconciler) claimed(ctx context.Context, o client.Object) []ctrl.Reques
 
 // grantPods makes sure of the right that notifyPods needs, in the namespace of a prepared instance.
 func (r *Reconciler) grantPods(ctx context.Context, in manifests.Inputs, namespace types.UID) error {
-	if _, known := r.granted.Get(namespace); known || !in.Prepared || r.PodAccess == nil {
+	if _, known := r.granted.Get(namespace); known || !in.Unclaimed || r.PodAccess == nil {
 		return nil
 	}
 	if err := r.PodAccess.Grant(ctx, in.UID, in.Namespace()); err != nil {

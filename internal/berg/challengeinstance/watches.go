@@ -137,7 +137,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	controllers = ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, reconcile.StatusLost, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.claimed), builder.WithPredicates(claimEnds)).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.claimed), builder.WithPredicates(claimSettled)).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
 		// A namespace has two handlers: a live instance repairs its namespace, and a deletion continues with another
 		// priority.

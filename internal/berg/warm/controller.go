@@ -85,7 +85,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func challengeChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bergv1.Challenge), e.ObjectNew.(*bergv1.Challenge)
-	return before.UID != after.UID || before.Generation != after.Generation || status.Frozen(before) != status.Frozen(after) || accepted(before) != accepted(after)
+	return before.UID != after.UID || before.Generation != after.Generation || status.Frozen(before) != status.Frozen(after) ||
+		checked(before) != checked(after) || accepted(before) != accepted(after)
 }
 
 // instanceChanged passes changes of prepared instances, and of players' instances only whether their pods find a node.
@@ -107,8 +108,13 @@ func isStarved(i *bergv1.ChallengeInstance) bool {
 }
 
 func accepted(c *bergv1.Challenge) bool {
+	return checked(c) && meta.IsStatusConditionTrue(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
+}
+
+// checked reports whether the condition Accepted is about the Challenge as it is.
+func checked(c *bergv1.Challenge) bool {
 	condition := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
-	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == c.Generation
+	return condition != nil && condition.ObservedGeneration == c.Generation
 }
 
 // observe returns a prepared instance as a decision needs it.
@@ -180,8 +186,9 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 			continue
 		}
 		p := add(client.ObjectKeyFromObject(c), c)
-		p.MaxInstances, p.Frozen = int(c.Spec.MaxInstances), status.Frozen(c)
-		if c.Spec.Warm != nil && accepted(c) && len(c.Spec.Containers) > 0 {
+		// After an edit nothing changes until the Challenge was checked.
+		p.MaxInstances, p.Frozen = int(c.Spec.MaxInstances), status.Frozen(c) || !checked(c)
+		if c.Spec.Warm != nil && (accepted(c) || !checked(c)) && len(c.Spec.Containers) > 0 {
 			p.Min, p.Max = int(c.Spec.Warm.Min), int(c.Spec.Warm.Max)
 		}
 	}
@@ -265,7 +272,7 @@ func (r *Reconciler) condition(o observed, n int, change Change) metav1.Conditio
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: bergv1.WarmReady, Message: "The next instance takes over a prepared one"}
 	case p.Min == 0:
 		return unready(bergv1.ReasonInvalidChallenge, "No instance is prepared until the Challenge is accepted and has containers")
-	case p.Frozen:
+	case status.Frozen(o.challenges[n]):
 		return unready(bergv1.ReasonFrozen, "The Challenge is frozen. No instance is prepared until the annotation "+bergv1.AnnotationFrozen+" is removed")
 	case o.starved > 0:
 		return unready(bergv1.WarmNoCapacity, "Pods of players find no node: they get the capacity of prepared instances")

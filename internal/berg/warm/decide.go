@@ -16,7 +16,7 @@ type Pool struct {
 	Challenge types.NamespacedName
 	// Min, Max and MaxInstances are fields of the Challenge; zero is no bound. Min is zero if none may be prepared.
 	Min, Max, MaxInstances int
-	// Frozen: none is created, and the others stay.
+	// Frozen: none is created, and outdated ones stay.
 	Frozen bool
 	// Players is the number of instances that are not prepared ones.
 	Players  int
