@@ -39,12 +39,12 @@ var _ = Describe("A prepared instance on real pods", Label("warm"), Serial, func
 			return box
 		}
 		stage.Challenge(ctx, "cold", boots("box"))
-		cold := took(ctx, stage, "cold")
+		cold := startTime(ctx, stage, "cold")
 		Expect(cold).To(BeNumerically(">=", bootTime))
 
 		prepare(ctx, stage, "warm", 2, boots("box"))
 		for range 3 {
-			warm := took(ctx, stage, "warm")
+			warm := startTime(ctx, stage, "warm")
 			AddReportEntry("warm", fmt.Sprintf("%s, cold %s", warm.Round(time.Millisecond), cold.Round(time.Millisecond)))
 			Expect(warm).To(BeNumerically("<=", cold/20))
 			story := stage.Stories[len(stage.Stories)-1]
@@ -69,11 +69,11 @@ var _ = Describe("A prepared instance on real pods", Label("warm"), Serial, func
 		stage.Challenge(ctx, "cold", variable, content, program)
 		var cold, warm []time.Duration
 		for range 3 {
-			cold = append(cold, took(ctx, stage, "cold"))
+			cold = append(cold, startTime(ctx, stage, "cold"))
 		}
 		prepare(ctx, stage, "warm", 3, variable, content, program)
 		for range 3 {
-			warm = append(warm, took(ctx, stage, "warm"))
+			warm = append(warm, startTime(ctx, stage, "warm"))
 			story := stage.Stories[len(stage.Stories)-1]
 			ns := story.InstanceNamespace()
 			Expect(ns).NotTo(ContainSubstring(story.OwnerID), "it took over no prepared one")
@@ -86,8 +86,8 @@ var _ = Describe("A prepared instance on real pods", Label("warm"), Serial, func
 	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 })
 
-// took starts an instance and returns the time from its creation until it runs.
-func took(ctx context.Context, stage *journey.Stage, challenge string) time.Duration {
+// startTime starts an instance and returns the time from its creation until it runs.
+func startTime(ctx context.Context, stage *journey.Stage, challenge string) time.Duration {
 	GinkgoHelper()
 	began := time.Now()
 	story := stage.Start(ctx, stage.Instance(challenge))

@@ -176,7 +176,12 @@ var _ = Describe("A prepared instance", func() {
 	})
 
 	It("gets lost or doubled by no kill of the operator, whichever write is the last", func(ctx context.Context) {
-		ns, c := publish(ctx, "killed", fmt.Sprintf(flagged, 1))
+		ns, c := publish(ctx, "killed", `
+warm: {min: 1}
+containers:
+- {hostname: web, image: "example.com/web:1", ports: [{port: 8080, type: publicPort}]}
+- {hostname: env, image: "berg.test/behaviour/flag:1", dynamicFlag: {env: {name: FLAG}}}
+`)
 		for _, lost := range []bool{true, false} {
 			for at := int64(1); ; at++ {
 				ready(ctx, c, 1)
