@@ -34,14 +34,14 @@ func TestAContainerThatWaitsForItsFlag(t *testing.T) {
 		notified bool
 		delay    time.Duration
 	}{
-		"is as ready as it can be while there is no player":            {prepared: true, flag: flag, ready: true},
-		"waits for something else, if it needs no flag":                {prepared: true, broken: createContainerConfigError},
-		"or may have it late":                                          {prepared: true, flag: late, broken: createContainerConfigError},
-		"starts as soon as the kubelet is notified":                    {flag: flag, taken: time.Second, notified: true, delay: flagInterval},
-		"is notified again":                                            {flag: flag, taken: time.Second, owner: "o", notified: true, delay: flagInterval},
-		"has a problem, if it does not find its flag for long":         {flag: flag, taken: time.Minute, owner: "o", broken: createContainerConfigError},
-		"a pod that replaced another one gets its owner, at any time":  {flag: flag, taken: time.Hour, notified: true, broken: createContainerConfigError},
-		"of an instance that was not prepared has its problem": {flag: flag, broken: createContainerConfigError},
+		"is as ready as it can be while there is no player":           {prepared: true, flag: flag, ready: true},
+		"waits for something else, if it needs no flag":               {prepared: true, broken: createContainerConfigError},
+		"or may have it late":                                         {prepared: true, flag: late, broken: createContainerConfigError},
+		"starts as soon as the kubelet is notified":                   {flag: flag, taken: time.Second, notified: true, delay: flagInterval},
+		"is notified again":                                           {flag: flag, taken: time.Second, owner: "o", notified: true, delay: flagInterval},
+		"has a problem, if it does not find its flag for long":        {flag: flag, taken: time.Minute, owner: "o", broken: createContainerConfigError},
+		"a pod that replaced another one gets its owner, at any time": {flag: flag, taken: time.Hour, notified: true, broken: createContainerConfigError},
+		"of an instance that was not prepared has its problem":        {flag: flag, broken: createContainerConfigError},
 	} {
 		o := Observed{Candidate: Candidate{
 			Prepared: tc.prepared, Instance: &bergv1.ChallengeInstance{Spec: bergv1.ChallengeInstanceSpec{OwnerID: "o"}},
@@ -76,7 +76,7 @@ func TestClaimable(t *testing.T) {
 		"it is claimed":        func(i *bergv1.ChallengeInstance) { i.Status.ClaimedBy = &bergv1.InstanceReference{} },
 		"it was never ready":   func(i *bergv1.ChallengeInstance) { i.Status.ReadyAt = nil },
 		"its namespace":        func(i *bergv1.ChallengeInstance) { i.Status.NamespaceUID = "" },
-		"it is being repaired":   func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseCreating },
+		"it is being repaired": func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseCreating },
 		"a pod is not ready":   func(i *bergv1.ChallengeInstance) { i.Status.Conditions[0].Status = metav1.ConditionFalse },
 		"it is not up to date": func(i *bergv1.ChallengeInstance) { i.Status.Conditions[1].Status = metav1.ConditionFalse },
 	} {

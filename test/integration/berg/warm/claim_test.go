@@ -186,8 +186,8 @@ containers:
 			for at := int64(1); ; at++ {
 				ready(ctx, c, 1)
 				resume := inprocess.Pause()
-				kill := transport.NewKill(at, lost, func(r *http.Request) bool {
-					return !strings.Contains(r.URL.Path, "/leases/") && !strings.Contains(r.URL.Path, "/events")
+				kill := transport.NewKill(at, lost, func(r *http.Request) bool { // creations are what prepares the next one
+					return r.Method != http.MethodPost && !strings.Contains(r.URL.Path, "/leases/") && !strings.Contains(r.URL.Path, "/events")
 				})
 				i := bergtest.Instance(ctx, ns, "killed", withFlag("flag{survives}"))
 				stop := inprocess.Run(inprocess.With(nil), kill.Wrap)
