@@ -225,12 +225,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	before := w.Instance.DeepCopy()
 	out := status.Outcome{Observed: status.Observed{Candidate: w.Candidate, Limited: w.limited}, Problem: w.problem}
 	cfg := w.Nodes.Apply(a.Config.Challenge)
-	if w.problem == nil {
-		err := a.start(ctx, w, &out, cfg, now)
-		if err != nil {
-			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
-			return
-		}
+	if w.problem == nil && !a.start(ctx, w, &out, cfg, now) {
+		return
 	}
 	status.Compute(out, cfg, now).SetOn(&w.Instance.Status.Conditions, w.Instance.Generation, now)
 	if err := a.frame.PatchStatus(ctx, before, w.Instance, now); err != nil {
@@ -244,27 +240,26 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	a.report(before, out, nil, now)
 }
 
-// start gives an instance its identity and its content: those of a prepared instance, or new ones.
-func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) error {
-	if w.takes.Name != "" {
-		prepared, adopted, err := a.claim(ctx, w, cfg, now)
-		if err != nil {
-			return err
-		}
-		if prepared != nil {
-			status.TakeOver(w.Instance, prepared, now)
-			out.Adopted, out.Problem, w.sent = adopted, status.TakingOver, true
-			return nil
-		}
+// start prepares the status of a start, or the problem that prevents it. It returns false if there is nothing to report. An
+// instance takes over a prepared one, or gets an identity and a content of its own. The content is stored before the status names
+// it. If this process ends in between, no instance names the Secret, and a later sweep deletes it.
+func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) bool {
+	taken, err := a.takeOver(ctx, w, out, cfg, now)
+	if taken {
+		return true
 	}
-	// The content is stored before the status names it. If this process ends in between, no instance names the Secret,
-	// and a later sweep deletes it.
-	id, err := uuid.NewV7()
+	var id uuid.UUID
+	if err == nil {
+		id, err = uuid.NewV7()
+	}
 	if err == nil {
 		out.Adopted, err = a.store(ctx, out.Observed, cfg)
 	}
 	if err != nil {
-		return err
+		w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(w.Instance), redact.Error(err, w.Instance.Spec.Flag))
+		w.refused = status.NewProblem(bergv1.ConditionNamespaceCreated, err, w.Instance.Spec.Flag)
+		w.problem, out.Problem = w.refused, w.refused
+		return w.refused.Class != outcome.Stale
 	}
 	// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
 	// token, so a namespace that it creates first is not taken for the instance's own.
@@ -273,7 +268,7 @@ func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg
 		w.Instance.Status.StartedAt = nil // its time starts when a player gets it
 	}
 	out.Problem, w.sent = status.BeingBuilt, true
-	return nil
+	return true
 }
 
 // settle records the results of the writes of a round, and returns the delay until the next round.

@@ -17,6 +17,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
+// takeOver gives an instance a prepared one. It returns false if there is none, or it cannot be taken over any more.
+func (a *admitter) takeOver(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) (taken bool, err error) {
+	if w.takes.Name == "" {
+		return false, nil
+	}
+	prepared, adopted, err := a.claim(ctx, w, cfg, now)
+	if prepared == nil {
+		return false, err
+	}
+	status.TakeOver(w.Instance, prepared, now)
+	out.Adopted, out.Problem, w.sent = adopted, status.TakingOver, true
+	return true, nil
+}
+
 // claim makes sure that an instance alone takes over a prepared one, and returns it with its content. It returns nil if that
 // cannot be taken over any more: then the instance starts without it.
 func (a *admitter) claim(ctx context.Context, w *write, cfg config.Challenge, now time.Time) (*bergv1.ChallengeInstance, *status.Adoption, error) {
