@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	uberzap "go.uber.org/zap"
@@ -20,12 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/deploy"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/kit/settingsmap"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/operator/install"
 )
 
 // version is set by the build.
@@ -56,6 +59,12 @@ func main() {
 		if err := checkLeader(all, os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == install.Command {
+		if err := runInstaller(ctrl.SetupSignalHandler(), os.Args[2:]); err != nil {
+			fail(config.Process{}, err)
 		}
 		return
 	}
@@ -136,6 +145,31 @@ func checkLeader(all []family.Family, args []string) error {
 	}
 	restConfig = connection.Configure(restConfig)
 	return operator.CheckLeader(ctrl.SetupSignalHandler(), restConfig, process)
+}
+
+// runInstaller takes the name of the operator's account, and settings of the process.
+func runInstaller(ctx context.Context, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return errors.New("install: name the account of the operator")
+	}
+	process, _, _, err := operator.Load(families.All(), args[1:], os.Getenv, nil, os.Stdout)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(operator.WithQuietStop(ctx, zap.New(zap.StacktraceLevel(zapcore.DPanicLevel))))
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	restConfig = connection.Configure(restConfig)
+	if err := operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, ctrl.Log.WithName("setup")); err != nil {
+		return err
+	}
+	mgr, err := install.New(ctx, restConfig, process, args[0], deploy.Fence, false)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }
 
 func run(ctx context.Context, process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
