@@ -113,7 +113,7 @@ type Effective struct {
 	Source      Source
 }
 
-// LogValues returns settings as keys and values of a log line, and the names of those that each source gave.
+// LogValues returns settings as keys and values of a log line, and the names of the settings of each source.
 func LogValues(effective []Effective) []any {
 	var values []any
 	names := map[Source][]string{}

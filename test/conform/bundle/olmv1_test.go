@@ -359,7 +359,7 @@ func TestCatalogsAreThoseOfCatalogd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, bundles, packages := filepath.Base(folder), 0, 0
+		name, versions, packages := filepath.Base(folder), 0, 0
 		for _, file := range append(files, catalog) {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -385,7 +385,7 @@ func TestCatalogsAreThoseOfCatalogd(t *testing.T) {
 					}
 				case "olm.channel":
 				case "olm.bundle":
-					bundles++
+					versions++
 					var types []string
 					for _, p := range d.Properties {
 						types = append(types, p.Type)
@@ -399,8 +399,8 @@ func TestCatalogsAreThoseOfCatalogd(t *testing.T) {
 				}
 			}
 		}
-		if packages != 1 || bundles == 0 {
-			t.Errorf("%s: %d packages and %d bundles", name, packages, bundles)
+		if packages != 1 || versions == 0 {
+			t.Errorf("%s: %d packages and %d bundles", name, packages, versions)
 		}
 	}
 }

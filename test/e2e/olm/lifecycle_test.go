@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	hold "github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
+	hold "github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"

@@ -217,11 +217,11 @@ var _ = Describe("The packages side by side", Ordered, func() {
 	}, SpecTimeout(4*instanceLimit))
 
 	It("have the rights of their own namespace in no other", func(ctx SpecContext) {
-		may := func(name, namespace, verb, group, resource string) bool {
+		may := func(name, namespace, verb, group, plural string) bool {
 			GinkgoHelper()
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User:               "system:serviceaccount:" + shared + ":" + name + "-controller-manager",
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: plural},
 			}}
 			Expect(world.Create(ctx, review)).To(Succeed())
 			return review.Status.Allowed

@@ -47,7 +47,7 @@ var _ = Describe("Settings of a ConfigMap", Ordered, func() {
 		apiserver.Change(ctx, shared, func() { shared.Data = map[string]string{"CHALLENGE_HTTP_PORT": "8081"} })
 		Eventually(p.Text).WithTimeout(limits.Scaled(settingsmap.Spread + 30*time.Second)).Should(ContainSubstring(`"CHALLENGE_HTTP_PORT":"8081"`))
 		p.ready()
-		Expect(p.Exited()).NotTo(BeClosed(), "the process goes on under its number")
+		Expect(p.Exited()).NotTo(BeClosed(), "the process continues under its number")
 		Expect(strings.Count(p.Text(), "effective configuration")).To(Equal(2))
 
 		By("returning to the defaults when the ConfigMap is deleted")
