@@ -88,6 +88,7 @@ verify-generated: ## Check that every generated file matches its sources, that e
 	hack/verify-generated
 	hack/verify-families
 	hack/verify-scaffold
+	$(MAKE) bundle-all
 
 .PHONY: verify-release
 verify-release: ## Check, on a copy of the tree, that the next release would work.
