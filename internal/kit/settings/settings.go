@@ -139,8 +139,8 @@ func Load(about string, sections []Section, args []string, getenv func(string) s
 	return LoadShared(about, sections, args, getenv, nil, out)
 }
 
-// LoadShared is Load with the content of a ConfigMap, which shared returns. It is called after the other sources were read, so that
-// it may use their settings, and only if these are valid. The content is for several programs: names of others have no effect.
+// LoadShared is Load with the content of a ConfigMap, which shared returns, with an error about its names. It is called after the other sources were
+// read, so that it may use their settings, and only if these are valid. The content is for several programs: names of others have no effect.
 //
 // A variable with the default counts as absent, too: the installers list every variable with its default.
 func LoadShared(about string, sections []Section, args []string, getenv func(string) string, shared func() (map[string]string, error), out io.Writer) ([]Effective, error) {
@@ -160,7 +160,7 @@ func LoadShared(about string, sections []Section, args []string, getenv func(str
 	effective, errs := read(sections, find)
 	if shared != nil && len(errs) == 0 {
 		content, err := shared()
-		if err != nil {
+		if err != nil && content == nil {
 			return nil, err
 		}
 		effective, errs = read(sections, func(s Setting) (string, Source) {
@@ -170,6 +170,9 @@ func LoadShared(about string, sections []Section, args []string, getenv func(str
 			}
 			return text, source
 		})
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, section := range sections {
 		if section.Check != nil {

@@ -103,6 +103,9 @@ func parse(manifests []byte) (objects []*unstructured.Unstructured, err error) {
 		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
 			return nil, fmt.Errorf("parse the admission policies: %w", err)
 		}
+		if o.GetName() == "" { // a comment
+			continue
+		}
 		objects = append(objects, o)
 	}
 	return objects, nil

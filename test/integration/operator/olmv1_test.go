@@ -102,7 +102,7 @@ var _ = Describe("The account with which OLM v1 installs a package", func() {
 					return account.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("olm"), client.ForceOwnership, client.DryRunAll)
 				}).Should(Succeed(), "%s %s", o.GetKind(), o.GetName())
 			}
-			Expect(account.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}}}, client.DryRunAll)).
+			Expect(account.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/proxy"}, Verbs: []string{"get"}}}}, client.DryRunAll)).
 				To(MatchError(ContainSubstring("attempting to grant RBAC permissions")))
 		})
 	}
