@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// run loads the settings and serves until ctx is done, or the settings change.
+// run loads the settings and serves until ctx is done, or the settings change. With GATE_ENABLED=false it reads nothing else of the cluster.
 func run(ctx context.Context, end context.CancelCauseFunc) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -58,6 +58,9 @@ func run(ctx context.Context, end context.CancelCauseFunc) error {
 	log.Info("effective configuration", append([]any{"version", version}, settings.LogValues(effective)...)...)
 	if _, err := memlimit.Set(); err != nil {
 		log.Warn("the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it", "error", err)
+	}
+	if !config.Enabled {
+		return gate.RunOff(ctx, config, log)
 	}
 	rc, err := ctrl.GetConfig()
 	if err != nil {

@@ -4,7 +4,7 @@
 bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and deploy/packages/, the bundles of all packages, and validate them.
 	BIN=$(BIN) CONFIG=$(DIST)/config hack/generate-bundle $(VERSION) $(CHANNELS) $(DEFAULT_CHANNEL)
 
-# A bundle with every API group, for administrators who want one package: docs/adr/0044-a-package-for-each-api.md. It is not published.
+# A bundle with every API group, for administrators who want one package: docs/adr/0051-a-package-for-each-api.md. It is not published.
 BUNDLE_ALL = $(DIST)/bundle-all/bundle
 
 .PHONY: bundle-all

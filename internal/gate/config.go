@@ -14,6 +14,8 @@ import (
 
 // Config is the settings of the gate.
 type Config struct {
+	// Enabled is false while an installation by the Operator Lifecycle Manager does not use the gate.
+	Enabled bool
 	// Controller is the controllerName of the GatewayClasses that are served.
 	Controller string
 	// Ports that listeners of Gateways may have. PortOffset is added for the port at which the process listens at BindHost.
@@ -36,6 +38,8 @@ type Config struct {
 	Drain time.Duration
 	// MaxConnections in total, of an address, and of a host.
 	MaxConnections, AddressConnections, HostConnections int
+	// AddressRate is the number of MiB per second of an address; 0 is unlimited.
+	AddressRate int
 }
 
 // Section is the table of the settings.
@@ -43,6 +47,7 @@ func (c *Config) Section() settings.Section {
 	return settings.Section{
 		Title: "Gate",
 		Settings: []settings.Setting{
+			settings.New("GATE_ENABLED", "false", settings.Bool(&c.Enabled), "Whether Gateways are served. false: only /healthz and /readyz are, and only this setting is read of the cluster, for an installation by the Operator Lifecycle Manager that does not use the gate yet. The chart and config/gate set true."),
 			settings.New("GATE_CONTROLLER", "berg.norelect.ch/gate", settings.Func(func(text string) error { c.Controller = text; return nil }), "controllerName of the GatewayClasses that are served."),
 			settings.New("GATE_PORTS", "80,443,8443", settings.Func(c.setPorts), "Ports that listeners of Gateways may have, separated by commas. The Service of the gate must have the same."),
 			settings.New("GATE_PORT_OFFSET", "8000", settings.Int(&c.PortOffset, 0, 60000), "What is added to the port of a listener for the port at which the gate listens: 8000 serves port 443 at 8443, which any user may open."),
@@ -58,7 +63,8 @@ func (c *Config) Section() settings.Section {
 			settings.New("GATE_DRAIN", "30s", settings.Duration(&c.Drain), "How long open connections may continue when a replica ends. terminationGracePeriodSeconds must be longer."),
 			settings.New("GATE_MAX_CONNECTIONS", "20000", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of connections of one replica. Further ones are closed."),
 			settings.New("GATE_ADDRESS_CONNECTIONS", "512", settings.Int(&c.AddressConnections, 1, 1_000_000), "Maximum number of connections of one address, or of one /64 of IPv6. Raise it if many players share an address."),
-			settings.New("GATE_HOST_CONNECTIONS", "1024", settings.Int(&c.HostConnections, 1, 1_000_000), "Maximum number of requests and streams of one host name at a time."),
+			settings.New("GATE_HOST_CONNECTIONS", "1024", settings.Int(&c.HostConnections, 1, 1_000_000), "Maximum number of requests and streams of one host name at a time. One address may have half of them."),
+			settings.New("GATE_ADDRESS_RATE", "64", settings.Int(&c.AddressRate, 0, 100_000), "Maximum MiB per second of one address, or of one /64 of IPv6, in both directions together, so that one player leaves bandwidth for others. 0: unlimited. Raise it if many players share an address."),
 		},
 		Check: c.check,
 	}

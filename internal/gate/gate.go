@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -41,8 +45,7 @@ var Features = []gatewayv1.FeatureName{
 func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	mgr, err := ctrl.NewManager(rc, ctrl.Options{
 		Scheme: follow.Scheme(), Cache: follow.CacheOptions(),
-		Metrics:        metricsserver.Options{BindAddress: "0"},
-		LeaderElection: config.LeaderElection, LeaderElectionID: config.LeaseName, LeaderElectionNamespace: config.Namespace, LeaderElectionReleaseOnCancel: true,
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(config.Drain + time.Second),
 	})
 	if err != nil {
@@ -55,9 +58,13 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	table, endpoints := routing.NewTable(), upstream.NewEndpoints()
 	controller := gatewayv1.GatewayController(config.Controller)
 	state := newState(table, config)
+	metrics.Registry.(prometheus.Registerer).MustRegister(state)
 	writer := status.NewWriter(mgr.GetClient(), state, controller)
 	for _, feature := range Features {
 		writer.Features = append(writer.Features, gatewayv1.SupportedFeature{Name: feature})
+	}
+	if err := metrics.Registry.Register(state.Usage); err != nil {
+		return fmt.Errorf("register the metrics: %w", err)
 	}
 	certificates := follow.NewCertificates(clientset, state)
 	synced, err := follow.Watch(ctx, mgr.GetCache(), state, endpoints)
@@ -69,20 +76,25 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	if err != nil {
 		return err
 	}
-	for _, runnable := range []manager.Runnable{
-		writer,
-		everywhere(func(ctx context.Context) error { certificates.Run(ctx); return nil }),
-		everywhere(func(ctx context.Context) error {
-			return serveAdmin(ctx, config.AdminBindAddress, table, dialer, synced)
-		}),
-		everywhere(func(ctx context.Context) error {
+	lead := func(ctx context.Context) error { writer.Lead(ctx); return nil }
+	if config.LeaderElection {
+		lead = func(ctx context.Context) error { return elect(ctx, rc, config, writer.Lead) }
+	}
+	for _, part := range []manager.RunnableFunc{
+		lead,
+		func(ctx context.Context) error { writer.Start(ctx); return nil },
+		func(ctx context.Context) error { certificates.Run(ctx); return nil },
+		func(ctx context.Context) error {
+			return serveAdmin(ctx, config.AdminBindAddress, adminHandler(table, dialer, state.Usage, synced))
+		},
+		func(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 				return nil
 			}
 			return servePorts(ctx, front, config)
-		}),
+		},
 	} {
-		if err := mgr.Add(runnable); err != nil {
+		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("prepare to serve: %w", err)
 		}
 	}
@@ -92,18 +104,41 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	return nil
 }
 
-// everywhere is a part that runs in each replica, not in the leader alone.
-type everywhere func(context.Context) error
+// The times of the lease. Statuses may wait; connections do not depend on it.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
 
-// Start runs the part.
-func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
-
-// NeedLeaderElection is false.
-func (e everywhere) NeedLeaderElection() bool { return false }
+// elect calls lead while this replica has the lease. A replica that cannot renew it, because the API server does not answer, tries to get it
+// again: it must not end, since a new process could not read the routes.
+func elect(ctx context.Context, rc *rest.Config, config Config, lead func(context.Context)) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("get the host name for the identity of this replica: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, config.Namespace, config.LeaseName,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()}, rc, renewDeadline)
+	if err != nil {
+		return fmt.Errorf("prepare the lease %s/%s: %w", config.Namespace, config.LeaseName, err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true, Name: config.LeaseName,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: lead, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		return fmt.Errorf("prepare the lease %s/%s: %w", config.Namespace, config.LeaseName, err)
+	}
+	for ctx.Err() == nil {
+		elector.Run(ctx)
+	}
+	return nil
+}
 
 func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config) (*frontend.Frontend, error) {
 	options := frontend.Options{
-		Limits:          frontend.Limits{Total: config.MaxConnections, Address: config.AddressConnections, Host: config.HostConnections},
+		Limits:          frontend.Limits{Total: config.MaxConnections, Address: config.AddressConnections, Host: config.HostConnections, Rate: config.AddressRate << 20},
 		RedirectToHTTPS: config.RedirectToHTTPS, Drain: config.Drain,
 	}
 	for _, prefix := range config.TrustedProxies {
@@ -161,9 +196,9 @@ func newState(table *routing.Table, config Config) *follow.State {
 
 const adminTime = 10 * time.Second
 
-// serveAdmin serves metrics, health and what is served until ctx is done.
-func serveAdmin(ctx context.Context, address string, table *routing.Table, dialer *upstream.Dialer, synced []toolscache.InformerSynced) error {
-	server := &http.Server{Addr: address, Handler: adminHandler(table, dialer, synced), ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
+// serveAdmin serves metrics, health, what is served and how it is used until ctx is done.
+func serveAdmin(ctx context.Context, address string, handler http.Handler) error {
+	server := &http.Server{Addr: address, Handler: handler, ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {

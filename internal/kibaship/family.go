@@ -20,10 +20,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/admission"
 	"github.com/bergctf/berg-operator/internal/kibaship/application"
+	"github.com/bergctf/berg-operator/internal/kibaship/commitstatus"
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
+	"github.com/bergctf/berg-operator/internal/kibaship/hook"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/poll"
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kibaship/retention"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kibaship/source"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
@@ -42,8 +46,10 @@ func New(cfg *config.KibaShip) family.Family {
 		Cache:       caches,
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Webhooks:    admission.Webhooks(),
-		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main, source.Command: source.Main},
-		Busy:        family.NewBusy(func() client.ObjectList { return &kibashipv1.ProjectList{} }, building),
+		Commands: map[string]func([]string, io.Writer) int{
+			registry.Command: registry.Main, source.Command: source.Main, hook.Command: hook.Main,
+		},
+		Busy: family.NewBusy(func() client.ObjectList { return &kibashipv1.ProjectList{} }, building),
 	}
 }
 
@@ -53,12 +59,13 @@ func caches() cache.Options {
 	return cache.Options{
 		Selector: project.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
-			&kibashipv1.Project{}:     all,
-			&kibashipv1.Application{}: all,
-			&kibashipv1.Deployment{}:  all,
-			&corev1.Namespace{}:       all, // a foreign one of the same name must be seen
-			&rbacv1.ClusterRole{}:     all,
-			optional.Definition():     all,
+			&kibashipv1.Project{}:      all,
+			&kibashipv1.ProjectClass{}: all,
+			&kibashipv1.Application{}:  all,
+			&kibashipv1.Deployment{}:   all,
+			&corev1.Namespace{}:        all, // a foreign one of the same name must be seen
+			&rbacv1.ClusterRole{}:      all,
+			optional.Definition():      all,
 		},
 		Trim:    trim,
 		Domains: []string{project.OwnershipLabels.Domain, kibashipv1.GroupVersion.Group},
@@ -130,13 +137,31 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
+	providers := &poll.Providers{Live: deps.Writer.Live, Config: cfg.Builds}
+	poller := poll.New(providers, cfg.Pushes.PollInterval)
+	if err := mgr.Add(poller); err != nil {
+		return err
+	}
 	if err := (&application.Reconciler{
 		Access:  deps.Access("kibaship-operator"),
 		Secrets: names,
+		Config:  cfg,
+		Poller:  poller,
+		Keys:    &hook.Keys{Live: deps.Writer.Live, Client: mgr.GetClient(), Namespace: deps.Namespace},
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	return setupDeployments(ctx, deps, names, cfg)
+	if cfg.Pushes.CommitStatus {
+		if err := (&commitstatus.Reconciler{Access: deps.Access("kibaship-operator"), Config: cfg, Providers: providers}).SetupWithManager(mgr); err != nil {
+			return err
+		}
+	}
+	if err := setupDeployments(ctx, deps, names, cfg); err != nil {
+		return err
+	}
+	return (&retention.Reconciler{
+		Access: deps.Access("kibaship-operator"), Config: cfg, Live: deps.Writer.Live, Namespace: deps.Namespace,
+	}).SetupWithManager(ctx, mgr)
 }
 
 // The admission policies of config/kibaship.

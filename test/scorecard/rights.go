@@ -31,7 +31,7 @@ func (b bundle) allowed() map[string][]string {
 		"namespace: roles.rbac.authorization.k8s.io/" + b.account():        {"bind", "list", "watch"},
 		"namespace: rolebindings.rbac.authorization.k8s.io/" + b.account(): {"list", "patch", "watch"},
 	}
-	for _, policy := range []string{"fence", "fence-deletions", "kibaship-tenants", "kibaship-confined-pods", "tunnel-confined-pods"} {
+	for _, policy := range []string{"fence", "fence-deletions", "own-namespace", "kibaship-tenants", "kibaship-confined-pods", "tunnel-confined-pods"} {
 		for _, kind := range []string{"policies", "policybindings"} {
 			all["cluster: validatingadmission"+kind+".admissionregistration.k8s.io/berg-operator-"+policy] = []string{"list", "patch", "watch"}
 		}

@@ -4,6 +4,7 @@ var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: projects.platform.operator.kibaship.com":            {"list", "patch", "watch"},
 	"cluster: projects/status.platform.operator.kibaship.com":     {"patch"},
 	"cluster: projects/finalizers.platform.operator.kibaship.com": {"update"}, // to own a namespace
+	"cluster: projectclasses.platform.operator.kibaship.com":      see,
 	"cluster: applications.platform.operator.kibaship.com":        {"get", "list", "patch", "watch"},
 	"cluster: applications/status.platform.operator.kibaship.com": {"patch"},
 	"cluster: deployments.platform.operator.kibaship.com":         {"list", "delete", "patch", "watch"},
@@ -14,6 +15,7 @@ var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: pipelineruns.tekton.dev":                               {"list", "watch"},
 	"cluster: taskruns.tekton.dev":                                   {"list", "watch"},
 	"cluster: storageclasses.storage.k8s.io":                         {"get", "list"},
+	"namespace: secrets/kibaship-pushes-key":                         {"get"}, // with which calls of repositories are signed
 	"namespace: pods":                                                {"get"}, // whose image pushes: the operator's own
 	"cluster: namespaces":                                            own,
 	// What is in the namespace of a Project is written by the right that the operator gives

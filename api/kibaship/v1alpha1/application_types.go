@@ -74,6 +74,12 @@ type ApplicationSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Limits"
 	Limits Limits `json:"limits,omitempty"`
 
+	// For type GitRepository: which images of earlier builds stay in the registry, where IMAGE_CLEANUP is on. Default: as
+	// IMAGE_RETENTION_COUNT and IMAGE_RETENTION_AGE say.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image Retention"
+	ImageRetention *ImageRetention `json:"imageRetention,omitempty"`
+
 	// For type GitRepository: where the source is, and how it is built.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Git Repository"
@@ -234,6 +240,27 @@ type GitRepository struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="SPA Output Directory"
 	SPAOutputDirectory string `json:"spaOutputDirectory,omitempty"`
+
+	// Whether a push starts a build, and of which branches and tags. Default: builds start by Deployments that you create.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Auto Build"
+	AutoBuild *AutoBuild `json:"autoBuild,omitempty"`
+}
+
+// ImageRetention says which images of earlier builds stay: the newest ones, and the young ones. Images that a Deployment, an Application or a
+// workload of the Project names stay in any case.
+type ImageRetention struct {
+	// How many of the newest images stay, by the times of their commits. 0: age alone decides. Default: IMAGE_RETENTION_COUNT.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Count"
+	Count *int32 `json:"count,omitempty"`
+
+	// How long after the time of its commit an image stays, for example 720h. 0s: count alone decides. Default: IMAGE_RETENTION_AGE.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Age"
+	Age *metav1.Duration `json:"age,omitempty"`
 }
 
 // BuildArg is an argument of a build.
@@ -330,6 +357,11 @@ type ApplicationStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Limits"
 	Limits Limits `json:"limits,omitempty"`
 
+	// The builds that pushes start, where spec.gitRepository.autoBuild is enabled.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Auto Build"
+	AutoBuild *AutoBuildStatus `json:"autoBuild,omitempty"`
+
 	// The steps that are done, and the steps that are missing and why.
 	// +optional
 	// +listType=map
@@ -357,6 +389,8 @@ const (
 	ConditionSpecAccepted = "SpecAccepted"
 	// ConditionSecretFound: every Secret that the Application names exists.
 	ConditionSecretFound = "SecretFound"
+	// ConditionImagesCleanedUp: images that are neither named nor kept are deleted from the registry. It exists while IMAGE_CLEANUP is on.
+	ConditionImagesCleanedUp = "ImagesCleanedUp"
 )
 
 // The reasons of conditions and events of an Application.
@@ -373,4 +407,7 @@ const (
 	ReasonSecretFound      = "SecretFound"
 	ReasonSecretNotFound   = "SecretNotFound"
 	ReasonSecretNotNeeded  = "SecretNotNeeded"
+	ReasonImagesCleanedUp  = "ImagesCleanedUp"
+	ReasonDeletionRefused  = "DeletionRefused"
+	ReasonCleanUpFailed    = "CleanUpFailed"
 )

@@ -72,7 +72,7 @@ func (s *State) SetHTTPRoute(route *gatewayv1.HTTPRoute) {
 	name := types.NamespacedName{Namespace: route.Namespace, Name: route.Name}
 	previous, key := s.httpRoutes[name], routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name}
 	s.httpRoutes[name] = route
-	if previous == nil || previous.Generation != route.Generation || previous.UID != route.UID {
+	if previous == nil || previous.Generation != route.Generation || previous.UID != route.UID || !maps.Equal(previous.Annotations, route.Annotations) {
 		s.compileRoute(key)
 	} else {
 		s.Changed(key) // another client may have changed the status
@@ -106,14 +106,20 @@ func (s *State) DeleteRoute(key routing.Key) {
 	s.compileRoute(key)
 }
 
+// ProxyProtocol is the appProtocol of a Service's port whose pods want the address of each client, as a PROXY protocol header.
+const ProxyProtocol = "berg.norelect.ch/proxy-protocol"
+
 // SetService notes the ports of a Service. One without endpoints, of type ExternalName, counts as missing.
 func (s *State) SetService(service *corev1.Service) {
 	s.setAddresses(service)
 	var ports []routing.ServicePort
 	for _, port := range service.Spec.Ports {
 		protocol := routing.HTTP1
-		if name := ptr.Deref(port.AppProtocol, ""); name == "kubernetes.io/h2c" || name == "grpc" {
+		switch ptr.Deref(port.AppProtocol, "") {
+		case "kubernetes.io/h2c", "grpc":
 			protocol = routing.H2C
+		case ProxyProtocol:
+			protocol = routing.Proxied
 		}
 		ports = append(ports, routing.ServicePort{Name: port.Name, Number: port.Port, Protocol: protocol})
 	}

@@ -2,24 +2,60 @@ package frontend
 
 import (
 	"bytes"
+	"context"
 	"net"
+	"net/netip"
+
+	"golang.org/x/time/rate"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
-// counted calls release when the connection is closed.
-type counted struct {
+// client is a connection of a player. It counts until it is closed, and its bytes count against the rate of its address.
+type client struct {
 	net.Conn
+	guest   *ports.Guest
+	from    netip.Prefix
+	rate    *rate.Limiter // nil: unlimited
+	open    context.Context
 	release func()
 }
 
+// Read reads, and waits as long as the rate of the address wants.
+func (c *client) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.wait(n)
+	return n, err //nolint:wrapcheck // net.Conn has the text
+}
+
+// Write waits as long as the rate of the address wants, and writes.
+func (c *client) Write(b []byte) (int, error) {
+	c.wait(len(b))
+	return c.Conn.Write(b) //nolint:wrapcheck // net.Conn has the text
+}
+
+func (c *client) wait(n int) {
+	for c.rate != nil && n > 0 {
+		part := min(n, c.rate.Burst())
+		if c.rate.WaitN(c.open, part) != nil {
+			return // closed
+		}
+		n -= part
+	}
+}
+
 // Close closes the connection.
-func (c *counted) Close() error {
+func (c *client) Close() error {
 	c.release()
 	return c.Conn.Close() //nolint:wrapcheck // net.Conn has the text
 }
 
 // CloseWrite ends one direction, if the connection can.
-func (c *counted) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c *client) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite() //nolint:wrapcheck // net.Conn has the text
 	}
 	return nil
@@ -28,19 +64,24 @@ func (c *counted) CloseWrite() error {
 // recorder keeps the bytes that it reads, until it is known that the connection ends here. After refuse, nothing is written: the library would
 // send an alert of its own.
 type recorder struct {
-	net.Conn
+	*client
+	port    routing.Port
 	read    bytes.Buffer
 	done    bool
 	refused error
+	// What the server name led to.
+	name     string
+	listener *routing.Listener
+	targets  []routing.Backend
 }
 
 // Read reads, and keeps the bytes.
 func (r *recorder) Read(b []byte) (int, error) {
-	n, err := r.Conn.Read(b)
+	n, err := r.client.Read(b)
 	if !r.done {
 		r.read.Write(b[:n])
 	}
-	return n, err //nolint:wrapcheck // net.Conn has the text
+	return n, err
 }
 
 // Write writes, unless the connection was refused.
@@ -48,15 +89,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	if r.refused != nil {
 		return len(b), nil //nolint:nilerr // the library must not send its own alert
 	}
-	return r.Conn.Write(b) //nolint:wrapcheck // net.Conn has the text
-}
-
-// CloseWrite ends one direction, if the connection can.
-func (r *recorder) CloseWrite() error {
-	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite() //nolint:wrapcheck // net.Conn has the text
-	}
-	return nil
+	return r.client.Write(b)
 }
 
 func (r *recorder) refuse(reason error) error {
@@ -71,12 +104,12 @@ func (r *recorder) forget() {
 
 // replay returns the connection as it was before anything was read.
 func (r *recorder) replay() net.Conn {
-	return &replayed{Conn: r.Conn, first: r.read.Bytes()}
+	return &replayed{client: r.client, first: r.read.Bytes()}
 }
 
 // replayed is a connection whose first bytes were read before.
 type replayed struct {
-	net.Conn
+	*client
 	first []byte
 }
 
@@ -87,13 +120,21 @@ func (r *replayed) Read(b []byte) (int, error) {
 		r.first = r.first[n:]
 		return n, nil
 	}
-	return r.Conn.Read(b) //nolint:wrapcheck // net.Conn has the text
+	return r.client.Read(b)
 }
 
-// CloseWrite ends one direction, if the connection can.
-func (r *replayed) CloseWrite() error {
-	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite() //nolint:wrapcheck // net.Conn has the text
+type clientKey struct{}
+
+// withClient stores the client of a connection, so that the handlers of its requests find it.
+func withClient(ctx context.Context, conn net.Conn) context.Context {
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secure.NetConn()
 	}
-	return nil
+	switch c := conn.(type) {
+	case *client:
+		return context.WithValue(ctx, clientKey{}, c)
+	case *recorder:
+		return context.WithValue(ctx, clientKey{}, c.client)
+	}
+	return ctx
 }

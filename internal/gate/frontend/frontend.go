@@ -1,14 +1,15 @@
 package frontend
 
 import (
+	"crypto/tls"
 	"net/http/httputil"
-	"sync"
 	"time"
 
 	"github.com/pires/go-proxyproto"
 
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 // The times of connections.
@@ -17,8 +18,11 @@ const (
 	headerTime    = 10 * time.Second
 	idleTime      = 2 * time.Minute
 	keepAlive     = 30 * time.Second
-	maxHeader     = 64 << 10
+	maxHeader     = 32 << 10
 	maxStreams    = 100
+	// guestShare is the part of all connections, as a divisor, that may wait for a first request or a pod. The oldest of them ends for a
+	// further one.
+	guestShare = 8
 )
 
 // Options of a Frontend.
@@ -29,7 +33,7 @@ type Options struct {
 	TrustedProxies []string
 	// RedirectToHTTPS answers requests without TLS for a host that is served with TLS only.
 	RedirectToHTTPS bool
-	// Drain is how long streams may continue when the program ends.
+	// Drain is how long streams and WebSockets may continue when the program ends.
 	Drain time.Duration
 }
 
@@ -43,7 +47,10 @@ type Frontend struct {
 	metrics *Metrics
 
 	total   *counter[struct{}]
-	clients *counter[any]
 	hosts   *counter[string]
-	streams sync.WaitGroup
+	visits  *counter[visit]
+	guests  *ports.Gate
+	rates   *rates
+	secure  *tls.Config
+	buffers *buffers
 }

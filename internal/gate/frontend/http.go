@@ -43,24 +43,34 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	}
 	backend := routing.Pick(rule.Backends)
 	if backend == nil || backend.Invalid {
-		http.Error(w, "the route has no backend", http.StatusInternalServerError)
+		writePage(w, r, pageIncomplete)
 		return
 	}
-	if !f.hosts.take(host) {
+	player, ok := r.Context().Value(clientKey{}).(*client)
+	if !ok {
+		http.Error(w, "the connection is not known", http.StatusInternalServerError)
+		return
+	}
+	player.guest.Trust()
+	if !f.enter(host, player.from) {
 		f.metrics.refused("host")
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many requests for this host at a time", http.StatusServiceUnavailable)
 		return
 	}
-	defer f.hosts.release(host)
+	defer f.leave(host, player.from)
 	defer f.metrics.opened(host)()
-	f.forward(w, r, rule, backend)
+	defer backend.Use.Begin()()
+	f.forward(w, r, player, rule, backend)
 }
 
 type ruleKey struct{}
 
-func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, rule *routing.Rule, backend *routing.Backend) {
+func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *client, rule *routing.Rule, backend *routing.Backend) {
 	ctx := context.WithValue(r.Context(), ruleKey{}, rule)
+	if backend.Protocol == routing.Proxied {
+		ctx = upstream.WithEnds(ctx, player.RemoteAddr(), player.LocalAddr())
+	}
 	if rule.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, rule.Timeout)
@@ -74,7 +84,7 @@ func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProx
 		Transport:     transport,
 		FlushInterval: -1, // nothing is held back: streams, events, long polls
 		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		BufferPool:    newBuffers(),
+		BufferPool:    f.buffers,
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.SetXForwarded()
 			pr.Out.Host = pr.In.Host
@@ -97,12 +107,13 @@ func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProx
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			rule, _ := r.Context().Value(ruleKey{}).(*routing.Rule)
 			switch {
 			case errors.Is(err, upstream.ErrNoPod):
-				writePage(w, r, pageStarting)
+				writePage(w, r, explained(rule, pageStarting))
 			case errors.Is(err, upstream.ErrNotConnected):
 				f.metrics.unanswered()
-				writePage(w, r, pageSilent)
+				writePage(w, r, explained(rule, pageSilent))
 			case errors.Is(err, context.DeadlineExceeded):
 				http.Error(w, "the instance did not answer in time", http.StatusGatewayTimeout)
 			default:

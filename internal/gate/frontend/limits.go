@@ -1,11 +1,18 @@
 package frontend
 
-import "sync"
+import (
+	"net/netip"
+	"sync"
+
+	"golang.org/x/time/rate"
+)
 
 // Limits bound what one client, one host and all clients may hold.
 type Limits struct {
-	// Connections in total, of one address (an IPv6 address counts as its /64), and of one host name.
+	// Connections in total, of one address (an IPv6 address counts as its /64), and of one host name. One address may have half of those of a host.
 	Total, Address, Host int
+	// Rate is the number of bytes per second of one address, in both directions together. 0: unlimited.
+	Rate int
 }
 
 // counter counts what is open, by key, and forgets keys of which nothing is open.
@@ -35,5 +42,71 @@ func (c *counter[K]) release(key K) {
 	defer c.mu.Unlock()
 	if c.open[key]--; c.open[key] <= 0 {
 		delete(c.open, key)
+	}
+}
+
+// visit is what one address holds of a host.
+type visit struct {
+	host string
+	from netip.Prefix
+}
+
+// enter reports whether an address may hold one more request or stream of a host. Who entered calls leave.
+func (f *Frontend) enter(host string, from netip.Prefix) bool {
+	if !f.visits.take(visit{host, from}) {
+		return false
+	}
+	if !f.hosts.take(host) {
+		f.visits.release(visit{host, from})
+		return false
+	}
+	return true
+}
+
+func (f *Frontend) leave(host string, from netip.Prefix) {
+	f.hosts.release(host)
+	f.visits.release(visit{host, from})
+}
+
+// rates has the limiters of the addresses that have a connection.
+type rates struct {
+	limit int
+
+	mu   sync.Mutex
+	open map[netip.Prefix]*sharedRate
+}
+
+type sharedRate struct {
+	limiter     *rate.Limiter
+	connections int
+}
+
+// join returns the limiter of an address. The caller calls leave when the connection ends.
+func (r *rates) join(from netip.Prefix) *rate.Limiter {
+	if r.limit == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shared := r.open[from]
+	if shared == nil {
+		// An eighth of a second at a time, so that a few bytes never wait for long.
+		shared = &sharedRate{limiter: rate.NewLimiter(rate.Limit(r.limit), max(r.limit/8, 1))}
+		r.open[from] = shared
+	}
+	shared.connections++
+	return shared.limiter
+}
+
+func (r *rates) leave(from netip.Prefix) {
+	if r.limit == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if shared := r.open[from]; shared != nil {
+		if shared.connections--; shared.connections == 0 {
+			delete(r.open, from)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 
 	"github.com/pires/go-proxyproto"
@@ -20,8 +21,11 @@ import (
 func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics *Metrics) (*Frontend, error) {
 	f := &Frontend{
 		options: options, table: table, dialer: dialer, metrics: metrics,
-		total: newCounter[struct{}](options.Limits.Total), clients: newCounter[any](options.Limits.Address), hosts: newCounter[string](options.Limits.Host),
+		total: newCounter[struct{}](options.Limits.Total), hosts: newCounter[string](options.Limits.Host), visits: newCounter[visit](max(options.Limits.Host/2, 1)),
+		guests: ports.NewGate(ports.Limits{Untrusted: max(options.Limits.Total/guestShare, 1), Address: options.Limits.Address}, slog.New(slog.DiscardHandler)),
+		rates:  &rates{limit: options.Limits.Rate, open: map[netip.Prefix]*sharedRate{}}, buffers: newBuffers(),
 	}
+	f.secure = f.newSecure()
 	if len(options.TrustedProxies) > 0 {
 		var err error
 		if f.trusted, err = proxyproto.PolicyFromRanges(options.TrustedProxies, proxyproto.REQUIRE, proxyproto.SKIP); err != nil {
@@ -43,6 +47,7 @@ func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Li
 	go func() { served <- server.Serve(accepted) }()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
+	var open sync.WaitGroup
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -52,14 +57,18 @@ func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Li
 			}
 			break
 		}
-		if conn = f.admit(conn); conn != nil {
-			go f.begin(ctx, port, conn, accepted)
+		if !f.total.take(struct{}{}) {
+			f.metrics.refused("total")
+			_ = conn.Close()
+			continue
 		}
+		open.Add(1)
+		go f.begin(ctx, port, conn, accepted, func() { f.total.release(struct{}{}); open.Done() })
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.options.Drain)
 	defer cancel()
 	err := server.Shutdown(drain)
-	f.drainStreams(drain)
+	waitFor(drain, &open)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("end the connections of port %d: %w", port.Number, err)
 	}
@@ -67,40 +76,37 @@ func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Li
 	return nil
 }
 
-// drainStreams waits until all streams have ended, or until ctx is done: the end of the process ends the others.
-func (f *Frontend) drainStreams(ctx context.Context) {
+// waitFor waits until all connections have ended, those that left HTTP included, or until ctx is done: the end of the process ends the others.
+func waitFor(ctx context.Context, open *sync.WaitGroup) {
 	ended := make(chan struct{})
-	go func() { f.streams.Wait(); close(ended) }()
+	go func() { open.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-ctx.Done():
 	}
 }
 
-// admit counts a connection, and closes it if there are too many.
-func (f *Frontend) admit(conn net.Conn) net.Conn {
-	if !f.total.take(struct{}{}) {
-		f.metrics.refused("total")
-		_ = conn.Close()
-		return nil
-	}
-	return &counted{Conn: conn, release: sync.OnceFunc(func() { f.total.release(struct{}{}) })}
-}
-
 // begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long.
-func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
-	client := ports.Network(conn.RemoteAddr()) // reads the header of the PROXY protocol
-	if !f.clients.take(client) {
+func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue, ended func()) {
+	from := ports.Network(conn.RemoteAddr()) // reads the header of the PROXY protocol
+	guest := f.guests.Admit(conn)
+	if guest == nil {
 		f.metrics.refused("address")
-		_ = conn.Close()
+		ended()
 		return
 	}
-	conn = &counted{Conn: conn, release: sync.OnceFunc(func() { f.clients.release(client) })}
+	open, closed := context.WithCancel(context.WithoutCancel(ctx))
+	player := &client{Conn: conn, guest: guest, from: from, rate: f.rates.join(from), open: open, release: sync.OnceFunc(func() {
+		closed()
+		guest.Leave()
+		f.rates.leave(from)
+		ended()
+	})}
 	if f.table.Plain(port) {
-		accepted.push(conn)
+		accepted.push(player)
 		return
 	}
-	f.beginTLS(ctx, port, conn, accepted)
+	f.beginTLS(ctx, port, player, accepted)
 }
 
 // newServer returns the HTTP server of a port.
@@ -112,7 +118,7 @@ func (f *Frontend) newServer(port routing.Port) *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serveHTTP(w, r, port) }),
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnContext: withClient, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients cause its lines
 	}
 }

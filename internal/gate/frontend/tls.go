@@ -18,42 +18,16 @@ var (
 )
 
 // beginTLS reads the server name, and ends the TLS connection or passes it on.
-func (f *Frontend) beginTLS(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue) {
-	recorded := &recorder{Conn: conn}
-	var name string
-	var listener *routing.Listener
-	var targets []routing.Backend
-	secure := tls.Server(recorded, &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			name = strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
-			listener = f.table.Listener(port, name)
-			if listener == nil {
-				return nil, recorded.refuse(errUnknownName)
-			}
-			if listener.Mode != routing.HTTPS {
-				var known bool
-				if targets, known = f.table.Targets(port, name); !known || !hasBackend(targets) {
-					return nil, recorded.refuse(errUnknownName)
-				}
-			}
-			if listener.Mode == routing.Passthrough {
-				return nil, recorded.refuse(errPassthrough)
-			}
-			if listener.Mode == routing.Terminate && !f.hasPod(targets) {
-				return nil, recorded.refuse(errNoPod)
-			}
-			recorded.forget()
-			return terminatingConfig(listener), nil
-		},
-	})
+func (f *Frontend) beginTLS(ctx context.Context, port routing.Port, conn *client, accepted *queue) {
+	recorded := &recorder{client: conn, port: port}
+	secure := tls.Server(recorded, f.secure)
 	handshake, cancel := context.WithTimeout(ctx, handshakeTime)
 	err := secure.HandshakeContext(handshake)
 	cancel()
 	switch {
-	case recorded.refused != nil && errors.Is(recorded.refused, errPassthrough):
-		f.stream(ctx, name, recorded.replay(), targets)
-	case recorded.refused != nil && errors.Is(recorded.refused, errNoPod):
+	case errors.Is(recorded.refused, errPassthrough):
+		f.stream(ctx, recorded, recorded.replay())
+	case errors.Is(recorded.refused, errNoPod):
 		f.metrics.unanswered()
 		endWithAlert(conn, alertInternalError)
 	case recorded.refused != nil:
@@ -61,11 +35,49 @@ func (f *Frontend) beginTLS(ctx context.Context, port routing.Port, conn net.Con
 		_ = conn.Close() // the conformance tests want no alert
 	case err != nil:
 		_ = conn.Close()
-	case listener.Mode == routing.Terminate:
-		f.stream(ctx, name, secure, targets)
+	case recorded.listener.Mode == routing.Terminate:
+		f.stream(ctx, recorded, secure)
 	default:
 		accepted.push(secure)
 	}
+}
+
+// newSecure returns the configuration of all TLS connections, whose keys of session tickets change daily.
+func (f *Frontend) newSecure() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		recorded, ok := hello.Conn.(*recorder)
+		if !ok {
+			return nil, net.ErrClosed
+		}
+		if refused := f.choose(recorded, hello.ServerName); refused != nil {
+			return nil, recorded.refuse(refused)
+		}
+		recorded.forget()
+		return terminatingConfig(recorded.listener), nil
+	}}
+}
+
+// choose finds out what a server name leads to. An error says why the TLS connection does not end here.
+func (f *Frontend) choose(recorded *recorder, serverName string) error {
+	name := strings.ToLower(strings.TrimSuffix(serverName, "."))
+	recorded.name, recorded.listener = name, f.table.Listener(recorded.port, name)
+	if recorded.listener == nil {
+		return errUnknownName
+	}
+	if recorded.listener.Mode == routing.HTTPS {
+		return nil
+	}
+	var known bool
+	recorded.targets, known = f.table.Targets(recorded.port, name)
+	switch {
+	case !known || !hasBackend(recorded.targets):
+		return errUnknownName
+	case recorded.listener.Mode == routing.Passthrough:
+		return errPassthrough
+	case !f.hasPod(recorded.targets):
+		return errNoPod
+	}
+	return nil
 }
 
 func terminatingConfig(listener *routing.Listener) *tls.Config {

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -58,6 +59,33 @@ func FuzzHostnames(f *testing.F) {
 		candidates(host, func(pattern string) bool { found = found || pattern == Any; return true })
 		if !found {
 			t.Errorf("%q: listeners without a host name were not tried", host)
+		}
+	})
+}
+
+func FuzzCandidates(f *testing.F) {
+	for _, seed := range [][2]string{{"*.example", "one.example"}, {"one.example", "one.example"}, {"", "one"}, {"*.a.b", "*.b"}, {"*.", "."}, {"a..b", "*..b"}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, host string) {
+		name, _ := SplitHost(host)
+		if again, _ := SplitHost(name); !strings.Contains(name, ":") && !strings.HasSuffix(name, ".") && again != name {
+			t.Errorf("SplitHost: %q becomes %q, then %q", host, name, again)
+		}
+		found := false
+		candidates(name, func(candidate string) bool {
+			found = found || candidate == pattern
+			return true
+		})
+		// The API server takes no other names and patterns.
+		label := func(text string) bool {
+			return text != "" && !strings.Contains("."+text+".", "..") && !strings.Contains(text, "*")
+		}
+		if !label(name) || pattern != Any && !label(strings.TrimPrefix(pattern, "*.")) {
+			return
+		}
+		if found != matchHostname(pattern, name) {
+			t.Errorf("%q of %q: a candidate %v, a match %v", pattern, name, found, !found)
 		}
 	})
 }

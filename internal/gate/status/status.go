@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,29 +34,46 @@ type Writer struct {
 	Now      func() time.Time
 
 	queue workqueue.TypedRateLimitingInterface[routing.Key]
+
+	lead    sync.Mutex // held by Lead: a lost lease may be won again before Lead has returned
+	mu      sync.Mutex
+	leading chan struct{} // closed while this replica leads
 }
 
-// NewWriter returns a Writer that State tells of changes. Start begins to write.
+// NewWriter returns a Writer that State tells of changes. Start and Lead begin to write.
 func NewWriter(c client.Client, state *follow.State, controller gatewayv1.GatewayController) *Writer {
 	w := &Writer{
 		Client: c, State: state, Controller: controller, Now: time.Now,
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[routing.Key]()),
+		leading: make(chan struct{}), queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[routing.Key]()),
 	}
 	state.Changed = func(key routing.Key) { w.queue.Add(key) }
 	return w
 }
 
-// NeedLeaderElection: one replica writes.
-func (w *Writer) NeedLeaderElection() bool { return true }
-
-// Start writes until ctx is done.
-func (w *Writer) Start(ctx context.Context) error {
+// Start writes until ctx is done, while this replica leads.
+func (w *Writer) Start(ctx context.Context) {
 	defer w.queue.ShutDown()
 	for range writers {
 		go w.work(ctx)
 	}
 	<-ctx.Done()
-	return nil
+}
+
+// Lead makes this replica the one that writes, until ctx is done.
+func (w *Writer) Lead(ctx context.Context) {
+	w.lead.Lock()
+	defer w.lead.Unlock()
+	close(w.leads())
+	<-ctx.Done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leading = make(chan struct{})
+}
+
+func (w *Writer) leads() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leading
 }
 
 func (w *Writer) work(ctx context.Context) {
@@ -63,6 +81,11 @@ func (w *Writer) work(ctx context.Context) {
 		key, shutdown := w.queue.Get()
 		if shutdown {
 			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.leads():
 		}
 		err := w.write(ctx, key)
 		switch {

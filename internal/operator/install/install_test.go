@@ -1,14 +1,17 @@
 package install
 
 import (
+	"os"
 	"testing"
-
-	"github.com/bergctf/berg-operator/deploy"
 )
 
 func TestEveryPolicyHasItsBinding(t *testing.T) {
-	objects, err := parse(deploy.Fence)
-	if err != nil || len(objects) != 10 {
+	fence, err := os.ReadFile("../../../deploy/fence.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := parse(fence)
+	if err != nil || len(objects) != 12 {
 		t.Fatalf("%d objects: %v", len(objects), err)
 	}
 	kinds := map[string]int{}

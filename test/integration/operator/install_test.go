@@ -26,7 +26,7 @@ import (
 )
 
 // policyNames are the policies that the installer keeps in force.
-var policyNames = []string{admissionpolicy.Fence, admissionpolicy.Fence + "-deletions", "berg-operator-kibaship-tenants", "berg-operator-kibaship-confined-pods", "berg-operator-tunnel-confined-pods"}
+var policyNames = []string{admissionpolicy.Fence, admissionpolicy.Fence + "-deletions", "berg-operator-own-namespace", "berg-operator-kibaship-tenants", "berg-operator-kibaship-confined-pods", "berg-operator-tunnel-confined-pods"}
 
 // roundTripper is a function that sends a request.
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -95,7 +95,7 @@ var _ = Describe("The installer of a bundle", Serial, func() {
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, binding))).To(Succeed()) })
 
 		By("writing nothing more")
-		Eventually(writes.Load).Should(BeNumerically(">=", 11))
+		Eventually(writes.Load).Should(BeNumerically(">=", 13))
 		before := writes.Load()
 		apiserver.Change(ctx, role, func() { role.Labels = map[string]string{"changed": "yes"} })
 		Consistently(writes.Load).Should(Equal(before))
