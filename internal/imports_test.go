@@ -27,7 +27,7 @@ func allowed(dir string, test bool) []string {
 	case floor == "api":
 		return []string{"api/" + name}
 	case floor == "cmd" && strings.HasPrefix(dir, "cmd/berg-operator"):
-		return []string{"cmd/berg-operator", "internal"}
+		return []string{"cmd/berg-operator", "internal", "deploy"}
 	case dir == "cmd/kubectl-berg" || strings.HasPrefix(dir, "cmd/kubectl-berg/"): // the rules for Challenges, what they need, how they are stored and what removes flags are the operator's
 		return []string{"cmd/" + name, "internal/kit", "api", "internal/berg/rules", "internal/berg/redact", "internal/berg/plan", "internal/berg/view"}
 	case floor == "cmd" && name == "berg-api":

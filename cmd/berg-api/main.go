@@ -18,6 +18,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
+	"github.com/bergctf/berg-operator/internal/kit/settingsmap"
 	"github.com/bergctf/berg-operator/internal/platform/server"
 )
 
@@ -25,33 +26,42 @@ import (
 var version = "v0.0.0-dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	ctx, end := context.WithCancelCause(stopped)
+	err := run(ctx, end)
+	if err == nil && stopped.Err() == nil && errors.Is(context.Cause(ctx), settingsmap.ErrChanged) {
+		err = settingsmap.Restart()
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "berg-api: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// run loads the settings and serves until ctx is done. With PLATFORM_API=false it reads nothing of the cluster, for
-// installations that do not use the API yet.
-func run(ctx context.Context) error {
+// run loads the settings and serves until ctx is done, or the settings change. With PLATFORM_API=false it reads nothing else of the
+// cluster, for installations that do not use the API yet.
+func run(ctx context.Context, end context.CancelCauseFunc) error {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	var config server.Config
-	effective, err := settings.Load("berg-api "+version+": starts, renews and ends instances for platforms such as CTFd and rCTF.",
-		[]settings.Section{config.Section()}, os.Args[1:], os.Getenv, os.Stdout)
+	shared := settingsmap.New(ctrl.Log)
+	effective, err := load(&config, func() (content map[string]string, err error) {
+		content, err = shared.Read(ctx, config.TokenNamespace)
+		config.LivePage.Shared = content
+		return content, err
+	})
 	if errors.Is(err, settings.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
-	values := []any{"version", version}
-	for _, e := range effective {
-		values = append(values, e.Name, e.Value)
-	}
-	log.Info("effective configuration", values...)
+	shared.Follow(ctx, end, func(content map[string]string) error {
+		_, err := load(&server.Config{}, func() (map[string]string, error) { return content, nil })
+		return err
+	})
+	log.Info("effective configuration", append([]any{"version", version}, settings.LogValues(effective)...)...)
 	if _, err := memlimit.Set(); err != nil {
 		log.Warn("the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it", "error", err)
 	}
@@ -67,4 +77,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// load reads the settings with the content of the ConfigMap.
+func load(config *server.Config, content func() (map[string]string, error)) ([]settings.Effective, error) {
+	return settings.LoadShared("berg-api "+version+": starts, renews and ends instances for platforms such as CTFd and rCTF.",
+		[]settings.Section{config.Section()}, os.Args[1:], os.Getenv, func() (map[string]string, error) {
+			shared, err := content()
+			return shared, errors.Join(err, settings.CheckNames(shared))
+		}, os.Stdout)
 }

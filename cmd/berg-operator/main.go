@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -18,11 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/deploy"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
+	"github.com/bergctf/berg-operator/internal/kit/settingsmap"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/operator/install"
 )
 
 // version is set by the build.
@@ -56,6 +62,12 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == install.Command {
+		if err := runInstaller(ctrl.SetupSignalHandler(), os.Args[2:]); err != nil {
+			fail(config.Process{}, err)
+		}
+		return
+	}
 	opts := operator.Options{}
 	if os.Getenv("GOGC") == "" {
 		opts.GCPercent = gcPercent
@@ -64,22 +76,66 @@ func main() {
 	if os.Getenv(streamedLists) == "" {
 		_ = os.Setenv(streamedLists, "false") // fails only for invalid names
 	}
-	process, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, os.Stdout)
+	stopped := ctrl.SetupSignalHandler()
+	ctx, end := context.WithCancelCause(stopped)
+	level := uberzap.NewAtomicLevel()
+	logger := operator.WithQuietStop(ctx, zap.New(
+		zap.Level(level),
+		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is not a bug of the operator
+	))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger) // what client-go logs without a context
+	shared := settingsmap.New(ctrl.Log.WithName("settings"))
+	var unread error
+	process, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, func(process config.Process) (content map[string]string, err error) {
+		if content, unread = readShared(ctx, shared, process); unread != nil {
+			return nil, unread
+		}
+		return content, settings.CheckNames(content)
+	}, os.Stdout)
 	switch {
-	case errors.Is(err, settings.ErrHelp):
+	case errors.Is(err, settings.ErrHelp) || stopped.Err() != nil: // or stopped before it began to work
 		return
+	case unread != nil:
+		fail(process, unread)
 	case err != nil:
 		fail(process, fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err))
 	}
+	level.SetLevel(zapcore.Level(-process.LogLevel))
 	opts.Deposed = func() { deposed(process) }
-	if err := run(process, enabled, effective, opts); err != nil {
+	shared.Follow(ctx, end, validShared)
+	err = run(ctx, process, enabled, effective, opts)
+	if err == nil && stopped.Err() == nil && errors.Is(context.Cause(ctx), settingsmap.ErrChanged) {
+		err = settingsmap.Restart()
+	}
+	if err != nil {
 		fail(process, err)
 	}
 }
 
+// readShared reads the ConfigMap with settings as soon as the API server answers.
+func readShared(ctx context.Context, shared *settingsmap.ConfigMap, process config.Process) (map[string]string, error) {
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	if err := operator.AwaitAPIServer(ctx, connection.Configure(restConfig), process.HealthProbeBindAddress, ctrl.Log.WithName("setup")); err != nil {
+		return nil, err
+	}
+	return shared.Read(ctx, process.Namespace)
+}
+
+// validShared returns the errors with which the operator would not start.
+func validShared(content map[string]string) error {
+	_, _, _, err := operator.Load(families.All(), os.Args[1:], os.Getenv, func(config.Process) (map[string]string, error) {
+		return content, settings.CheckNames(content)
+	}, io.Discard)
+	return err
+}
+
 // checkLeader takes the settings of the process.
 func checkLeader(all []family.Family, args []string) error {
-	process, _, _, err := operator.Load(all, args, os.Getenv, os.Stdout)
+	process, _, _, err := operator.Load(all, args, os.Getenv, nil, os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -91,20 +147,34 @@ func checkLeader(all []family.Family, args []string) error {
 	return operator.CheckLeader(ctrl.SetupSignalHandler(), restConfig, process)
 }
 
-func run(process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
-	ctx := ctrl.SetupSignalHandler()
-	logger := operator.WithQuietStop(ctx, zap.New(
-		zap.Level(zapcore.Level(-process.LogLevel)),
-		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is not a bug of the operator
-	))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger) // what client-go logs without a context
-	log := ctrl.Log.WithName("setup")
-	values := []any{"version", version}
-	for _, e := range effective {
-		values = append(values, e.Name, e.Value)
+// runInstaller takes the name of the operator's account, and settings of the process.
+func runInstaller(ctx context.Context, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return errors.New("install: name the account of the operator")
 	}
-	log.Info("effective configuration", values...)
+	process, _, _, err := operator.Load(families.All(), args[1:], os.Getenv, nil, os.Stdout)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(operator.WithQuietStop(ctx, zap.New(zap.StacktraceLevel(zapcore.DPanicLevel))))
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	restConfig = connection.Configure(restConfig)
+	if err := operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, ctrl.Log.WithName("setup")); err != nil {
+		return err
+	}
+	mgr, err := install.New(ctx, restConfig, process, args[0], deploy.Fence, false)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func run(ctx context.Context, process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
+	log := ctrl.Log.WithName("setup")
+	log.Info("effective configuration", append([]any{"version", version}, settings.LogValues(effective)...)...)
 	for _, warning := range warnings(enabled) {
 		log.Info("the configuration is valid, but probably not intended", "warning", warning)
 	}
@@ -119,13 +189,6 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	restConfig = connection.Configure(restConfig)
-	err = operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, log)
-	if ctx.Err() != nil {
-		return nil // stopped before it began to work
-	}
-	if err != nil {
-		return err
-	}
 	operator.AnnounceVersion(version)
 	if process.EnabledAPIs != nil {
 		return start(ctx, restConfig, process, enabled, opts)

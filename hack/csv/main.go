@@ -13,6 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -43,31 +46,27 @@ const choice = "urn:alm:descriptor:io.kubernetes:Secret"
 // finished returns a ClusterServiceVersion with its kinds and examples in the order of kinds, which must name each owned kind,
 // and with its Secrets marked.
 func finished(text []byte, kinds []string) ([]byte, error) {
-	var csv map[string]any
-	if err := yaml.Unmarshal(text, &csv); err != nil {
+	var csv operatorsv1alpha1.ClusterServiceVersion
+	if err := yaml.UnmarshalStrict(text, &csv); err != nil {
 		return nil, err
 	}
-	owned, _ := child(csv, "spec", "customresourcedefinitions")["owned"].([]any)
-	if err := sortKinds(owned, kinds); err != nil {
+	owned := csv.Spec.CustomResourceDefinitions.Owned
+	if err := sortKinds(owned, kinds, func(d operatorsv1alpha1.CRDDescription) string { return d.Kind }); err != nil {
 		return nil, err
 	}
-	for _, item := range owned {
-		kind, _ := item.(map[string]any)
-		descriptors, _ := kind["specDescriptors"].([]any)
-		for _, d := range descriptors {
-			descriptor, _ := d.(map[string]any)
-			if path, _ := descriptor["path"].(string); strings.HasSuffix(path, "ecretRef.name") {
-				descriptor["x-descriptors"] = []any{choice}
+	for _, kind := range owned {
+		for i, d := range kind.SpecDescriptors {
+			if strings.HasSuffix(d.Path, "ecretRef.name") {
+				kind.SpecDescriptors[i].XDescriptors = []string{choice}
 			}
 		}
 	}
-	annotations := child(csv, "metadata", "annotations")
-	shown, _ := annotations[examples].(string)
-	var all []any
-	if err := json.Unmarshal([]byte(shown), &all); err != nil {
+	var all []map[string]any
+	if err := json.Unmarshal([]byte(csv.Annotations[examples]), &all); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", examples, err)
 	}
-	if err := sortKinds(all, kinds); err != nil {
+	kind := func(example map[string]any) string { name, _ := example["kind"].(string); return name }
+	if err := sortKinds(all, kinds, kind); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", examples, err)
 	}
 	var written bytes.Buffer
@@ -77,28 +76,29 @@ func finished(text []byte, kinds []string) ([]byte, error) {
 	if err := encoder.Encode(all); err != nil {
 		return nil, err
 	}
-	annotations[examples] = string(bytes.TrimSuffix(written.Bytes(), []byte("\n")))
-	return yaml.Marshal(csv)
+	csv.Annotations[examples] = string(bytes.TrimSuffix(written.Bytes(), []byte("\n")))
+	return marshal(csv)
 }
 
-func child(object map[string]any, path ...string) map[string]any {
-	for _, key := range path {
-		object, _ = object[key].(map[string]any)
+// marshal leaves out what OLM writes: the status, and the defaults of fields that the type always has.
+func marshal(csv operatorsv1alpha1.ClusterServiceVersion) ([]byte, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&csv)
+	if err != nil {
+		return nil, err
 	}
-	return object
+	delete(object, "status")
+	for _, path := range [][]string{{"spec", "cleanup"}, {"metadata", "creationTimestamp"}} {
+		unstructured.RemoveNestedField(object, path...)
+	}
+	return yaml.Marshal(object)
 }
 
-func sortKinds(list []any, kinds []string) error {
-	rank := func(item any) int {
-		object, _ := item.(map[string]any)
-		kind, _ := object["kind"].(string)
-		return slices.Index(kinds, kind)
-	}
+func sortKinds[T any](list []T, kinds []string, find func(T) string) error {
 	for _, item := range list {
-		if rank(item) < 0 {
-			return fmt.Errorf("the order %q lacks the kind of %.80v", kinds, item)
+		if !slices.Contains(kinds, find(item)) {
+			return fmt.Errorf("the order %q lacks the kind %q", kinds, find(item))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b any) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(list, func(a, b T) int { return slices.Index(kinds, find(a)) - slices.Index(kinds, find(b)) })
 	return nil
 }

@@ -86,9 +86,11 @@ api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fiel
 verify: verify-generated verify-release ## Check that every generated file matches its sources, and that the next release would work.
 
 .PHONY: verify-generated
-verify-generated: ## Check that every generated file matches its sources, and that each family can be installed alone.
+verify-generated: ## Check that every generated file matches its sources, that each family can be installed alone, and that operator-sdk scaffolds a Kind.
 	hack/verify-generated
 	hack/verify-families
+	hack/verify-scaffold
+	$(MAKE) bundle-all
 
 .PHONY: verify-release
 verify-release: ## Check, on a copy of the tree, that the next release would work.

@@ -4,6 +4,20 @@
 bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and deploy/packages/, the bundles of all packages, and validate them.
 	BIN=$(BIN) CONFIG=$(DIST)/config hack/generate-bundle $(VERSION) $(CHANNELS) $(DEFAULT_CHANNEL)
 
+# A bundle with every API group, for administrators who want one package: docs/adr/0051-a-package-for-each-api.md. It is not published.
+BUNDLE_ALL = $(DIST)/bundle-all/bundle
+
+.PHONY: bundle-all
+bundle-all: rendered-config $(BIN)/operator-sdk ## Generate and validate dist/bundle-all, one package with every API group.
+	rm -rf $(DIST)/bundle-all && mkdir -p $(DIST)/bundle-all
+	go run ./hack/bundle-all >$(DIST)/config/bundle-all/berg-operator-all.clusterserviceversion.yaml
+	set -o pipefail; cd $(DIST)/bundle-all && $(BIN)/kustomize build $(DIST)/config/bundle-all | \
+		$(BIN)/operator-sdk generate bundle --quiet --overwrite --version $(VERSION) --output-dir $(BUNDLE_ALL) \
+			--package berg-operator-all --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL)
+	go run ./hack/csv $(BUNDLE_ALL)/manifests/berg-operator-all.clusterserviceversion.yaml $$(awk '$$1 == "kind:" {print $$2}' PROJECT)
+	$(BIN)/operator-sdk bundle validate $(BUNDLE_ALL) --select-optional suite=operatorframework
+	BUNDLE=$(BUNDLE_ALL) go test -count=1 ./test/conform/bundle
+
 .PHONY: catalog
 catalog: $(BIN)/opm ## Render catalog/ from its templates and the bundles, and validate it.
 	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG) $(PACKAGE_REGISTRY)

@@ -1,5 +1,5 @@
 // Settings copies the tables of settings to where other programs read them: names and defaults into kubectl-berg, which may not
-// import the operator so that it stays small, and names, defaults, descriptions and forms into the values of the Helm chart.
+// import the operator so that it stays small, all names into the programs that share a ConfigMap, and names, defaults, descriptions and forms into the values of the Helm chart.
 //
 //	go run ./hack/settings
 package main
@@ -43,6 +43,10 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	shared, err := sharedNames()
+	if err != nil {
+		return nil, err
+	}
 	groups, err := chartGroups(root)
 	if err != nil {
 		return nil, err
@@ -71,6 +75,7 @@ func generate(root string) (map[string]string, error) {
 	withSettings, err := replaceSchemas(schema, groups)
 	return map[string]string{
 		"cmd/kubectl-berg/doctor/zz_generated.defaults.go": plugin,
+		"internal/kit/settings/zz_generated.names.go":      shared,
 		filepath.Join(chart, "files", "settings.yaml"):     "# Copied by `make chart` from the tables of settings.\n" + string(names),
 		filepath.Join(chart, "values.yaml"):                text,
 		filepath.Join(chart, "values.schema.json"):         withSettings,

@@ -48,9 +48,14 @@ type Options struct {
 }
 
 // Load reads the settings of the process and of all families, and returns the families that are enabled: all, if ENABLED_APIS is
-// empty. An Installation finds out which of them the cluster has. The other results are the results of settings.Load.
-func Load(all []family.Family, args []string, getenv func(string) string, out io.Writer) (process config.Process, enabled []family.Family, effective []settings.Effective, err error) {
-	effective, err = settings.Load(about(all), Sections(&process, all), args, getenv, out)
+// empty. An Installation finds out which of them the cluster has. The other results are the results of settings.LoadShared; shared gets the
+// settings of the process from the command line and the environment. Nil: no ConfigMap is read.
+func Load(all []family.Family, args []string, getenv func(string) string, shared func(config.Process) (map[string]string, error), out io.Writer) (process config.Process, enabled []family.Family, effective []settings.Effective, err error) {
+	var content func() (map[string]string, error)
+	if shared != nil {
+		content = func() (map[string]string, error) { return shared(process) }
+	}
+	effective, err = settings.LoadShared(about(all), Sections(&process, all), args, getenv, content, out)
 	enabled = slices.Clone(all)
 	if process.EnabledAPIs != nil {
 		enabled = slices.DeleteFunc(enabled, func(f family.Family) bool { return !slices.Contains(process.EnabledAPIs, f.API) })

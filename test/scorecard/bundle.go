@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -26,7 +28,9 @@ type bundle struct {
 	// deployment is that of the operator, manager its pod.
 	deployment *operatorsv1alpha1.StrategyDeploymentSpec
 	manager    corev1.PodTemplateSpec
-	examples   []unstructured.Unstructured
+	// own are the rights in the operator's namespace that the installer binds.
+	own      []rbacv1.PolicyRule
+	examples []unstructured.Unstructured
 	// scorecardImages are those that its tests run.
 	scorecardImages []string
 	// definitions of the owned kinds, by name.
@@ -69,8 +73,30 @@ func load(dir string) (bundle, error) {
 	if b.scorecardImages, err = loadScorecardImages(filepath.Join(dir, "tests", "scorecard", "config.yaml")); err != nil {
 		return bundle{}, err
 	}
+	if b.own, err = loadOwnRole(filepath.Join(dir, "manifests", b.account()+"_rbac.authorization.k8s.io_v1_role.yaml")); err != nil {
+		return bundle{}, err
+	}
 	b.definitions, err = loadDefinitions(filepath.Join(dir, "manifests"))
 	return b, err
+}
+
+// account is the name of the operator's account, Role and PriorityClass.
+func (b bundle) account() string { return b.name() + "-controller-manager" }
+
+// loadOwnRole returns the rules of the Role that the installer binds in the operator's namespace. Some packages need none.
+func loadOwnRole(file string) ([]rbacv1.PolicyRule, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var role rbacv1.Role
+	if err := yaml.Unmarshal(text, &role); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return role.Rules, nil
 }
 
 func loadScorecardImages(file string) ([]string, error) {

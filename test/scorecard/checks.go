@@ -138,7 +138,13 @@ func rights(b bundle) []string {
 		}
 	}
 	install := b.csv.Spec.InstallStrategy.StrategySpec
-	each("namespace", install.Permissions, general)
+	// OLM grants these in all namespaces, too: of what a namespace has, they may name objects, or create some.
+	each("namespace", install.Permissions, func(scope, where string, rule rbacv1.PolicyRule) {
+		general(scope, where, rule)
+		if len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"}) || slices.Contains(rule.Resources, "secrets") {
+			problems = append(problems, fmt.Sprintf("%s holds in all namespaces: move it to the Role that the installer binds: %v", where, rule))
+		}
+	})
 	each("cluster", install.ClusterPermissions, func(scope, where string, rule rbacv1.PolicyRule) {
 		general(scope, where, rule)
 		if !slices.Contains(rule.Resources, "secrets") {
@@ -230,6 +236,7 @@ func images(b bundle) []string {
 		}
 	}
 	slices.Sort(needed)
+	needed = slices.Compact(needed)
 	related := make([]string, 0, len(needed))
 	for _, r := range b.csv.Spec.RelatedImages {
 		related = append(related, r.Image)

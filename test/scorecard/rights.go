@@ -25,7 +25,16 @@ func (b bundle) allowed() map[string][]string {
 	all := map[string][]string{
 		"namespace: leases.coordination.k8s.io/" + b.lease(): {"get", "update"},
 		// Its pods have its PriorityClass, which other pods may not.
-		"namespace: priorityclasses.scheduling.k8s.io/" + b.name() + "-controller-manager": {"use"},
+		"namespace: priorityclasses.scheduling.k8s.io/" + b.account(): {"use"},
+		// The installer owns the policies by the first, and binds the Role of the operator's own namespace by the others.
+		"cluster: priorityclasses.scheduling.k8s.io/" + b.account():        {"get"},
+		"namespace: roles.rbac.authorization.k8s.io/" + b.account():        {"bind", "list", "watch"},
+		"namespace: rolebindings.rbac.authorization.k8s.io/" + b.account(): {"list", "patch", "watch"},
+	}
+	for _, policy := range []string{"fence", "fence-deletions", "own-namespace", "kibaship-tenants", "kibaship-confined-pods", "tunnel-confined-pods"} {
+		for _, kind := range []string{"policies", "policybindings"} {
+			all["cluster: validatingadmission"+kind+".admissionregistration.k8s.io/berg-operator-"+policy] = []string{"list", "patch", "watch"}
+		}
 	}
 	for _, api := range []string{process, b.api()} {
 		for resource, verbs := range allowed[api] {
@@ -47,7 +56,12 @@ var _ = allow(process, map[string][]string{
 	"cluster: tokenreviews.authentication.k8s.io":        {"create"},
 	"cluster: subjectaccessreviews.authorization.k8s.io": {"create"},
 	// In the operator's own namespace.
-	"namespace: leases.coordination.k8s.io": {"create"},
+	"namespace: leases.coordination.k8s.io":             {"create"},
+	"namespace: configmaps/berg-operator-settings":      {"get", "list", "watch"},
+	"namespace: rolebindings.rbac.authorization.k8s.io": {"create"},
+	// The installer's. RBAC cannot restrict the creation of an object to a name.
+	"cluster: validatingadmissionpolicies.admissionregistration.k8s.io":       {"create"},
+	"cluster: validatingadmissionpolicybindings.admissionregistration.k8s.io": {"create"},
 })
 
 var (
@@ -69,7 +83,7 @@ func allowedRights(b bundle) []string {
 		}
 	}
 	install := b.csv.Spec.InstallStrategy.StrategySpec
-	grant("namespace", install.Permissions)
+	grant("namespace", append(slices.Clone(install.Permissions), operatorsv1alpha1.StrategyDeploymentPermissions{Rules: b.own}))
 	grant("cluster", install.ClusterPermissions)
 
 	var problems []string

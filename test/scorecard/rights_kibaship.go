@@ -15,6 +15,7 @@ var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: pipelineruns.tekton.dev":                               {"list", "watch"},
 	"cluster: taskruns.tekton.dev":                                   {"list", "watch"},
 	"cluster: storageclasses.storage.k8s.io":                         {"get", "list"},
+	"namespace: secrets/kibaship-pushes-key":                         {"get"}, // with which calls of repositories are signed
 	"namespace: pods":                                                {"get"}, // whose image pushes: the operator's own
 	"cluster: namespaces":                                            own,
 	// What is in the namespace of a Project is written by the right that the operator gives

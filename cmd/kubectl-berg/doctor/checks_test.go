@@ -169,10 +169,15 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"other label": {func(s *Survey) {
 			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
 		}, "listener http", console.Problem, "routes=yes"},
-		"no label":        {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
-		"no pod":          {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
-		"not pulled":      {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
-		"being pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", console.Unknown, "no instance has pods"},
+		"no label":      {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
+		"no pod":        {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
+		"not pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
+		"being pulled":  {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", console.Unknown, "no instance has pods"},
+		"unknown names": {func(s *Survey) { s.Shared = map[string]string{"CHALLENGE_DOMAINS": "a"} }, "settings", console.Problem, "CHALLENGE_DOMAINS is no setting"},
+		"replaced settings": {func(s *Survey) {
+			env(s, "CHALLENGE_MAX_INSTANCES", "7")
+			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9", "GATE_DRAIN": "9s"}
+		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; variables of the Deployment replace CHALLENGE_MAX_INSTANCES"},
 		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", console.Unknown, "ConfigMap berg"},
 		"a setting of a Secret": {func(s *Survey) {
 			c := &s.Deployment.Spec.Template.Spec.Containers[0]

@@ -103,9 +103,10 @@ type Survey struct {
 	// Policies are the states of the admission policies by their names, without policies of API groups that are not
 	// served.
 	Policies map[string]Policy
-	// Sources are the settings from envFrom, and Unread the objects of envFrom that could not be
-	// read.
+	// Sources are the settings from envFrom, Shared is the content of the ConfigMap berg-operator-settings, and Unread has the objects
+	// that could not be read.
 	Sources    map[string]string
+	Shared     map[string]string
 	Unread     []string
 	Unreadable map[string]string
 }

@@ -3,12 +3,14 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // SettingNames are the settings of the operator that doctor, lint, plan and status use. make generate writes their
@@ -23,22 +25,28 @@ var SettingNames = []string{
 	"CHALLENGE_NESTED_SECCOMP_PROFILE", "CHALLENGE_NAMESPACE", "RECORD_RETENTION", "CHECK_CONCURRENCY", "IMAGE_PREPULL_LEAD",
 }
 
-// Setting returns the value from the operator's Deployment, or the default. It is not known if it comes
+// Setting returns the value from the operator's Deployment, from its ConfigMap, or the default. It is not known if it comes
 // from an object that could not be read.
 func (s Survey) Setting(name string) (value string, known bool) {
+	value = s.Sources[name]
 	if c := s.container(); c != nil {
 		// The last one of a name counts.
 		for _, e := range slices.Backward(c.Env) {
-			switch {
-			case e.Name != name:
-			case e.ValueFrom != nil:
-				return Defaults[name], false
-			default:
-				return cmp.Or(e.Value, Defaults[name]), true
+			if e.Name == name {
+				if e.ValueFrom != nil {
+					return Defaults[name], false
+				}
+				value = e.Value
+				break
 			}
 		}
 	}
-	return cmp.Or(s.Sources[name], Defaults[name]), len(s.Unread) == 0
+	switch {
+	case value != "" && value != Defaults[name]:
+		return value, true
+	default: // as a variable that is not set
+		return cmp.Or(s.Shared[name], Defaults[name]), len(s.Unread) == 0
+	}
 }
 
 // container is the operator's container, nil if it was not found.
@@ -72,8 +80,33 @@ func settings(s Survey) []Result {
 	if len(s.Unread) > 0 {
 		texts = append(texts, fmt.Sprintf("the operator takes settings from %s, which you may not read", strings.Join(s.Unread, ", ")))
 	}
-	if len(texts) == 0 {
+	var results []Result
+	if len(texts) > 0 {
+		results = result("settings", console.Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
+	}
+	return append(results, sharedSettings(s)...)
+}
+
+// sharedSettings reports the settings of the ConfigMap: which are in force, which a variable replaces, and names that no program knows.
+func sharedSettings(s Survey) []Result {
+	if len(s.Shared) == 0 {
 		return nil
 	}
-	return result("settings", console.Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
+	if err := kitsettings.CheckNames(s.Shared); err != nil {
+		return result("settings", console.Problem, "running programs keep their former settings, and new ones do not start: "+strings.ReplaceAll(err.Error(), "\n", "; "),
+			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
+	}
+	var used, replaced []string
+	for _, name := range slices.Sorted(maps.Keys(s.Shared)) {
+		if value, _ := s.Setting(name); slices.Contains(SettingNames, name) && value != s.Shared[name] {
+			replaced = append(replaced, name)
+		} else {
+			used = append(used, name)
+		}
+	}
+	text := fmt.Sprintf("from the ConfigMap %s: %s", kitsettings.ConfigMap, strings.Join(used, ", "))
+	if len(replaced) > 0 {
+		return result("settings", console.Warning, fmt.Sprintf("%s; variables of the Deployment replace %s", text, strings.Join(replaced, ", ")), "Remove them from one of both.")
+	}
+	return result("settings", console.OK, text, "")
 }

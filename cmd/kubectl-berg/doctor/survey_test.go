@@ -50,6 +50,16 @@ func TestSettingsFromEnvFrom(t *testing.T) {
 			t.Errorf("%s=%s, known: %t, want %s", name, got, known, want)
 		}
 	}
+	s.Shared = map[string]string{"CHALLENGE_HTTP_PORT": "80", "CHALLENGE_TLS_PORT": "8443"}
+	c.Env = append(c.Env, corev1.EnvVar{Name: "CHALLENGE_TLS_PORT", Value: Defaults["CHALLENGE_TLS_PORT"]})
+	for name, want := range map[string]string{
+		"CHALLENGE_HTTP_PORT": "443",
+		"CHALLENGE_TLS_PORT":  "8443", // the installers list every variable with its default
+	} {
+		if got, _ := s.Setting(name); got != want {
+			t.Errorf("%s=%s, want %s", name, got, want)
+		}
+	}
 	c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "more"}}})
 	if err := s.sources(t.Context()); err != nil || !slices.Equal(s.Unread, []string{"Secret more"}) {
 		t.Errorf("%v, unread: %v", err, s.Unread)

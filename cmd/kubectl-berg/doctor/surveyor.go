@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // Options of Inspect and Event.
@@ -111,13 +112,22 @@ func (s *surveyor) findOperator(ctx context.Context) error {
 	return nil
 }
 
-// sources reads the settings from envFrom, as far as the user may.
+// sources reads the settings from envFrom and from the ConfigMap, as far as the user may.
 func (s *surveyor) sources(ctx context.Context) error {
 	c := s.container()
 	if c == nil {
 		return nil
 	}
 	s.Sources = map[string]string{}
+	shared := &corev1.ConfigMap{}
+	switch err := s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: kitsettings.ConfigMap}, shared); {
+	case cluster.Transient(err):
+		return cluster.Explain("read the operator's settings", err)
+	case err == nil:
+		s.Shared = shared.Data
+	case !apierrors.IsNotFound(err):
+		s.Unread = append(s.Unread, "ConfigMap "+kitsettings.ConfigMap)
+	}
 	for _, from := range c.EnvFrom {
 		var o client.Object
 		var values func() map[string]string

@@ -202,6 +202,14 @@ func convertSettings(s doctor.Survey) []Setting {
 		}
 		show(e.Name, e.Value)
 	}
+	for name := range s.Shared { // as far as no variable replaces it
+		value, _ := s.Setting(name)
+		if slices.Contains(doctor.SettingNames, name) {
+			show(name, value)
+		} else if byName[name] == (Setting{}) {
+			show(name, s.Shared[name])
+		}
+	}
 	var all []Setting
 	for _, setting := range byName {
 		all = append(all, setting)

@@ -1,5 +1,5 @@
-// Package settings reads settings from the command line, then the environment, then the
-// defaults. A section is a table of settings, of the process or of a family. Help,
+// Package settings reads settings from the command line, then the environment, then a ConfigMap,
+// then the defaults. A section is a table of settings, of the process or of a family. Help,
 // documentation and the checks of the deployed manifests come from it.
 package settings
 
@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 )
+
+// ConfigMap is the name of the ConfigMap with settings, in the namespace of the programs.
+const ConfigMap = "berg-operator-settings"
 
 // Section is a table of settings that belong together.
 type Section struct {
@@ -93,9 +96,37 @@ func (v Value) In(form Form) Value {
 	return v
 }
 
+// Source says where the text of a setting comes from.
+type Source string
+
+// The sources.
+const (
+	FromDefault     Source = "default"
+	FromConfigMap   Source = "ConfigMap " + ConfigMap
+	FromEnvironment Source = "environment"
+	FromOption      Source = "command line"
+)
+
 // Effective is a setting with the text that is used.
 type Effective struct {
 	Name, Value string
+	Source      Source
+}
+
+// LogValues returns settings as keys and values of a log line, and the names of the settings of each source.
+func LogValues(effective []Effective) []any {
+	var values []any
+	names := map[Source][]string{}
+	for _, e := range effective {
+		values = append(values, e.Name, e.Value)
+		names[e.Source] = append(names[e.Source], e.Name)
+	}
+	for _, source := range []Source{FromOption, FromEnvironment, FromConfigMap} {
+		if len(names[source]) > 0 {
+			values = append(values, "from the "+string(source), names[source])
+		}
+	}
+	return values
 }
 
 // ErrHelp is returned after the help was printed.
@@ -105,6 +136,54 @@ var ErrHelp = flag.ErrHelp
 // all errors together, each with its variable. If args ask for help, it prints help to out,
 // beginning with about, and returns ErrHelp.
 func Load(about string, sections []Section, args []string, getenv func(string) string, out io.Writer) ([]Effective, error) {
+	return LoadShared(about, sections, args, getenv, nil, out)
+}
+
+// LoadShared is Load with the content of a ConfigMap, which shared returns, with an error about its names. It is called after the other sources were
+// read, so that it may use their settings, and only if these are valid. The content is for several programs: names of others have no effect.
+//
+// A variable with the default counts as absent, too: the installers list every variable with its default.
+func LoadShared(about string, sections []Section, args []string, getenv func(string) string, shared func() (map[string]string, error), out io.Writer) ([]Effective, error) {
+	given, err := parseOptions(about, sections, args, out)
+	if err != nil {
+		return nil, err
+	}
+	find := func(s Setting) (string, Source) {
+		if o := given[s.Name]; o.set {
+			return o.text, FromOption
+		}
+		if env := strings.TrimSpace(getenv(s.Name)); env != "" && env != s.Default {
+			return env, FromEnvironment
+		}
+		return s.Default, FromDefault
+	}
+	effective, errs := read(sections, find)
+	if shared != nil && len(errs) == 0 {
+		content, err := shared()
+		if err != nil && content == nil {
+			return nil, err
+		}
+		effective, errs = read(sections, func(s Setting) (string, Source) {
+			text, source := find(s)
+			if value := strings.TrimSpace(content[s.Name]); source == FromDefault && value != "" {
+				return value, FromConfigMap
+			}
+			return text, source
+		})
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, section := range sections {
+		if section.Check != nil {
+			errs = append(errs, section.Check()...)
+		}
+	}
+	return effective, errors.Join(errs...)
+}
+
+// parseOptions returns the options by the names of their settings.
+func parseOptions(about string, sections []Section, args []string, out io.Writer) (map[string]*option, error) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned, and help is printed once, below
 	given := map[string]*option{}
@@ -123,30 +202,25 @@ func Load(about string, sections []Section, args []string, getenv func(string) s
 	if rest := flags.Args(); len(rest) > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: options begin with --", rest[0])
 	}
+	return given, nil
+}
 
-	var effective []Effective
-	var errs []error
+// read sets every setting to the text that find returns.
+func read(sections []Section, find func(Setting) (string, Source)) (effective []Effective, errs []error) {
 	for _, section := range sections {
 		for _, s := range section.Settings {
-			text := s.Default
-			if env := strings.TrimSpace(getenv(s.Name)); env != "" {
-				text = env
-			}
-			if o := given[s.Name]; o.set {
-				text = o.text
-			}
+			text, source := find(s)
 			if err := s.Value.set(text); err != nil {
-				errs = append(errs, fmt.Errorf("%s=%q: %w", s.Name, text, err))
+				prefix := ""
+				if source == FromConfigMap {
+					prefix = string(source) + ": "
+				}
+				errs = append(errs, fmt.Errorf("%s%s=%q: %w", prefix, s.Name, text, err))
 			}
-			effective = append(effective, Effective{s.Name, text})
+			effective = append(effective, Effective{s.Name, text, source})
 		}
 	}
-	for _, section := range sections {
-		if section.Check != nil {
-			errs = append(errs, section.Check()...)
-		}
-	}
-	return effective, errors.Join(errs...)
+	return effective, errs
 }
 
 // Warnings returns the warnings of some sections.
@@ -172,7 +246,7 @@ func (o *option) Set(s string) error { o.text, o.set = s, true; return nil }
 func (o *option) IsBoolFlag() bool   { return o.boolean }
 
 func printHelp(out io.Writer, about string, sections []Section) {
-	_, _ = fmt.Fprintf(out, "%s\n\nOptions (each also as an environment variable; an option wins):\n", about)
+	_, _ = fmt.Fprintf(out, "%s\n\nOptions (each also as an environment variable, or in the ConfigMap %s;\nan option wins over a variable, and both over the ConfigMap):\n", about, ConfigMap)
 	for _, section := range sections {
 		_, _ = fmt.Fprintf(out, "\n%s\n", section.Title)
 		for _, s := range section.Settings {

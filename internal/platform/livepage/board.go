@@ -42,6 +42,8 @@ type Options struct {
 	RecordNamespace string
 	// Operator has the settings that determine the resources of an instance, and the lease that shows that it runs.
 	Operator Operator
+	// Shared are the settings of the ConfigMap that the operator reads, too. A change of it starts this program again.
+	Shared map[string]string
 	// SourceURL is the address of a user or team of the platform, with {source}. "": there is none.
 	SourceURL string
 	// NodePorts is the number of node ports of the API server. 0: no limit.
@@ -141,7 +143,7 @@ func newBoard(options Options, now clock.WithTicker) *Board {
 		nodes: map[string]corev1.Node{}, ended: map[types.UID]Ended{}, specs: map[string]*bergv1.Challenge{},
 		uses: uses{hosts: map[string]hostUse{}},
 	}
-	b.operator.load(nil)
+	b.operator.load(nil, b.options.Shared)
 	b.events = newEventRing(func(instance types.UID) { b.changes.Happened(string(instance)) })
 	return b
 }
@@ -278,7 +280,7 @@ func (b *Board) seeOperator(object any) {
 				variables[v.Name] = v.Value
 			}
 		}
-		if !b.operator.load(variables) {
+		if !b.operator.load(variables, b.options.Shared) {
 			return
 		}
 		for id, c := range b.specs {

@@ -44,11 +44,12 @@ func (o *operatorState) settings() []settings.Setting {
 	}
 }
 
-// load reads the settings from variables; those that are not set have the operator's defaults. Invalid ones, with which the
-// operator does not start, change nothing.
-func (o *operatorState) load(variables map[string]string) bool {
+// load reads the settings from variables, and from the ConfigMap as the operator does. Invalid ones, with which the operator does
+// not start, change nothing.
+func (o *operatorState) load(variables, shared map[string]string) bool {
 	read := operatorState{plan: plan.Settings{Policies: 1}}
-	_, err := settings.Load("", []settings.Section{{Settings: read.settings()}}, nil, func(name string) string { return variables[name] }, io.Discard)
+	_, err := settings.LoadShared("", []settings.Section{{Settings: read.settings()}}, nil, func(name string) string { return variables[name] },
+		func() (map[string]string, error) { return shared, nil }, io.Discard)
 	if err != nil {
 		return false
 	}

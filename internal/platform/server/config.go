@@ -57,7 +57,7 @@ func (c *Config) Section() settings.Section {
 	return settings.Section{
 		Title: "Platform API",
 		Settings: []settings.Setting{
-			settings.New("PLATFORM_API", "true", settings.Bool(&c.Enabled), "Whether platforms are served. false: only /healthz and /readyz are, and nothing of the cluster is read, for an installation by the Operator Lifecycle Manager that does not use the API yet."),
+			settings.New("PLATFORM_API", "false", settings.Bool(&c.Enabled), "Whether platforms are served. false: only /healthz and /readyz are, and only this setting is read of the cluster, for an installation by the Operator Lifecycle Manager that does not use the API yet. The chart and config/berg/api set true."),
 			settings.New("BIND_ADDRESS", ":8080", settings.Address(&c.BindAddress, ""), "Where platforms reach the API."),
 			settings.New("METRICS_BIND_ADDRESS", ":8081", settings.Address(&c.MetricsBindAddress, ""), "Where metrics, /healthz and /readyz are served, without a token."),
 			settings.New("PLATFORM_NAMESPACE", "berg", settings.Names(&c.Namespaces), "Namespaces that have Challenges, instances and registrations of platforms, separated by commas. Tokens that name none are for the first one. Give the API's ServiceAccount the Role in each of them."),

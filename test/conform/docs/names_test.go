@@ -17,11 +17,11 @@ var (
 // TestCommandsNameObjectsThatExist compares what commands and texts name with the
 // objects of config/, all of which get the prefix berg-operator-.
 func TestCommandsNameObjectsThatExist(t *testing.T) {
-	known := []string{"berg-operator-system", "berg-operator-dashboard"}
+	known := []string{"berg-operator-system", "berg-operator-dashboard", "berg-operator-settings", "berg-operator-catalog", "berg-operator-all"}
 	err := filepath.WalkDir(filepath.Join(root, "config"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".yaml" {
 			for _, m := range objectName.FindAllStringSubmatch(string(read(t, strings.TrimPrefix(path, root+"/"))), -1) {
-				known = append(known, "berg-operator-"+m[1])
+				known = append(known, m[1], "berg-operator-"+m[1])
 			}
 		}
 		return err

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 	hold "github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/limits"
@@ -62,6 +63,24 @@ var _ = Describe("The operator", Ordered, func() {
 		expectInstalled(ctx, first, settings)
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
 	}, SpecTimeout(2*installLimit))
+
+	It("takes a setting from the ConfigMap where the Subscription has none, without a new pod", func(ctx SpecContext) {
+		configure(ctx, map[string]string{"CHALLENGE_DOMAIN": ""})
+		expectInstalled(ctx, first, map[string]string{"UPGRADE_HOLD_MAX": "20s"})
+		pods, err := world.readyPods(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: settings.ConfigMap}, Data: map[string]string{"CHALLENGE_DOMAIN": "map.example.test"}}
+		Expect(world.Create(ctx, shared)).To(Succeed())
+		Eventually(func() string { return run(ctx).Status.Services[0].Hostname }).WithTimeout(instanceLimit).Should(Equal("map.example.test"))
+		still, err := world.readyPods(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(still).To(Equal(pods))
+
+		By("returning to the Subscription")
+		Expect(world.Delete(ctx, shared)).To(Succeed())
+		configure(ctx, map[string]string{"CHALLENGE_DOMAIN": "second.example.test"})
+		expectInstalled(ctx, first, map[string]string{"CHALLENGE_DOMAIN": "second.example.test"})
+	}, SpecTimeout(4*installLimit))
 
 	It("brings the platform API, which a role and a setting turn on", func(ctx SpecContext) {
 		By("finding it off, without a right")

@@ -16,6 +16,7 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -29,8 +30,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
 	"github.com/bergctf/berg-operator/test/lib/expect"
-	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"
 )
@@ -186,30 +187,50 @@ var _ = Describe("The packages side by side", Ordered, func() {
 		}
 	}, SpecTimeout(6*instanceLimit))
 
-	It("make no network without the admission policies, which OLM does not install, and continue when an administrator has", func(ctx SpecContext) {
+	It("bring the admission policies along, which OLM does not install, and put them back", func(ctx SpecContext) {
 		network := packages["container-tunnel-operator"].works.DeepCopy()
 		network.SetName("limited")
 		Expect(world.Create(ctx, network)).To(Succeed())
-		shows := func(condition, status, reason string) {
-			GinkgoHelper()
-			expect.Refreshed(ctx, instanceLimit, network, func() error {
-				all, _, _ := unstructured.NestedSlice(network.Object, "status", "conditions")
-				for _, one := range all {
-					if c, ok := one.(map[string]any); ok && c["type"] == condition && c["status"] == status && c["reason"] == reason {
-						return nil
-					}
+		expect.Refreshed(ctx, instanceLimit, network, func() error {
+			all, _, _ := unstructured.NestedSlice(network.Object, "status", "conditions")
+			for _, one := range all {
+				if c, ok := one.(map[string]any); ok && c["type"] == "Ready" && c["status"] == "True" {
+					return nil
 				}
-				return fmt.Errorf("the conditions are %v", all)
-			})
-		}
-		shows("Confined", "False", "AdmissionPolicyMissing")
-		for _, folder := range []string{"config/fence", "config/tunnel/confined"} {
-			Expect(installed.Folder(ctx, world, folder, "administrator")).To(Succeed())
-		}
-		shows("Ready", "True", "NetworkReady")
+			}
+			return fmt.Errorf("the conditions are %v", all)
+		})
 		Expect(world.Delete(ctx, network)).To(Succeed())
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return gone(ctx, client.ObjectKeyFromObject(network), network) })
+
+		for _, kind := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {
+			kind.SetName(admissionpolicy.Fence)
+			Expect(world.Delete(ctx, kind)).To(Succeed())
+		}
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
+			gap, err := admissionpolicy.Read(ctx, world, admissionpolicy.Fence)
+			if err == nil && gap != "" {
+				err = errors.New(gap)
+			}
+			return err
+		})
 	}, SpecTimeout(4*instanceLimit))
+
+	It("have the rights of their own namespace in no other", func(ctx SpecContext) {
+		may := func(name, namespace, verb, group, plural string) bool {
+			GinkgoHelper()
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + shared + ":" + name + "-controller-manager",
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: plural},
+			}}
+			Expect(world.Create(ctx, review)).To(Succeed())
+			return review.Status.Allowed
+		}
+		Expect(may("berg-operator", shared, "list", "", "secrets")).To(BeTrue())
+		Expect(may("berg-operator", stage, "list", "", "secrets")).To(BeFalse())
+		Expect(may("hexactf-operator", shared, "delete", "coordination.k8s.io", "leases")).To(BeTrue())
+		Expect(may("hexactf-operator", "kube-system", "delete", "coordination.k8s.io", "leases")).To(BeFalse())
+	}, SpecTimeout(instanceLimit))
 
 	It("take a new setting when their Subscription changes", func(ctx SpecContext) {
 		for name, p := range packages {
@@ -269,7 +290,7 @@ var _ = Describe("The packages side by side", Ordered, func() {
 				Expect(world.DeleteAllOf(ctx, kind, client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
 			}
 			// And these, which go with a namespace of the operator's own.
-			for _, kind := range []client.Object{&corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}} {
+			for _, kind := range []client.Object{&rbacv1.Role{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}} {
 				Expect(world.DeleteAllOf(ctx, kind, client.InNamespace(shared), client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
 			}
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: name + ".berg.norelect.ch"}}

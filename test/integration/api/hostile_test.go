@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 )
@@ -90,6 +91,8 @@ var _ = Describe("Hostile requests", func() {
 		Eventually(func() error { return elsewhere.Create(ctx, other, client.DryRunAll) }).Should(MatchError(ContainSubstring("registration only")))
 		other = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "other", Labels: map[string]string{"berg.norelect.ch/registration": "rctf"}}}
 		Expect(elsewhere.Create(ctx, other, client.DryRunAll)).To(Succeed())
+		other.Name = settings.ConfigMap
+		Expect(elsewhere.Create(ctx, other, client.DryRunAll)).To(MatchError(ContainSubstring("may not write the settings")))
 	})
 
 	It("without a token, or with that of another endpoint, reach nothing; a changed token is valid immediately", func(ctx context.Context) {

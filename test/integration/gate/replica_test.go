@@ -44,7 +44,7 @@ func newReplica(ctx context.Context, address string, server *rest.Config, env ..
 	gate, err := launch.New(launch.Settings{Program: program, Kubeconfig: kubeconfig, Namespace: installed.Namespace, Log: filepath.Join(folder, "log")})
 	Expect(err).NotTo(HaveOccurred())
 	gate.Env = append([]string{
-		"GATE_BIND_HOST=" + address, "GATE_PORT_OFFSET=0", fmt.Sprintf("GATE_PORTS=%d,%d,%d", plainPort, securePort, rawPort),
+		"GATE_ENABLED=true", "GATE_BIND_HOST=" + address, "GATE_PORT_OFFSET=0", fmt.Sprintf("GATE_PORTS=%d,%d,%d", plainPort, securePort, rawPort),
 		"GATE_ADDRESSES=127.0.0.1", "GATE_REDIRECT_HTTPS=false", "ADMIN_BIND_ADDRESS=" + gate.Probes,
 	}, env...)
 	process, err := gate.Start()

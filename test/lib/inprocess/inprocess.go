@@ -70,7 +70,7 @@ func With(changes map[string]string) map[string]string {
 func Load(env map[string]string, all ...family.Family) (process config.Process, enabled []family.Family) {
 	GinkgoHelper()
 	process, enabled, _, err := operator.Load(all, []string{"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"},
-		func(name string) string { return env[name] }, nil)
+		func(name string) string { return env[name] }, nil, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return process, enabled
 }

@@ -205,7 +205,7 @@ func (b *bench) startReplica(ctx context.Context, env ...string) (*replica, erro
 	}
 	// It serves health and metrics at one address. Its limit of memory is as in the deployed container, which has 256Mi.
 	o.Env = append([]string{
-		"PLATFORM_NAMESPACE=" + arena, "BIND_ADDRESS=" + o.Metrics, "METRICS_BIND_ADDRESS=" + o.Probes, "SOURCE_RATE=1000", "RATE=100000",
+		"PLATFORM_API=true", "PLATFORM_NAMESPACE=" + arena, "BIND_ADDRESS=" + o.Metrics, "METRICS_BIND_ADDRESS=" + o.Probes, "SOURCE_RATE=1000", "RATE=100000",
 		"GOMEMLIMIT=230MiB",
 	}, env...)
 	r := &replica{url: "http://" + o.Metrics, address: o.Metrics, probes: o.Probes}

@@ -107,7 +107,7 @@ func (w *Wall) start(ctx context.Context) error {
 	}
 	w.command = exec.Command(program)
 	w.command.Env = append(os.Environ(),
-		"BIND_ADDRESS=127.0.0.1:0", "METRICS_BIND_ADDRESS=127.0.0.1:0", "POD_NAMESPACE="+w.Namespace, "PLATFORM_NAMESPACE="+w.Namespace,
+		"PLATFORM_API=true", "BIND_ADDRESS=127.0.0.1:0", "METRICS_BIND_ADDRESS=127.0.0.1:0", "POD_NAMESPACE="+w.Namespace, "PLATFORM_NAMESPACE="+w.Namespace,
 		"RECORD_NAMESPACE="+w.Namespace, "RATE=10000")
 	log, err := w.command.StderrPipe()
 	if err != nil {

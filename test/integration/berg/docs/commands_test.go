@@ -53,8 +53,8 @@ spec:
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `}
 
-// elsewhere begins the names of kinds that this cluster does not have: those of OLM and of the Prometheus operator.
-var elsewhere = regexp.MustCompile(`^(csv|subscriptions?|olmconfigs?|clusterserviceversions|operators|prometheus|servicemonitor)\b`)
+// elsewhere begins the names of kinds that this cluster does not have: those of OLM, in both versions, and of the Prometheus operator.
+var elsewhere = regexp.MustCompile(`^(csv|subscriptions?|olmconfigs?|clusterserviceversions|clusterextensions?|clustercatalogs?|operators|prometheus|servicemonitor)\b`)
 
 // explained is what a page has kubectl explain, also in a table.
 var explained = regexp.MustCompile(`kubectl explain ([a-z.-]+[a-zA-Z]+)`)

@@ -1,0 +1,157 @@
+// Package settingsmap reads settings from the ConfigMap of an installation, for the operator, the platform API and the gate, and starts
+// a program again when the ConfigMap changes.
+package settingsmap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/bergctf/berg-operator/internal/kit/connection"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+const (
+	// connectTimeout is how long Read tries to reach the API server.
+	connectTimeout = 30 * time.Second
+	// Spread is the time in which replicas start again after a change, each at a random time, so that rarely two do together.
+	Spread = 10 * time.Second
+)
+
+// ConfigMap is the ConfigMap, as one process reads it.
+type ConfigMap struct {
+	log      logr.Logger
+	maps     corev1client.ConfigMapInterface
+	readable bool
+	content  map[string]string
+}
+
+// New returns a ConfigMap that was not read yet.
+func New(log logr.Logger) *ConfigMap { return &ConfigMap{log: log} }
+
+// Read returns the content of the ConfigMap in a namespace: nil if it does not exist, or if the program may not read it.
+func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]string, error) {
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	client, err := corev1client.NewForConfig(connection.Configure(restConfig))
+	if err != nil {
+		return nil, err
+	}
+	c.maps = client.ConfigMaps(namespace)
+	var object *corev1.ConfigMap
+	failure := wait.PollUntilContextTimeout(ctx, time.Second, connectTimeout, true, func(ctx context.Context) (bool, error) {
+		object, err = c.maps.Get(ctx, settings.ConfigMap, metav1.GetOptions{})
+		// An answer of the API server has a reason.
+		return err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown, nil
+	})
+	switch {
+	case failure != nil:
+		return nil, fmt.Errorf("read the ConfigMap %s: %w", settings.ConfigMap, errors.Join(failure, err))
+	case apierrors.IsForbidden(err):
+		c.log.Info("settings of a ConfigMap are not read: this account may not", "configMap", settings.ConfigMap, "namespace", namespace)
+		return nil, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read the ConfigMap %s: %w", settings.ConfigMap, err)
+	}
+	c.readable = true
+	if err == nil {
+		c.content = object.Data
+	}
+	return c.content, nil
+}
+
+// ErrChanged is the cause with which Follow ends a program: it is canceled to start again.
+var ErrChanged = fmt.Errorf("the settings have changed: %w", context.Canceled)
+
+// Follow ends a program with ErrChanged some time after the content has changed. Content for which validate returns an error is logged,
+// and changes nothing.
+func (c *ConfigMap) Follow(ctx context.Context, end context.CancelCauseFunc, validate func(content map[string]string) error) {
+	if !c.readable {
+		return
+	}
+	go func() {
+		if c.awaitChange(ctx, validate) == nil {
+			end(ErrChanged)
+		}
+	}()
+}
+
+// awaitChange returns nil when the program has to start again, or the error of ctx.
+func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]string) error) error {
+	seen := make(chan *corev1.ConfigMap, 1)
+	see := func(object *corev1.ConfigMap) {
+		select { // a later one replaces it
+		case <-seen:
+		default:
+		}
+		seen <- object
+	}
+	options := func(o metav1.ListOptions) metav1.ListOptions {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, settings.ConfigMap).String()
+		return o
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list, err := c.maps.List(ctx, options(o))
+				if err == nil && len(list.Items) == 0 {
+					see(&corev1.ConfigMap{}) // deleted before the watch began
+				}
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return c.maps.Watch(ctx, options(o))
+			},
+		},
+		ObjectType: &corev1.ConfigMap{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { see(object.(*corev1.ConfigMap)) },
+			UpdateFunc: func(_, object any) { see(object.(*corev1.ConfigMap)) },
+			DeleteFunc: func(any) { see(&corev1.ConfigMap{}) },
+		},
+	})
+	go informer.RunWithContext(ctx)
+	var valid <-chan time.Time // nil: the content is the one that runs, or is invalid
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-valid:
+			c.log.Info("the settings have changed: the program starts again", "configMap", settings.ConfigMap)
+			return nil
+		case object := <-seen:
+			valid = nil
+			if maps.Equal(object.Data, c.content) {
+				continue
+			}
+			if err := validate(object.Data); err != nil {
+				c.log.Error(err, "the new settings are invalid, and the program continues with the former ones", "configMap", settings.ConfigMap)
+				continue
+			}
+			valid = time.After(rand.N(Spread)) //nolint:gosec // no secret
+		}
+	}
+}
+
+// Restart replaces the process by a new one of the same program. The container does not end, so that Kubernetes counts no restart and
+// waits for no backoff.
+func Restart() error { return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) } //nolint:gosec // the program itself
