@@ -170,7 +170,6 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 		before, err = residue.ClusterScoped(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gateStage}})).To(Succeed())
-		bergtest.Challenge(ctx, gateStage, "routed", routed)
 		alice = selfSigned(ctx, gateStage, "certificate", gateDomain)
 	}, NodeTimeout(limits.Scaled(time.Minute)))
 
@@ -181,6 +180,7 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 			"--set", "gate.enabled=true", "--set", "gate.kind=DaemonSet", "--set", "gate.gateway.tlsSecret=certificate")...))
 		Expect(said).To(ContainSubstring("The gate serves the host names of instances"))
 		Expect(setting(deployment(ctx, namespace), "GATEWAY_DATAPLANE_NAMESPACES")).To(Equal(namespace))
+		bergtest.Challenge(ctx, gateStage, "routed", routed)
 		instance := bergtest.Running(ctx, gateStage, "routed")
 		expectServed(ctx, alice, instance, nil)
 
@@ -233,9 +233,11 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 		must(helm(ctx, upgrade("--set", "gate.kind=Deployment", "--set", "gate.service.type=NodePort",
 			"--set", "gate.ports.http=30080", "--set", "gate.ports.https=30443", "--set", "gate.ports.tls=30843",
 			"--set", "settings.CHALLENGE_HTTP_PORT=30443", "--set", "settings.CHALLENGE_TLS_PORT=30843")...))
-		var daemons appsv1.DaemonSetList
-		Expect(k8s.List(ctx, &daemons, client.InNamespace(namespace))).To(Succeed())
-		Expect(daemons.Items).To(BeEmpty())
+		Eventually(func() ([]appsv1.DaemonSet, error) {
+			var daemons appsv1.DaemonSetList
+			err := k8s.List(ctx, &daemons, client.InNamespace(namespace))
+			return daemons.Items, err
+		}).Should(BeEmpty())
 		instance := bergtest.Running(ctx, gateStage, "routed")
 		address, err := url.Parse(service(instance, "web").URL)
 		Expect(err).NotTo(HaveOccurred())
