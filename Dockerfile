@@ -27,7 +27,9 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-tunnel ./cmd/berg-tunnel && \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-api ./cmd/berg-api
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-api ./cmd/berg-api && \
+    CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-gate ./cmd/berg-gate
 
 # The licences of the linked modules ask for their texts next to the programs.
 COPY LICENSE ./
@@ -35,7 +37,8 @@ COPY hack/tools/sbom/ hack/tools/sbom/
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     cd hack/tools/sbom && \
     go run . --name berg-operator --version ${VERSION} --output /bill.json --notices /operator.txt /manager /berg-tunnel && \
-    go run . --name berg-api --version ${VERSION} --output /bill.json --notices /api.txt /berg-api
+    go run . --name berg-api --version ${VERSION} --output /bill.json --notices /api.txt /berg-api && \
+    go run . --name berg-gate --version ${VERSION} --output /bill.json --notices /gate.txt /berg-gate
 
 # The platform API is an image of its own: docker build --target api
 FROM scratch AS api
@@ -43,6 +46,13 @@ COPY --from=build --chmod=0555 /berg-api /berg-api
 COPY --from=build --chmod=0444 /api.txt /NOTICES.txt
 USER 65532:65532
 ENTRYPOINT ["/berg-api"]
+
+# So is the gate: docker build --target gate
+FROM scratch AS gate
+COPY --from=build --chmod=0555 /berg-gate /berg-gate
+COPY --from=build --chmod=0444 /gate.txt /NOTICES.txt
+USER 65532:65532
+ENTRYPOINT ["/berg-gate"]
 
 # No shell, no libc, no certificates: the API server's CA comes with the service account,
 # and public registries are believed by those that are compiled in.

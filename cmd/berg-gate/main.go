@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run loads the settings and serves until ctx is done.
+// run loads the settings and serves until ctx is done. With GATE_ENABLED=false it reads nothing of the cluster.
 func run(ctx context.Context) error {
 	var config gate.Config
 	effective, err := settings.Load("berg-gate "+version+": serves the host names of instances, as an implementation of the Gateway API.",
@@ -52,6 +52,9 @@ func run(ctx context.Context) error {
 	log.Info("effective configuration", values...)
 	if _, err := memlimit.Set(); err != nil {
 		log.Warn("the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it", "error", err)
+	}
+	if !config.Enabled {
+		return gate.RunOff(ctx, config, log)
 	}
 	rc, err := ctrl.GetConfig()
 	if err != nil {

@@ -46,10 +46,9 @@ api-image: ## Build the image of the platform API without Docker, and list what 
 gate-image: ## Build the image of the gate without Docker, and list what is in it: dist/images/berg-gate.tar, .cdx.json.
 	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/berg-gate ./cmd/berg-gate
+	$(call bill,berg-gate,berg-gate)
 	$(IMAGE_BUILD) --ref $(GATE_IMG) --output $(DIST)/images/berg-gate.tar --platform linux/$(ARCH) \
-		--user 65532:65532 --entrypoint /berg-gate $(DIST)/linux-$(ARCH)/berg-gate:/berg-gate:0555
-	go run -C hack/tools/sbom . --name berg-gate --version v$(VERSION) \
-		--output $(DIST)/images/berg-gate.cdx.json $(DIST)/linux-$(ARCH)/berg-gate
+		--user 65532:65532 --entrypoint /berg-gate $(DIST)/linux-$(ARCH)/berg-gate:/berg-gate:0555 $(call notices,berg-gate)
 
 .PHONY: images
 images: ## Build the images of samples and tests without Docker: dist/images/*.tar.

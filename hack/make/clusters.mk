@@ -16,15 +16,15 @@ demo: ## Run the demo: from nothing to running challenges, step by step. ARGS ar
 	hack/demo $(ARGS)
 
 .PHONY: demo-picture
-demo-picture: ## Update the picture in the README: the web sample in a browser, through a real Gateway; needs root.
-	hack/packages node network browser
-	hack/demo --profile network --name demo-picture --keep=false --picture docs/berg/web.png
+demo-picture: ## Update the picture in the README: the web sample in a browser, through the gate; needs root.
+	hack/packages node browser
+	hack/demo --profile node --name demo-picture --keep=false --picture docs/berg/web.png
 
 .PHONY: demo-down
 demo-down: ## Remove everything that the demo created.
 	hack/demo down $(ARGS)
 
 .PHONY: first-ten-minutes
-first-ten-minutes: image ## Run the commands of README.md up to the first flag and the removal, and print how long each step takes; needs root.
+first-ten-minutes: image gate-image ## Run the commands of README.md up to a flag by host name and the removal, and print how long each step takes; needs root.
 	hack/packages node olm
 	hack/walk-readme first-ten-minutes

@@ -48,6 +48,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/nested && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/api/program && $(BIN)/kustomize edit set image berg-api=$(API_IMG)
+	cd config/gate/program && $(BIN)/kustomize edit set image berg-gate=$(GATE_IMG)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/*.yaml
 	sed -i 's|image: .*|image: $(IMAGE_TAG_BASE):v$(VERSION)|' docs/tunnel/by-hand.yaml

@@ -8,7 +8,7 @@ SUITES       := $(filter-out $(SUITES_APART) $(SUITES_LAST),$(patsubst test/e2e/
 E2E          ?= $(SUITES)
 
 .PHONY: e2e
-e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filter berg,$(E2E)),jail-image) $(if $(filter helm,$(E2E)),$(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites, hexactf with a real Kafka.
+e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filter berg,$(E2E)),jail-image) $(if $(filter helm,$(E2E)),gate-image $(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites, hexactf with a real Kafka.
 	hack/packages node $(if $(filter hexactf,$(E2E)),kafka)
 	rm -f $(DIST)/rights/e2e.json
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) $(AUDIT) -- $(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
@@ -24,7 +24,7 @@ SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 TUNNEL_PROXY_IMAGE := ghcr.io/bergctf/berg-tunnel:v$(VERSION)
 
 # The images that the cluster gets, files of dist/images.
-E2E_IMAGES = berg-operator berg-tunnel $(if $(filter api,$(E2E)),berg-api) $(if $(filter berg,$(E2E)),jail) toolbox $(SAMPLES)
+E2E_IMAGES = berg-operator berg-tunnel $(if $(filter api,$(E2E)),berg-api) $(if $(filter helm,$(E2E)),berg-gate) $(if $(filter berg,$(E2E)),jail) toolbox $(SAMPLES)
 
 # The part of e2e that runs while the cluster is up. Each suite starts with the operator as config/default has it.
 # Only when all have run do they show which rights the operator uses: make rights reads e2e.json.

@@ -66,5 +66,5 @@ sdk-scorecard-build:
 
 .PHONY: load-bundle
 load-bundle: test-releases
-	go run $(CLUSTER) load --name $(NAME) $(DIST)/olm/operator-$(BUNDLE_VERSION).tar $(DIST)/olm/berg-api-$(BUNDLE_VERSION).tar \
+	go run $(CLUSTER) load --name $(NAME) $(DIST)/olm/operator-$(BUNDLE_VERSION).tar $(DIST)/olm/berg-{api,gate}-$(BUNDLE_VERSION).tar \
 		$(DIST)/olm/bundle-$(PACKAGE)-$(BUNDLE_VERSION).tar

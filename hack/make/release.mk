@@ -10,7 +10,7 @@ RELEASE := $(DIST)/release
 # The files that name images, with digests instead of tags.
 PINNED := $(DIST)/pinned
 # Programs whose image or archive has a list of what is in it, and images that consist of files.
-RELEASE_PROGRAMS := berg-operator berg-api berg-operator-scorecard
+RELEASE_PROGRAMS := berg-operator berg-api berg-gate berg-operator-scorecard
 RELEASE_BUNDLES   = berg-operator-bundle $(PACKAGES:%=%-bundle)
 RELEASE_IMAGES    = $(RELEASE_PROGRAMS) $(RELEASE_BUNDLES) berg-operator-catalog
 
@@ -18,6 +18,7 @@ RELEASE_IMAGES    = $(RELEASE_PROGRAMS) $(RELEASE_BUNDLES) berg-operator-catalog
 reference = $(or $(REFERENCE_$1),$(PACKAGE_REGISTRY)/$1:v$(VERSION))
 REFERENCE_berg-operator           := $(IMG)
 REFERENCE_berg-api                := $(API_IMG)
+REFERENCE_berg-gate               := $(GATE_IMG)
 REFERENCE_berg-operator-scorecard := $(SCORECARD_IMG)
 REFERENCE_berg-operator-bundle    := $(BUNDLE_IMG)
 REFERENCE_berg-operator-catalog   := $(CATALOG_IMG)
@@ -42,7 +43,7 @@ IMAGE_DIGESTS ?=
 .PHONY: release
 release: $(BIN)/helm $(BIN)/operator-sdk ## Make everything that is published, without Docker and without a network: dist/release, with SHA256SUMS.
 	rm -rf $(RELEASE) $(PINNED) $(DIST)/plugin && mkdir -p $(RELEASE) $(PINNED)
-	$(call each_platform,image api-image scorecard-build,$(RELEASE_PROGRAMS))
+	$(call each_platform,image api-image gate-image scorecard-build,$(RELEASE_PROGRAMS))
 	for platform in $(subst $(comma), ,$(PLATFORMS)); do \
 		for program in $(RELEASE_PROGRAMS); do \
 			cp $(DIST)/platforms/$${platform#*/}/images/$$program.cdx.json $(RELEASE)/$$program-$${platform//\//-}.cdx.json || exit; \
@@ -99,7 +100,7 @@ verify-signatures: $(BIN)/cosign ## Check that what sign and sign-images sign is
 .PHONY: foreign-images
 foreign-images: ## Print the images of others that the bundles name, for IMAGE_DIGESTS.
 	@sed -n '/^  relatedImages:/,/^  [a-z]*:$$/ s/^  - image: //p' bundle/manifests/*.clusterserviceversion.yaml deploy/packages/*/bundle/manifests/*.clusterserviceversion.yaml | \
-		grep -vxF '$(IMG)' | sort -u
+		grep -vxF $(foreach program,$(RELEASE_PROGRAMS),-e '$(call reference,$(program))') | sort -u
 
 .PHONY: publish
 publish: chart-push ## Push the images and the chart of the release, with the login of docker and of helm.

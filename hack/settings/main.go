@@ -17,6 +17,7 @@ import (
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/gate"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/platform/server"
 )
@@ -54,13 +55,14 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	withOperator, err := replaceBlock(string(values), "settings", valueLines("  ", groups[:len(groups)-1]))
-	if err != nil {
+	text, operators := string(values), len(groups)-len(programs)
+	if text, err = replaceBlock(text, "settings", valueLines("  ", groups[:operators])); err != nil {
 		return nil, err
 	}
-	withAPI, err := replaceBlock(withOperator, "api.settings", valueLines("    ", groups[len(groups)-1:]))
-	if err != nil {
-		return nil, err
+	for _, g := range groups[operators:] {
+		if text, err = replaceBlock(text, g.name+".settings", valueLines("    ", []group{g})); err != nil {
+			return nil, err
+		}
 	}
 	schema, err := os.ReadFile(filepath.Join(root, chart, "values.schema.json"))
 	if err != nil {
@@ -70,26 +72,33 @@ func generate(root string) (map[string]string, error) {
 	return map[string]string{
 		"cmd/kubectl-berg/doctor/zz_generated.defaults.go": plugin,
 		filepath.Join(chart, "files", "settings.yaml"):     "# Copied by `make chart` from the tables of settings.\n" + string(names),
-		filepath.Join(chart, "values.yaml"):                withAPI,
+		filepath.Join(chart, "values.yaml"):                text,
 		filepath.Join(chart, "values.schema.json"):         withSettings,
 	}, err
 }
 
 // group is a part of the settings for which the chart has values.
 type group struct {
-	// name is the family in the chart's values, operator, or api.
+	// name is the family in the chart's values, operator, or one of programs.
 	name, title string
 	settings    []settings.Setting
 }
 
+// programs are the other programs of the chart, which have settings of their own.
+var programs = []string{"api", "gate"}
+
 // notValues are settings without a value: families sets the first, Kubernetes the second, Roles name the Lease and the Deployment, Services
-// and probes the addresses, and api.enabled and api.platformNamespaces the others.
+// and probes the addresses and ports, the GatewayClass the controller, and other values of api and gate the others.
 var notValues = map[string][]string{
 	"operator": {"ENABLED_APIS", "POD_NAMESPACE", "LEASE_NAME"},
-	"api":      {"POD_NAMESPACE", "PLATFORM_NAMESPACE", "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS", "OPERATOR_DEPLOYMENT", "LEASE_NAME"},
+	"api":      {"POD_NAMESPACE", "PLATFORM_NAMESPACE", "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS", "OPERATOR_DEPLOYMENT", "LEASE_NAME", "GATE_ADDRESS"},
+	"gate": {
+		"GATE_ENABLED", "GATE_CONTROLLER", "GATE_PORTS", "GATE_PORT_OFFSET", "GATE_BIND_HOST", "GATE_SERVICES",
+		"ADMIN_BIND_ADDRESS", "LEADER_ELECTION", "LEASE_NAME", "POD_NAMESPACE",
+	},
 }
 
-// chartGroups returns the groups in the order of values.yaml. The last one is the platform API.
+// chartGroups returns the groups in the order of values.yaml. The last ones are those of programs.
 func chartGroups(root string) ([]group, error) {
 	var groups []group
 	var apis []string
@@ -103,8 +112,8 @@ func chartGroups(root string) ([]group, error) {
 		groups = append(groups, group{name, f.Settings.Title, f.Settings.Settings})
 	}
 	process := new(config.Process).Section(slices.Sorted(slices.Values(apis)))
-	api := new(server.Config).Section()
-	groups = append(groups, group{"operator", process.Title, process.Settings}, group{"api", "", api.Settings})
+	groups = append(groups, group{"operator", process.Title, process.Settings},
+		group{"api", "", new(server.Config).Section().Settings}, group{"gate", "", new(gate.Config).Section().Settings})
 	for i, g := range groups {
 		groups[i].settings = slices.DeleteFunc(slices.Clone(g.settings), func(s settings.Setting) bool {
 			return slices.Contains(notValues[g.name], s.Name)
@@ -179,23 +188,28 @@ func replaceSchemas(text []byte, groups []group) (string, error) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		return "", err
 	}
-	for _, path := range [][]string{{"properties", "settings"}, {"properties", "api", "properties", "settings"}} {
+	properties := map[string]object{}
+	for _, g := range groups {
+		path := "properties.settings"
+		if slices.Contains(programs, g.name) {
+			path = "properties." + g.name + ".properties.settings"
+		}
+		if properties[path] == nil {
+			properties[path] = object{}
+		}
+		for _, s := range g.settings {
+			properties[path][s.Name] = settingSchema(s)
+		}
+	}
+	for path, fields := range properties {
 		parent := schema
-		for _, key := range path {
+		for key := range strings.SplitSeq(path, ".") {
 			parent, _ = parent[key].(object)
 		}
 		if parent == nil {
-			return "", fmt.Errorf("%s/values.schema.json has no %s", chart, strings.Join(path, "."))
+			return "", fmt.Errorf("%s/values.schema.json has no %s", chart, path)
 		}
-		properties := object{}
-		for _, g := range groups {
-			if (g.name == "api") == (len(path) > 2) {
-				for _, s := range g.settings {
-					properties[s.Name] = settingSchema(s)
-				}
-			}
-		}
-		parent["properties"] = properties
+		parent["properties"] = fields
 	}
 	written, err := json.MarshalIndent(schema, "", "  ")
 	return string(written) + "\n", err

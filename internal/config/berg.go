@@ -47,6 +47,15 @@ type Check struct {
 	Concurrency int // how many at a time; 0: none
 }
 
+// TimeoutFrom is the time at which the lifetime of an instance begins.
+type TimeoutFrom string
+
+// Values of CHALLENGE_TIMEOUT_FROM.
+const (
+	TimeoutFromStart TimeoutFrom = "start"
+	TimeoutFromReady TimeoutFrom = "ready"
+)
+
 // Challenge holds the defaults and limits of challenge instances; a Challenge may set
 // other values for most of them.
 type Challenge struct {
@@ -56,6 +65,7 @@ type Challenge struct {
 	Timeout       time.Duration
 	MaxLifetime   time.Duration // 0: no cap
 	StartDeadline time.Duration // 0: none
+	TimeoutFrom   TimeoutFrom
 	// ConnectTimeout is how long Running waits for a connection. 0: it does not.
 	ConnectTimeout time.Duration
 	MaxInstances   int // 0: no limit
@@ -255,6 +265,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_OUTBOUND_PRIVATE", "false", settings.Bool(&b.Challenge.OutboundPrivate), "Whether allowOutboundTraffic also opens private networks and cloud metadata, and not only the internet."),
 			settings.New("CHALLENGE_INSTANCE_TIMEOUT", "2h", settings.Duration(&b.Challenge.Timeout), "Lifetime of an instance whose spec names none, for example 90m or 2h."),
 			settings.New("CHALLENGE_MAX_LIFETIME", "", settings.Optional(settings.Duration(&b.Challenge.MaxLifetime)), "Maximum lifetime of an instance. It limits what the spec asks for. Empty: no limit."),
+			settings.New("CHALLENGE_TIMEOUT_FROM", "start", settings.Enum(&b.Challenge.TimeoutFrom, TimeoutFromStart, TimeoutFromReady), "When the lifetime begins. start: when the operator starts the instance. ready: when it is ready for the first time, at the latest at CHALLENGE_START_DEADLINE, so that waiting for a node or an image costs the player no time."),
 			settings.New("CHALLENGE_START_DEADLINE", "", settings.Optional(settings.Duration(&b.Challenge.StartDeadline)), "Time after which an instance that never became ready is Failed. Empty: it may keep starting until it expires."),
 			settings.New("CHALLENGE_CONNECT_TIMEOUT", "3s", connectTimeout(&b.Challenge.ConnectTimeout), "How long an instance waits, before it is Running, until its public TCP ports accept a connection at their node, where the operator reaches the nodes. 1s to 30s, or 0s: it does not wait."),
 			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.MaxInstances, 0, 100000), "How many instances may exist at the same time. Others wait in Pending, in the order of their creation. 0: no limit."),
@@ -314,6 +325,9 @@ func (b *Berg) check() []error {
 	}
 	if b.Gateway.HTTPListener == b.Gateway.TLSListener && b.Gateway.HTTPListener != "" {
 		errs = append(errs, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
+	}
+	if b.Challenge.TimeoutFrom == TimeoutFromReady && b.Challenge.StartDeadline == 0 {
+		errs = append(errs, errors.New("CHALLENGE_TIMEOUT_FROM: ready needs CHALLENGE_START_DEADLINE: an instance that is never ready would not expire"))
 	}
 	return errs
 }

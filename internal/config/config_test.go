@@ -69,7 +69,7 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"CHALLENGE_NAMESPACE": "Not A Name", "CHALLENGE_DOMAIN": "-x", "CHALLENGE_HTTP_PORT": "0", "CHALLENGE_HTTP_TLS": "https", "CHALLENGE_TLS_PORT": "http",
 		"GATEWAY_NAME": "A", "GATEWAY_NAMESPACE": "a.b", "CHALLENGE_HTTP_LISTENER_NAME": "_", "CHALLENGE_TLS_LISTENER_NAME": "_",
 		"GATEWAY_DATAPLANE_NAMESPACES": "ok,NOT", "CHALLENGE_INSTANCE_TIMEOUT": "0s", "CHALLENGE_MAX_LIFETIME": "soon",
-		"CHALLENGE_START_DEADLINE": "-1m", "CHALLENGE_CONNECT_TIMEOUT": "31s", "CHALLENGE_WITHDRAWAL_POLICY": "keep", "ORPHAN_GRACE_PERIOD": "10", "CHALLENGE_CPU_LIMIT": "lots", "CHALLENGE_CPU_REQUEST": "0",
+		"CHALLENGE_START_DEADLINE": "-1m", "CHALLENGE_TIMEOUT_FROM": "pull", "CHALLENGE_CONNECT_TIMEOUT": "31s", "CHALLENGE_WITHDRAWAL_POLICY": "keep", "ORPHAN_GRACE_PERIOD": "10", "CHALLENGE_CPU_LIMIT": "lots", "CHALLENGE_CPU_REQUEST": "0",
 		"CHALLENGE_MEMORY_LIMIT": "100mi", "CHALLENGE_MEMORY_REQUEST": "-1", "CHALLENGE_EGRESS_BANDWIDTH": "1", "CHALLENGE_INGRESS_BANDWIDTH": "fast",
 		"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "500m", "CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "-1",
 		"CHALLENGE_SECCOMP_PROFILE": "Localhost", "HEXACTF_ALLOWED_CAPABILITIES": "all", "HEXACTF_TRUSTED_AUTHORS": "root", "CHALLENGE_USER_NAMESPACES": "on", "CHALLENGE_NESTED_SECCOMP_PROFILE": "../x.json",
@@ -112,6 +112,16 @@ func TestAmountsThatCannotBeMeant(t *testing.T) {
 			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), name) {
 				t.Errorf("%s=%s: %v", name, text, err)
 			}
+		}
+	}
+}
+
+// Without a deadline an instance that is never ready would never expire.
+func TestTimeoutFromReadyNeedsADeadline(t *testing.T) {
+	for deadline, ok := range map[string]bool{"": false, "10m": true} {
+		_, err := load(t, nil, map[string]string{"CHALLENGE_TIMEOUT_FROM": "ready", "CHALLENGE_START_DEADLINE": deadline})
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "CHALLENGE_START_DEADLINE") {
+			t.Errorf("deadline %q: %v", deadline, err)
 		}
 	}
 }

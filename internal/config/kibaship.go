@@ -25,6 +25,14 @@ type KibaShip struct {
 	// ImageRegistries are host[:port] of the registries of a DockerImage; nil: all with a public address.
 	ImageRegistries []string
 	Builds          Builds
+	Retention       ImageRetention
+}
+
+// ImageRetention configures which images of earlier builds stay in the registry.
+type ImageRetention struct {
+	On    bool
+	Count int
+	Age   time.Duration
 }
 
 // TektonMode decides how a Project treats a cluster without Tekton.
@@ -83,12 +91,16 @@ func (k *KibaShip) Section() settings.Section {
 	return settings.Section{
 		Title:    "KibaShip projects (platform.operator.kibaship.com)",
 		Warnings: k.warnings,
-		Settings: append([]settings.Setting{
+		Settings: slices.Concat([]settings.Setting{
 			settings.New("TEKTON_MODE", string(TektonOptional), settings.Enum(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What happens while Tekton is not installed. optional: Projects are Ready, and get access to Tekton when it is installed. required: Projects are Failed until then. off: Tekton is not used, and nothing is built."),
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
 			settings.New("PROJECT_POD_SECURITY", string(PodSecurityBaseline), settings.Enum(&k.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted), "Pod Security level that the namespace of a Project enforces whose podSecurity is empty: privileged, baseline or restricted. Builds need baseline or privileged. With privileged the namespace has no level, and the account of a Project without other bounds has all rights in it: it is root on the nodes."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
-		}, k.Builds.settings()...),
+		}, k.Builds.settings(), []settings.Setting{
+			settings.New("IMAGE_CLEANUP", "false", settings.Bool(&k.Retention.On), "Whether images of earlier builds are deleted from the registry of BUILD_REGISTRY. Images that a Deployment, an Application or a workload of the Project names stay. It needs the right of config/kibaship/retention, and the Secret kibaship-image-cleanup with the login that may delete."),
+			settings.New("IMAGE_RETENTION_COUNT", "10", settings.Int(&k.Retention.Count, 0, 10000), "How many of the newest images of an Application stay, by the times of their commits, where its imageRetention does not say. 0: IMAGE_RETENTION_AGE alone decides."),
+			settings.New("IMAGE_RETENTION_AGE", "720h", settings.Duration(&k.Retention.Age), "How long after the time of its commit an image stays, where imageRetention of the Application does not say. Older images are deleted if they are not among the newest."),
+		}),
 	}
 }
 
@@ -120,6 +132,8 @@ func (k *KibaShip) warnings() []string {
 	switch {
 	case b.Registry == "" && b.RegistrySecret != "":
 		return []string{"BUILD_REGISTRY_SECRET is set and BUILD_REGISTRY is not: nothing is built"}
+	case b.Registry == "" && k.Retention.On:
+		return []string{"IMAGE_CLEANUP is set and BUILD_REGISTRY is not: no images are deleted"}
 	case b.CacheRegistry != "" && b.PullSecret == "":
 		return []string{"BUILD_CACHE_REGISTRY is set and BUILD_PULL_SECRET is not: only a registry that needs no credentials keeps layers, unless an Application names a Secret"}
 	case b.Workspace != WorkspaceVolume && b.StorageClass != "":

@@ -14,6 +14,8 @@ import (
 
 // Config is the settings of the gate.
 type Config struct {
+	// Enabled is false while an installation by the Operator Lifecycle Manager does not use the gate.
+	Enabled bool
 	// Controller is the controllerName of the GatewayClasses that are served.
 	Controller string
 	// Ports that listeners of Gateways may have. PortOffset is added for the port at which the process listens at BindHost.
@@ -45,6 +47,7 @@ func (c *Config) Section() settings.Section {
 	return settings.Section{
 		Title: "Gate",
 		Settings: []settings.Setting{
+			settings.New("GATE_ENABLED", "true", settings.Bool(&c.Enabled), "Whether Gateways are served. false: only /healthz and /readyz are, and nothing of the cluster is read, for an installation by the Operator Lifecycle Manager that does not use the gate yet."),
 			settings.New("GATE_CONTROLLER", "berg.norelect.ch/gate", settings.Func(func(text string) error { c.Controller = text; return nil }), "controllerName of the GatewayClasses that are served."),
 			settings.New("GATE_PORTS", "80,443,8443", settings.Func(c.setPorts), "Ports that listeners of Gateways may have, separated by commas. The Service of the gate must have the same."),
 			settings.New("GATE_PORT_OFFSET", "8000", settings.Int(&c.PortOffset, 0, 60000), "What is added to the port of a listener for the port at which the gate listens: 8000 serves port 443 at 8443, which any user may open."),

@@ -7,5 +7,6 @@
 //	upstream  the pods behind Services, and connections to them
 //	frontend  the connections of players
 //	follow    keeps the tables like the cluster
+//	usage     when players have used each route, and how much
 //	status    writes the statuses
 package gate

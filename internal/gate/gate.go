@@ -58,9 +58,13 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	table, endpoints := routing.NewTable(), upstream.NewEndpoints()
 	controller := gatewayv1.GatewayController(config.Controller)
 	state := newState(table, config)
+	metrics.Registry.(prometheus.Registerer).MustRegister(state)
 	writer := status.NewWriter(mgr.GetClient(), state, controller)
 	for _, feature := range Features {
 		writer.Features = append(writer.Features, gatewayv1.SupportedFeature{Name: feature})
+	}
+	if err := metrics.Registry.Register(state.Usage); err != nil {
+		return fmt.Errorf("register the metrics: %w", err)
 	}
 	certificates := follow.NewCertificates(clientset, state)
 	synced, err := follow.Watch(ctx, mgr.GetCache(), state, endpoints)
@@ -81,7 +85,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 		func(ctx context.Context) error { writer.Start(ctx); return nil },
 		func(ctx context.Context) error { certificates.Run(ctx); return nil },
 		func(ctx context.Context) error {
-			return serveAdmin(ctx, config.AdminBindAddress, table, dialer, synced)
+			return serveAdmin(ctx, config.AdminBindAddress, adminHandler(table, dialer, state.Usage, synced))
 		},
 		func(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -192,9 +196,9 @@ func newState(table *routing.Table, config Config) *follow.State {
 
 const adminTime = 10 * time.Second
 
-// serveAdmin serves metrics, health and what is served until ctx is done.
-func serveAdmin(ctx context.Context, address string, table *routing.Table, dialer *upstream.Dialer, synced []toolscache.InformerSynced) error {
-	server := &http.Server{Addr: address, Handler: adminHandler(table, dialer, synced), ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
+// serveAdmin serves metrics, health, what is served and how it is used until ctx is done.
+func serveAdmin(ctx context.Context, address string, handler http.Handler) error {
+	server := &http.Server{Addr: address, Handler: handler, ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -24,6 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kibaship/retention"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kibaship/source"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
@@ -53,12 +54,13 @@ func caches() cache.Options {
 	return cache.Options{
 		Selector: project.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
-			&kibashipv1.Project{}:     all,
-			&kibashipv1.Application{}: all,
-			&kibashipv1.Deployment{}:  all,
-			&corev1.Namespace{}:       all, // a foreign one of the same name must be seen
-			&rbacv1.ClusterRole{}:     all,
-			optional.Definition():     all,
+			&kibashipv1.Project{}:      all,
+			&kibashipv1.ProjectClass{}: all,
+			&kibashipv1.Application{}:  all,
+			&kibashipv1.Deployment{}:   all,
+			&corev1.Namespace{}:        all, // a foreign one of the same name must be seen
+			&rbacv1.ClusterRole{}:      all,
+			optional.Definition():      all,
 		},
 		Trim:    trim,
 		Domains: []string{project.OwnershipLabels.Domain, kibashipv1.GroupVersion.Group},
@@ -136,7 +138,12 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	return setupDeployments(ctx, deps, names, cfg)
+	if err := setupDeployments(ctx, deps, names, cfg); err != nil {
+		return err
+	}
+	return (&retention.Reconciler{
+		Access: deps.Access("kibaship-operator"), Config: cfg, Live: deps.Writer.Live, Namespace: deps.Namespace,
+	}).SetupWithManager(ctx, mgr)
 }
 
 // The admission policies of config/kibaship.

@@ -4,6 +4,7 @@ var _ = allow("platform.operator.kibaship.com", map[string][]string{
 	"cluster: projects.platform.operator.kibaship.com":            {"list", "patch", "watch"},
 	"cluster: projects/status.platform.operator.kibaship.com":     {"patch"},
 	"cluster: projects/finalizers.platform.operator.kibaship.com": {"update"}, // to own a namespace
+	"cluster: projectclasses.platform.operator.kibaship.com":      see,
 	"cluster: applications.platform.operator.kibaship.com":        {"get", "list", "patch", "watch"},
 	"cluster: applications/status.platform.operator.kibaship.com": {"patch"},
 	"cluster: deployments.platform.operator.kibaship.com":         {"list", "delete", "patch", "watch"},

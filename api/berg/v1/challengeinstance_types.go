@@ -239,7 +239,13 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Terminated At"
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
 
-	// When the instance expires: startedAt plus spec.timeout, or plus
+	// When the timeout begins, if not at startedAt: with CHALLENGE_TIMEOUT_FROM=ready it is readyAt, and until then
+	// startedAt plus CHALLENGE_START_DEADLINE.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Timeout From",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	TimeoutFrom *metav1.Time `json:"timeoutFrom,omitempty"`
+
+	// When the instance expires: startedAt (or timeoutFrom) plus spec.timeout, or plus
 	// CHALLENGE_MAX_LIFETIME if that is set and shorter, but not after spec.until.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
@@ -581,6 +587,7 @@ const (
 	ReasonGatewayNotReady      = "GatewayNotReady"
 	ReasonRouteRefused         = "RouteRefused"
 	ReasonRoutePending         = "RoutePending"
+	ReasonPodUnreached         = "PodUnreached"
 	ReasonNoEndpoints          = "NoEndpoints"
 	ReasonServiceMissing       = "ServiceMissing"
 	ReasonOutOfNodePorts       = "OutOfNodePorts"
@@ -639,6 +646,9 @@ const (
 	// AnnotationFrozen on a Challenge: none of its new instances starts. On a ChallengeInstance: it
 	// does not expire. Its value is when the freeze began, in RFC 3339; any other value counts too.
 	AnnotationFrozen = "berg.norelect.ch/frozen"
+	// AnnotationCause is on the HTTPRoutes of an instance that does not run until a person acts. It is the Cause, which the gate explains to
+	// players.
+	AnnotationCause = "berg.norelect.ch/cause"
 	// AnnotationRetriedAt on a Deployment is when Kubernetes' controllers were last made
 	// to try again pods that they were refused, in RFC 3339.
 	AnnotationRetriedAt = "berg.norelect.ch/retried-at"

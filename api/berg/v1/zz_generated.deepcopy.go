@@ -377,6 +377,10 @@ func (in *ChallengeInstanceStatus) DeepCopyInto(out *ChallengeInstanceStatus) {
 		in, out := &in.TerminatedAt, &out.TerminatedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.TimeoutFrom != nil {
+		in, out := &in.TimeoutFrom, &out.TimeoutFrom
+		*out = (*in).DeepCopy()
+	}
 	if in.ExpiresAt != nil {
 		in, out := &in.ExpiresAt, &out.ExpiresAt
 		*out = (*in).DeepCopy()

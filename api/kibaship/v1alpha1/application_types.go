@@ -74,6 +74,12 @@ type ApplicationSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Limits"
 	Limits Limits `json:"limits,omitempty"`
 
+	// For type GitRepository: which images of earlier builds stay in the registry, where IMAGE_CLEANUP is on. Default: as
+	// IMAGE_RETENTION_COUNT and IMAGE_RETENTION_AGE say.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image Retention"
+	ImageRetention *ImageRetention `json:"imageRetention,omitempty"`
+
 	// For type GitRepository: where the source is, and how it is built.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Git Repository"
@@ -236,6 +242,22 @@ type GitRepository struct {
 	SPAOutputDirectory string `json:"spaOutputDirectory,omitempty"`
 }
 
+// ImageRetention says which images of earlier builds stay: the newest ones, and the young ones. Images that a Deployment, an Application or a
+// workload of the Project names stay in any case.
+type ImageRetention struct {
+	// How many of the newest images stay, by the times of their commits. 0: age alone decides. Default: IMAGE_RETENTION_COUNT.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Count"
+	Count *int32 `json:"count,omitempty"`
+
+	// How long after the time of its commit an image stays, for example 720h. 0s: count alone decides. Default: IMAGE_RETENTION_AGE.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Age"
+	Age *metav1.Duration `json:"age,omitempty"`
+}
+
 // BuildArg is an argument of a build.
 type BuildArg struct {
 	// Name, as ARG of the Dockerfile spells it.
@@ -357,6 +379,8 @@ const (
 	ConditionSpecAccepted = "SpecAccepted"
 	// ConditionSecretFound: every Secret that the Application names exists.
 	ConditionSecretFound = "SecretFound"
+	// ConditionImagesCleanedUp: images that are neither named nor kept are deleted from the registry. It exists while IMAGE_CLEANUP is on.
+	ConditionImagesCleanedUp = "ImagesCleanedUp"
 )
 
 // The reasons of conditions and events of an Application.
@@ -373,4 +397,7 @@ const (
 	ReasonSecretFound      = "SecretFound"
 	ReasonSecretNotFound   = "SecretNotFound"
 	ReasonSecretNotNeeded  = "SecretNotNeeded"
+	ReasonImagesCleanedUp  = "ImagesCleanedUp"
+	ReasonDeletionRefused  = "DeletionRefused"
+	ReasonCleanUpFailed    = "CleanUpFailed"
 )

@@ -188,6 +188,11 @@ type PipelineRunStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Image"
 	Image string `json:"image,omitempty"`
 
+	// Size of that image in bytes, as the registry stores it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Image Bytes"
+	ImageBytes int64 `json:"imageBytes,omitempty"`
+
 	// Why the run failed, why it waits, or what it warns of.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"

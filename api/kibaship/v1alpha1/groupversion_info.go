@@ -20,7 +20,7 @@ func Resource(resource string) schema.GroupResource {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
-		&Project{}, &ProjectList{}, &Application{}, &ApplicationList{}, &Deployment{}, &DeploymentList{})
+		&Project{}, &ProjectList{}, &ProjectClass{}, &ProjectClassList{}, &Application{}, &ApplicationList{}, &Deployment{}, &DeploymentList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
@@ -90,8 +90,7 @@ const (
 	ProjectFinalizer = "platform.kibaship.com/project-finalizer"
 	// ApplicationFinalizer keeps an Application until its Deployments are deleted.
 	ApplicationFinalizer = "platform.operator.kibaship.com/application-finalizer"
-	// DeploymentFinalizer is a finalizer of the previous system. It is removed, because nothing needs
-	// it any more: a Deployment owns its objects, in its own namespace.
+	// DeploymentFinalizer keeps a Deployment until its last build is counted in the usage of its Project.
 	DeploymentFinalizer = "platform.operator.kibaship.com/deployment-finalizer"
 )
 

@@ -51,6 +51,13 @@ type ProjectList struct {
 
 // ProjectSpec limits the workloads of a tenant.
 type ProjectSpec struct {
+	// ProjectClass whose limits the Project has where it sets none of its own. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$')`,message="class must be the name of a ProjectClass, for example basic"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Class"
+	Class string `json:"class,omitempty"`
+
 	// Which types of Applications the Project may have, and how large each may be. Default:
 	// every type but the two clusters, of any size.
 	// +optional
@@ -372,6 +379,152 @@ type ProjectUsage struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Quota"
 	Quota corev1.ResourceList `json:"quota,omitempty"`
+
+	// Amounts that the Project asks for: cpu, memory and storage are the sums of its Applications. Used amounts of the quota follow, with
+	// quota. before their names, for example quota.requests.cpu.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Asked"
+	Asked corev1.ResourceList `json:"asked,omitempty"`
+
+	// Time until which days counts the amounts in asked. They are counted when they change, and after each day.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Counted Until"
+	CountedUntil *metav1.Time `json:"countedUntil,omitempty"`
+
+	// Usage of the last 31 days (UTC) on which there was any, the oldest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=date
+	// +kubebuilder:validation:MaxItems=31
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Days"
+	Days []UsageDay `json:"days,omitempty"`
+
+	// Builds of the last 31 days (UTC) on which one ended, the oldest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=date
+	// +kubebuilder:validation:MaxItems=31
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Builds"
+	Builds []BuildDay `json:"builds,omitempty"`
+
+	// The builds that were counted last, so that each one is counted once.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Counted Builds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	CountedBuilds []string `json:"countedBuilds,omitempty"`
+}
+
+// UsageDay is the usage of one day.
+type UsageDay struct {
+	// The day in UTC, for example 2026-11-29.
+	// +required
+	// +kubebuilder:validation:MaxLength=10
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Date"
+	Date string `json:"date"`
+
+	// The highest number of Applications.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Applications"
+	Applications int32 `json:"applications,omitempty"`
+
+	// The highest number of Deployments.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Deployments"
+	Deployments int32 `json:"deployments,omitempty"`
+
+	// The amounts in asked, multiplied by the seconds for which they were asked for.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Asked Seconds"
+	AskedSeconds corev1.ResourceList `json:"askedSeconds,omitempty"`
+}
+
+// BuildDay is what the builds that ended on one day used.
+type BuildDay struct {
+	// The day in UTC, for example 2026-11-29.
+	// +required
+	// +kubebuilder:validation:MaxLength=10
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Date"
+	Date string `json:"date"`
+
+	// Number of builds that pushed an image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Succeeded"
+	Succeeded int32 `json:"succeeded,omitempty"`
+
+	// Number of builds that started and ended without an image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Failed"
+	Failed int32 `json:"failed,omitempty"`
+
+	// Seconds from start to end of all builds together.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Seconds"
+	Seconds int64 `json:"seconds,omitempty"`
+
+	// The limits of BUILD_LIMITS, multiplied by the seconds of the builds.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Limit Seconds"
+	LimitSeconds corev1.ResourceList `json:"limitSeconds,omitempty"`
+
+	// Sizes of the images that were pushed, in bytes, as the registry stores them. A layer that two images share counts twice.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Image Bytes"
+	ImageBytes int64 `json:"imageBytes,omitempty"`
+}
+
+// UsageDays is how many days the usage of a Project has at most.
+const UsageDays = 31
+
+// ProjectClass is a named set of limits for Projects, for example of a price. Only accounts that may write in the whole cluster can create or
+// change one, or name one in a Project.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +genclient:noStatus
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,path=projectclasses,shortName=kclass,categories=kibaship
+// +kubebuilder:printcolumn:name="Builds",type=integer,JSONPath=`.spec.concurrentBuilds`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Project Class",order=10,resources={{Project,v1alpha1,""}}
+type ProjectClass struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The limits. A Project that sets quota or containerLimits itself has its own instead.
+	//
+	// +optional
+	Spec ProjectClassSpec `json:"spec,omitempty"`
+}
+
+// ProjectClassList is a list of ProjectClasses.
+//
+// +kubebuilder:object:root=true
+type ProjectClassList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ProjectClass `json:"items"`
+}
+
+// ProjectClassSpec has the limits of a class.
+type ProjectClassSpec struct {
+	// The quota of a Project that sets none, as in spec.hard of a ResourceQuota. It can also limit the number of objects, for example with
+	// count/applications.platform.operator.kibaship.com.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Quota"
+	Quota corev1.ResourceList `json:"quota,omitempty"`
+
+	// The containerLimits of a Project that sets none.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Container Limits"
+	ContainerLimits *ContainerLimits `json:"containerLimits,omitempty"`
+
+	// How many builds of one Project run at the same time. Others wait. Default: no limit but BUILD_CONCURRENCY.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Concurrent Builds"
+	ConcurrentBuilds int32 `json:"concurrentBuilds,omitempty"`
 }
 
 // ProjectPhase is a step in the life of a Project.
@@ -414,6 +567,7 @@ const (
 	ReasonInvalidName       = "InvalidName"
 	ReasonInvalidLabels     = "InvalidLabels"
 	ReasonUUIDTaken         = "UUIDTaken"
+	ReasonClassNotFound     = "ClassNotFound"
 	ReasonNamespaceConflict = "NamespaceConflict"
 	ReasonNamespaceCreated  = "NamespaceCreated"
 	ReasonAdminRoleMissing  = "ProjectAdminMissing"

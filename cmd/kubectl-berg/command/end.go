@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -101,7 +102,10 @@ func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance,
 	if i.Status.ExpiresAt != nil && !i.Status.ExpiresAt.After(end) {
 		return bulk.Already, nil
 	}
-	left := max(time.Second, end.Sub(i.Status.StartedAt.Time).Truncate(time.Second))
+	if view.TimeoutFrom(i).After(end) { // not ready yet, with CHALLENGE_TIMEOUT_FROM=ready: no timeout ends it so early
+		return bulk.Outcome{}, patch(ctx, c, i.DeepCopy(), "", map[string]any{"spec": map[string]any{"until": metav1.NewTime(end)}})
+	}
+	left := max(time.Second, end.Sub(view.TimeoutFrom(i).Time).Truncate(time.Second))
 	if i.Spec.Timeout == timeoutText(left) {
 		return bulk.Already, nil
 	}

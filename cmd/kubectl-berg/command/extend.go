@@ -111,13 +111,17 @@ func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInsta
 	case !until.IsZero() && view.IsFrozen(i):
 		return bulk.Skip("frozen, so it does not expire: unfreeze it first"), nil
 	case !until.IsZero():
-		extension = until.Sub(i.Status.StartedAt.Time).Truncate(time.Second) - lifetime
+		from := view.TimeoutFrom(i)
+		if i.Status.ReadyAt == nil {
+			from = i.Status.StartedAt // the timeout may begin later, then the instance ends later than asked for, never earlier
+		}
+		extension = until.Sub(from.Time).Truncate(time.Second) - lifetime
 		if extension < time.Second {
 			return bulk.Already, nil
 		}
 	}
 	spec := map[string]any{"timeout": timeoutText(lifetime + extension)}
-	if end := i.Status.StartedAt.Add(lifetime + extension); i.Spec.Until != nil && i.Spec.Until.Time.Before(end) {
+	if end := view.TimeoutFrom(i).Add(lifetime + extension); i.Spec.Until != nil && i.Spec.Until.Time.Before(end) {
 		spec["until"] = metav1.NewTime(end)
 	}
 	change := map[string]any{"spec": spec}

@@ -164,8 +164,8 @@ func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.Challenge
 	change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationFrozen: nil}}}
 	from, err := time.Parse(time.RFC3339, since)
 	if lifetime, known := instanceLifetime(i); known && err == nil {
-		if i.Status.StartedAt.After(from) {
-			from = i.Status.StartedAt.Time
+		if begin := view.TimeoutFrom(i); begin.After(from) {
+			from = begin.Time
 		}
 		if stopped := now.Sub(from).Truncate(time.Second); stopped > 0 {
 			change["spec"] = map[string]any{"timeout": timeoutText(lifetime + stopped)}

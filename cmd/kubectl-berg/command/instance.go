@@ -66,7 +66,7 @@ func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
 // instanceLifetime returns the time from the start of an instance to its expiry. It is known after the start.
 func instanceLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
 	if d, known = timeoutLifetime(i); known && i.Spec.Until != nil {
-		d = min(d, i.Spec.Until.Sub(i.Status.StartedAt.Time))
+		d = min(d, i.Spec.Until.Sub(view.TimeoutFrom(i).Time))
 	}
 	return d, known
 }
@@ -81,7 +81,7 @@ func timeoutLifetime(i *bergv1.ChallengeInstance) (d time.Duration, known bool) 
 		return own, true
 	}
 	if i.Status.ExpiresAt != nil {
-		return i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time), true
+		return i.Status.ExpiresAt.Sub(view.TimeoutFrom(i).Time), true
 	}
 	// A frozen instance has no expiry. It was started with this default.
 	if timeout := i.Status.DefaultTimeout; timeout != nil {

@@ -40,7 +40,7 @@ func healthySurvey() Survey {
 		Rights: []Right{{Allowed: true}}, Leader: "pod-1_x", Renewed: noon, LeaseTime: 15 * time.Second,
 		HTTPS: &TLS{NotAfter: noon.AddDate(0, 2, 0), Issuer: "R3"},
 		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}}, CiliumAgents: Present,
-		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}},
+		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}, "berg-operator-own-namespace": {}},
 	}
 	s.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}}
 	s.Deployment.Spec.Replicas = ptr.To[int32](2)

@@ -37,6 +37,10 @@ var admissionPolicies = []struct {
 		risk: "a stolen token of the operator could delete routes and policies of Cilium in every namespace", always: true,
 	},
 	{
+		name: "berg-operator-own-namespace", check: "pods of its namespace",
+		risk: "an account that may create pods next to the operator could give them rights on their node", always: true,
+	},
+	{
 		name: "berg-operator-kibaship-tenants", check: "accounts of Projects", risk: "they could take the namespace of their Project from the operator",
 		needs: []schema.GroupVersion{kibaship},
 	},

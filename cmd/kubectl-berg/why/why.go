@@ -119,7 +119,7 @@ func frozen(v View, f *Finding) bool {
 }
 
 // observedUnknown are the reasons of steps whose result another controller has not reported yet.
-var observedUnknown = []string{bergv1.ReasonRoutePending, bergv1.ReasonNoEndpoints}
+var observedUnknown = []string{bergv1.ReasonRoutePending, bergv1.ReasonPodUnreached, bergv1.ReasonNoEndpoints}
 
 // stepFailed checks the steps that create the instance.
 func stepFailed(v View, f *Finding) bool {

@@ -222,21 +222,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	before := w.Instance.DeepCopy()
 	out := status.Outcome{Observed: status.Observed{Candidate: w.Candidate, Limited: w.limited}, Problem: w.problem}
 	cfg := w.Nodes.Apply(a.Config.Challenge)
-	if w.problem == nil {
-		// The content is stored before the status names it. If this process ends in between, no instance names the Secret,
-		// and a later sweep deletes it.
-		id, err := uuid.NewV7()
-		if err == nil {
-			out.Adopted, err = a.store(ctx, out.Observed, cfg)
-		}
-		if err != nil {
-			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
-			return
-		}
-		// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
-		// token, so a namespace that it creates first is not taken for the instance's own.
-		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
-		out.Problem, w.sent = status.BeingBuilt, true
+	if w.problem == nil && !a.start(ctx, w, &out, cfg, now) {
+		return
 	}
 	status.Compute(out, cfg, now).SetOn(&w.Instance.Status.Conditions, w.Instance.Generation, now)
 	if err := a.frame.PatchStatus(ctx, before, w.Instance, now); err != nil {
@@ -248,6 +235,27 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 		return
 	}
 	a.report(before, out, nil, now)
+}
+
+// start prepares the status of a start, or the problem that prevents it. It returns false if there is nothing to report. The
+// content is stored before the status names it. If this process ends in between, no instance names the Secret, and a later
+// sweep deletes it.
+func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) bool {
+	id, err := uuid.NewV7()
+	if err == nil {
+		out.Adopted, err = a.store(ctx, out.Observed, cfg)
+	}
+	if err != nil {
+		w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(w.Instance), redact.Error(err, w.Instance.Spec.Flag))
+		w.refused = status.NewProblem(bergv1.ConditionNamespaceCreated, err, w.Instance.Spec.Flag)
+		w.problem, out.Problem = w.refused, w.refused
+		return w.refused.Class != outcome.Stale
+	}
+	// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
+	// token, so a namespace that it creates first is not taken for the instance's own.
+	status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
+	out.Problem, w.sent = status.BeingBuilt, true
+	return true
 }
 
 // settle records the results of the writes of a round, and returns the delay until the next round.

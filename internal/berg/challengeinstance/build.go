@@ -119,6 +119,7 @@ func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 		Source:             o.Instance.Status.Source,
 		Images:             o.Instance.Status.Images,
 		Recorded:           o.Instance.Status.Services,
+		Cause:              o.Published,
 		Config:             cfg,
 		Gateway:            r.Config.Gateway,
 	}

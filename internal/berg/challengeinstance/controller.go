@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/reach"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -95,7 +96,8 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 	if status.Withdrawn(out.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		return r.withdraw(ctx, i, now)
 	}
-	if err := r.decide(ctx, out, problems, now); err != nil {
+	notStored, err := r.decide(ctx, out, problems, now)
+	if err != nil {
 		return err
 	}
 	if out.Adopted == nil && problems.First() == nil {
@@ -109,17 +111,19 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 		out.Problem = problem
 		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
+	problems.Add(notStored)
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
 	out.RequeueAfter = stopping.Again
 	return err
 }
 
 // decide finds out whether the instance adopts its Challenge, or needs a namespace that it may create. Lost content is the
-// only problem that an adoption solves, so that problem alone does not prevent one.
-func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (err error) {
+// only problem that an adoption solves, so that problem alone does not prevent one. notStored is why the Challenge cannot be
+// adopted: the instance keeps its content, and is repaired.
+func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (notStored *outcome.Problem, err error) {
 	if p := problems.First(); p == nil || p.Reason == bergv1.ReasonRevisionMissing {
-		if out.Adopted, err = r.adopt(ctx, &out.Observed, now); err != nil {
-			return err
+		if out.Adopted, notStored, err = r.adopt(ctx, &out.Observed, now); err != nil {
+			return nil, err
 		}
 		if out.Adopted != nil {
 			// A problem of the old content does not concern the new one.
@@ -127,21 +131,21 @@ func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *
 			if out.Instance.Status.ReadyAt == nil {
 				problems.Add(status.BeingBuilt)
 			}
-			return nil
+			return nil, nil
 		}
 	}
 	if problems.First() != nil {
-		return nil
+		return notStored, nil
 	}
 	if err := r.prepareNamespace(ctx, out); err != nil {
-		return err
+		return nil, err
 	}
 	if out.NamespaceTokenHash != "" {
 		problems.Add(status.BeingBuilt)
 	} else {
 		problems.Add(status.NamespaceIsOurs(out.Candidate, out.Namespace))
 	}
-	return nil
+	return notStored, nil
 }
 
 // withdraw ends an instance whose Challenge was deleted. Its deletion leads to the next reconciliation.
@@ -182,7 +186,7 @@ func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 	if out.Instance.Status.ReadyAt == nil {
 		out.Connecting = !out.Opened && !r.Reach.Over(key, id, status.ToConnect(*out, now), requeue)
 		if !out.Connecting && out.Pinned != nil {
-			out.Connecting = r.connectGate(out, status.ToGate(*out, now), key, requeue)
+			out.Connecting = r.reachGateway(out, key, now, requeue)
 		}
 		return
 	}
@@ -196,6 +200,9 @@ func (r *Reconciler) connect(out *status.Outcome, now time.Time) {
 func (r *Reconciler) requeueAfter(i *bergv1.ChallengeInstance, out status.Outcome, _ outcome.Problems, now time.Time) time.Duration {
 	if out.Adopted != nil || out.NamespaceTokenHash != "" {
 		return immediately
+	}
+	if out.Pinned != nil && status.HasRoutes(out.Pinned.Containers) && view.PublicCause(i) != out.Published {
+		return immediately // its routes name the cause for players
 	}
 	delay := status.UntilStartDeadline(i, r.Config.Challenge, r.Clock.Now())
 	for _, other := range []time.Duration{status.UntilRetry(out.Observed, now), status.UntilSettled(out.Observed, now), status.UntilReachable(out, now), out.RequeueAfter} {

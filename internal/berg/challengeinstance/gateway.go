@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -34,33 +35,46 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// gateways is the cache of the one Gateway of the settings and of the classes of Gateways. It is apart from the cache of the
+// gateways is the cache of the one Gateway of the settings, of the classes of Gateways and of the replicas of the gate. It is apart from the cache of the
 // family: an administrator makes these objects, without our labels, and their API is optional.
-type gateways struct{ ctrlcache.Cache }
+type gateways struct {
+	ctrlcache.Cache
+	// absence of all replicas of the gate.
+	absence *absence
+}
 
 // GetCache lets the manager start and fill the cache before it competes for the lease.
 func (g gateways) GetCache() ctrlcache.Cache { return g.Cache }
 
-func newGateways(mgr ctrl.Manager, cfg config.Gateway) (gateways, error) {
+func newGateways(mgr ctrl.Manager, cfg config.Gateway, namespace string) (gateways, error) {
 	// The scopes are known before the API is served.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind, named := range map[string]struct {
-		plural, singular string
-		scope            meta.RESTScope
-	}{"Gateway": {"gateways", "gateway", meta.RESTScopeNamespace}, "GatewayClass": {"gatewayclasses", "gatewayclass", meta.RESTScopeRoot}} {
-		gv := schema.GroupVersion(gatewayv1.GroupVersion)
-		mapper.AddSpecific(gv.WithKind(kind), gv.WithResource(named.plural), gv.WithResource(named.singular), named.scope)
+	for _, known := range []struct {
+		version                schema.GroupVersion
+		kind, plural, singular string
+		scope                  meta.RESTScope
+	}{
+		{schema.GroupVersion(gatewayv1.GroupVersion), "Gateway", "gateways", "gateway", meta.RESTScopeNamespace},
+		{schema.GroupVersion(gatewayv1.GroupVersion), "GatewayClass", "gatewayclasses", "gatewayclass", meta.RESTScopeRoot},
+		{discoveryv1.SchemeGroupVersion, "EndpointSlice", "endpointslices", "endpointslice", meta.RESTScopeNamespace},
+	} {
+		mapper.AddSpecific(known.version.WithKind(known.kind), known.version.WithResource(known.plural), known.version.WithResource(known.singular), known.scope)
+		mapper.Add(known.version.WithKind(known.kind+"List"), known.scope) // as the mapper of the client library
 	}
 	all, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
 		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mapper, DefaultTransform: trimGateway,
-		ByObject: map[client.Object]ctrlcache.ByObject{&gatewayv1.Gateway{}: {Namespaces: map[string]ctrlcache.Config{
-			cfg.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.Name)},
-		}}},
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&gatewayv1.Gateway{}: {Namespaces: map[string]ctrlcache.Config{
+				cfg.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.Name)},
+			}},
+			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]ctrlcache.Config{namespace: {LabelSelector: gateLabels}}},
+		},
 	})
 	if err != nil {
 		return gateways{}, fmt.Errorf("the cache of the Gateway: %w", err)
 	}
-	return gateways{all}, mgr.Add(gateways{all})
+	g := gateways{all, &absence{}}
+	return g, mgr.Add(g)
 }
 
 // trimGateway keeps the fields from which view.Gateway says whether a Gateway works. A controller counts the routes of a
@@ -82,6 +96,8 @@ func trimGateway(o any) (any, error) {
 		kept := &gatewayv1.GatewayClass{TypeMeta: o.TypeMeta, ObjectMeta: identify(o)}
 		kept.Spec.ControllerName, kept.Status.Conditions = o.Spec.ControllerName, status.TrimAnswers(o.Status.Conditions)
 		return kept, nil
+	case *discoveryv1.EndpointSlice:
+		return &discoveryv1.EndpointSlice{TypeMeta: o.TypeMeta, ObjectMeta: identify(o), AddressType: o.AddressType, Endpoints: o.Endpoints, Ports: o.Ports}, nil
 	default:
 		return o, nil
 	}
@@ -186,6 +202,11 @@ func (r *Reconciler) observeWays(ctx context.Context, c status.Candidate) (w sta
 	if w.Gateway, err = r.observeGateway(ctx); err != nil {
 		return w, err
 	}
+	if w.Gateway.ServedByGate() {
+		if w.Gate, err = r.observeGate(ctx); err != nil {
+			return w, err
+		}
+	}
 	w.Routes = map[string]status.Route{}
 	for _, list := range []client.ObjectList{&gatewayv1.HTTPRouteList{}, &gatewayv1.TLSRouteList{}} {
 		if err := r.list(ctx, list, namespace); err != nil && !meta.IsNoMatchError(err) {
@@ -258,6 +279,14 @@ func (r *Reconciler) gatewayFound(ctx context.Context, key types.NamespacedName,
 	}
 	err = r.gateways.Get(ctx, key, o)
 	return err == nil, client.IgnoreNotFound(err)
+}
+
+// reachGateway observes whether players reach an instance through its Gateway, and reports whether the instance waits for that.
+func (r *Reconciler) reachGateway(out *status.Outcome, key types.NamespacedName, now time.Time, requeue func()) (waits bool) {
+	if out.Ways.Gate == nil {
+		return r.connectGate(out, status.ToGate(*out, now), key, requeue)
+	}
+	return r.askGate(out, status.ToAsk(*out, now), key, requeue)
 }
 
 // connectGate connects to the listeners of the Gateway, as connect does to node ports, and reports whether the instance waits

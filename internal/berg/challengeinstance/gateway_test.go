@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -37,6 +40,42 @@ func busyGateway() *gatewayv1.Gateway {
 	return g
 }
 
+// gateSlice is the EndpointSlice of a gate whose replicas are ready.
+func gateSlice(addresses ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
+	s.Namespace, s.Name, s.ResourceVersion = "operators", "berg-gate-admin-1", "7"
+	s.Ports = []discoveryv1.EndpointPort{{Name: ptr.To("admin"), Port: ptr.To[int32](9090)}}
+	for _, address := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}})
+	}
+	return s
+}
+
+func TestTheReplicasOfTheGate(t *testing.T) {
+	usual := gateSlice("10.0.0.8", "10.0.0.7")
+	for name, tc := range map[string]struct {
+		change func(*discoveryv1.EndpointSlice)
+		want   []string
+	}{
+		"two":             {func(*discoveryv1.EndpointSlice) {}, []string{"10.0.0.7:9090", "10.0.0.8:9090"}},
+		"one that ends":   {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = ptr.To(false) }, []string{"10.0.0.7:9090"}},
+		"other ports":     {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = ptr.To("https") }, nil},
+		"no port":         {func(s *discoveryv1.EndpointSlice) { s.Ports = nil }, nil},
+		"a host's own":    {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "169.254.169.254" }, []string{"10.0.0.7:9090"}},
+		"another version": {func(s *discoveryv1.EndpointSlice) { s.ResourceVersion = "8" }, []string{"10.0.0.7:9090", "10.0.0.8:9090"}},
+	} {
+		changed := usual.DeepCopy()
+		tc.change(changed)
+		got := readyReplicas(changed)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+		if enqueued := replicasChanged.Update(event.UpdateEvent{ObjectOld: usual, ObjectNew: changed}); enqueued == slices.Equal(got, readyReplicas(usual)) {
+			t.Errorf("%s: instances are enqueued: %t", name, enqueued)
+		}
+	}
+}
+
 // The API server is asked for one Gateway and for the classes, by the right names, and little of them is kept.
 func TestTheGatewayOfTheSettingsIsRead(t *testing.T) {
 	var mu sync.Mutex
@@ -55,6 +94,15 @@ func TestTheGatewayOfTheSettingsIsRead(t *testing.T) {
 				Items: []gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/c"}}},
 			}
 		}
+		if strings.HasSuffix(r.URL.Path, "endpointslices") {
+			list = &discoveryv1.EndpointSliceList{
+				TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSliceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+				Items: []discoveryv1.EndpointSlice{*gateSlice("10.0.0.7", "10.0.0.8")},
+			}
+			mu.Lock()
+			asked[r.URL.Path+" "+r.URL.Query().Get("labelSelector")] = true
+			mu.Unlock()
+		}
 		switch query := r.URL.Query(); {
 		case query.Has("sendInitialEvents"): // as an API server that does not stream lists
 			w.WriteHeader(http.StatusUnprocessableEntity)
@@ -72,11 +120,14 @@ func TestTheGatewayOfTheSettingsIsRead(t *testing.T) {
 	if err := gatewayv1.Install(scheme); err != nil {
 		t.Fatal(err)
 	}
+	if err := discoveryv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	mgr, err := ctrl.NewManager(&rest.Config{Host: api.URL}, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := newGateways(mgr, config.Gateway{Namespace: "berg", Name: "gate"})
+	all, err := newGateways(mgr, config.Gateway{Namespace: "berg", Name: "gate"}, "operators")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +142,10 @@ func TestTheGatewayOfTheSettingsIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	r := &Reconciler{gateways: all, Namespace: "operators", Clock: clock.RealClock{}}
+	if gate, err := r.observeGate(ctx); err != nil || !slices.Equal(gate.Replicas, []string{"10.0.0.7:9090", "10.0.0.8:9090"}) || !gate.AbsentSince.IsZero() {
+		t.Errorf("%+v, %v", gate, err)
+	}
 	if class.Spec.ControllerName != "example.com/c" {
 		t.Errorf("%+v", class)
 	}
@@ -101,6 +156,7 @@ func TestTheGatewayOfTheSettingsIsRead(t *testing.T) {
 	defer mu.Unlock()
 	for _, path := range []string{
 		"/apis/gateway.networking.k8s.io/v1/namespaces/berg/gateways metadata.name=gate", "/apis/gateway.networking.k8s.io/v1/gatewayclasses ",
+		"/apis/discovery.k8s.io/v1/namespaces/operators/endpointslices app.kubernetes.io/name=berg-gate",
 	} {
 		if !asked[path] {
 			t.Errorf("%q was not asked for: %v", path, asked)

@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/revisions"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
@@ -36,7 +37,7 @@ const (
 // API server: adopt the Challenge, prepareNamespace the namespace, and retryRefused a Deployment.
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (out status.Outcome, err error) {
 	o := &out.Observed
-	o.Policies, o.Enforced = r.policies(ctx), r.Isolation.Enforced()
+	o.Policies, o.Enforced, o.Published = r.policies(ctx), r.Isolation.Enforced(), view.PublicCause(instance)
 	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
 		return out, err
 	}

@@ -9,20 +9,26 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // adopt returns the content that a live instance is built from when it adopts its Challenge: because a new rollout is
-// requested, or because the Challenge was edited before the instance ran. It returns nil if the instance keeps its content.
-func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, now time.Time) (*status.Adoption, error) {
+// requested, or because the Challenge was edited before the instance ran. It returns nil if the instance keeps its content,
+// with the problem if the new content cannot be stored.
+func (r *Reconciler) adopt(ctx context.Context, o *status.Observed, now time.Time) (*status.Adoption, *outcome.Problem, error) {
 	cfg := r.settings(*o)
 	if !status.RolloutDue(*o, cfg, now) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	// The cache only decides whether to ask the API server, since most reconciliations adopt nothing.
 	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(*o, cfg, now) {
-		return nil, err
+		return nil, nil, err
 	}
-	return r.store(ctx, *o, cfg)
+	adopted, err := r.store(ctx, *o, cfg)
+	if err != nil {
+		return nil, status.NewProblem(bergv1.ConditionChallengeFound, err, o.Instance.Spec.Flag), nil
+	}
+	return adopted, nil, nil
 }
 
 // store makes sure that the current Challenge and configuration are stored. The caller must write the returned name into

@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	r.serveGauges(mgr)
 	var err error
-	if r.gateways, err = newGateways(mgr, r.Config.Gateway); err != nil {
+	if r.gateways, err = newGateways(mgr, r.Config.Gateway, r.Namespace); err != nil {
 		return err
 	}
 	apis, err := optional.New(mgr, r.Presence, r.Direct, optionalKinds(r.Config.Challenge.NetworkPolicy))
@@ -144,6 +144,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 			return nil
 		})).
 		WatchesRawSource(r.Isolation.Source(handler.EnqueueRequestsFromMapFunc(r.allBuilt))).
+		WatchesRawSource(source.Kind[client.Object](r.gateways.Cache, &discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.allBuilt), replicasChanged)).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,

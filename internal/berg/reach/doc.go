@@ -4,5 +4,6 @@
 //
 // It connects only to addresses that no player or author can choose: the address of the node on which a pod runs, with a port
 // that the API server has allocated, the address of the pod, and an address in the status of the Gateway. A Gateway accepts a
-// connection also for a route that it does not serve yet, so the status of the route counts first.
+// connection also for a route that it does not serve yet, so the status of the route counts first. The gate of this project is asked
+// instead: each of its replicas, at the addresses of an EndpointSlice in the operator's namespace.
 package reach

@@ -45,6 +45,7 @@ type Waiter struct {
 	// early is for instances whose pods are not ready yet, ready for instances whose pods are.
 	early, ready stage
 	gate         gateStage
+	asks         *askStage
 }
 
 // stage is one of the times at which an instance is connected to.
@@ -90,7 +91,7 @@ func connect(ctx context.Context, to netip.AddrPort) error {
 }
 
 func newWaiter(timeout time.Duration, passive clock.PassiveClock, dial func(context.Context, netip.AddrPort) error) *Waiter {
-	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting)}
+	return &Waiter{timeout: timeout, clock: passive, dial: dial, handshake: handshake, early: newStage(), ready: newStage(), gate: newGateStage(maxConnecting), asks: newAskStage(passive)}
 }
 
 func newStage() stage {
@@ -190,6 +191,16 @@ func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target,
 	return false, false
 }
 
+// Ask returns what the replicas of the gate say about an instance. It asks until all serve the instance, and calls requeue when the
+// answer changes. Another question about the instance replaces the first one. It does not block. Where no replica is reached from
+// here, as behind a network policy, the answer is zero after a while.
+func (r *Waiter) Ask(key types.NamespacedName, uid types.UID, q Question, requeue func()) Answer {
+	if r == nil || r.timeout <= 0 || len(q.Replicas) == 0 {
+		return Answer{}
+	}
+	return r.asks.find(key, uid, q, requeue)
+}
+
 // Forget drops the state of an instance.
 func (r *Waiter) Forget(key types.NamespacedName) {
 	if r == nil {
@@ -200,6 +211,7 @@ func (r *Waiter) Forget(key types.NamespacedName) {
 	delete(r.early.waits, key)
 	delete(r.ready.waits, key)
 	delete(r.gate.waits, key)
+	r.asks.forget(key)
 }
 
 // begin reports whether to connect to one more instance.

@@ -102,6 +102,18 @@ func Explain(cause bergv1.Cause) Explanation {
 	return explanations[bergv1.CauseNotReadyYet]
 }
 
+// PublicCause returns the cause for players of an instance that does not run until a person acts, "" for any other.
+func PublicCause(i *bergv1.ChallengeInstance) bergv1.Cause {
+	cause := i.Status.Cause
+	if problem := FirstProblem(i); cause == "" && problem != nil {
+		cause = FindCause(problem.Type, Reason(problem.Reason))
+	}
+	if cause == "" || !Explain(cause).NeedsPerson {
+		return ""
+	}
+	return cause
+}
+
 // Remedies returns the lines of the plugin that help with an instance: first the lines for its cause.
 func (r *Row) Remedies() []Remedy {
 	all := append(r.CauseRemedies(), r.fill(Remedy{"See what is wrong, and what helps:", "kubectl berg why <INSTANCE> -n <NAMESPACE>"}))

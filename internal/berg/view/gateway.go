@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 // Gateway is the Gateway of instances with its class, as the cluster has them. The operator and kubectl berg read here
@@ -32,6 +34,11 @@ func (g Gateway) String() string {
 		text += fmt.Sprintf(", controller %s", g.Class.Spec.ControllerName)
 	}
 	return text + ")"
+}
+
+// ServedByGate reports whether the gate of this project serves the Gateway.
+func (g Gateway) ServedByGate() bool {
+	return g.Object != nil && g.Class != nil && g.Class.Spec.ControllerName == gateadmin.Controller
 }
 
 // Problem returns the reason why the Gateway serves no route at all, "" if it works.

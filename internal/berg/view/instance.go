@@ -92,7 +92,7 @@ func NewRow(i *bergv1.ChallengeInstance) Row {
 		r.Sentence = "It was ready, and is not ready now."
 	}
 	switch r.Reason {
-	case bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonServiceMissing, bergv1.ReasonOutOfNodePorts, bergv1.ReasonOutOfAddresses:
+	case bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonPodUnreached, bergv1.ReasonServiceMissing, bergv1.ReasonOutOfNodePorts, bergv1.ReasonOutOfAddresses:
 		r.Sentence = reasons[r.Reason].Sentence // more precise than the cause
 	}
 	if problem != nil && problem.Message != "" && problem.Message != r.Sentence {

@@ -109,6 +109,10 @@ var reasons = map[Reason]Advice{
 		bergv1.CauseAddressPending, "The controller of the Gateway has not answered for a route of the instance yet.",
 		"Wait. If it continues, the controller is too slow, has reached its limit, or does not run: kubectl berg doctor",
 	},
+	bergv1.ReasonPodUnreached: {
+		bergv1.CauseRefused, "The gate serves the addresses of the instance, and does not reach its pods.",
+		"Let the namespace of the gate reach instances: GATEWAY_DATAPLANE_NAMESPACES must name it, and no other network policy may be in the way.",
+	},
 	bergv1.ReasonNoEndpoints: {
 		bergv1.CauseAddressPending, "A Service of the instance leads to no pod yet.",
 		"Wait. If it continues, the controllers of Kubernetes do not run: kubectl get --raw '/readyz?verbose'",

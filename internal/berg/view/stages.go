@@ -62,6 +62,14 @@ func Stages(i *bergv1.ChallengeInstance) (all []Stage) {
 	return all
 }
 
+// TimeoutFrom returns when the lifetime of an instance begins; nil before its start.
+func TimeoutFrom(i *bergv1.ChallengeInstance) *metav1.Time {
+	if i.Status.TimeoutFrom != nil {
+		return i.Status.TimeoutFrom
+	}
+	return i.Status.StartedAt
+}
+
 // StartedAt returns when the operator started to build an instance, in milliseconds. A UUID of version 7 begins with its time;
 // status.startedAt has seconds only.
 func StartedAt(i *bergv1.ChallengeInstance) (start time.Time) {

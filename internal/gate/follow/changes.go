@@ -72,7 +72,7 @@ func (s *State) SetHTTPRoute(route *gatewayv1.HTTPRoute) {
 	name := types.NamespacedName{Namespace: route.Namespace, Name: route.Name}
 	previous, key := s.httpRoutes[name], routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name}
 	s.httpRoutes[name] = route
-	if previous == nil || previous.Generation != route.Generation || previous.UID != route.UID {
+	if previous == nil || previous.Generation != route.Generation || previous.UID != route.UID || !maps.Equal(previous.Annotations, route.Annotations) {
 		s.compileRoute(key)
 	} else {
 		s.Changed(key) // another client may have changed the status

@@ -11,7 +11,9 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/gate/routing"
+	"github.com/bergctf/berg-operator/internal/gate/usage"
 )
 
 // cluster is what translations read.
@@ -110,13 +112,24 @@ func (s *State) compileRoute(key routing.Key) {
 	var route *routing.Route
 	if object := s.httpRoutes[name]; object != nil && key.Kind == routing.HTTPRoute {
 		compiled := routing.CompileHTTPRoute(object, gateways, s.cluster())
+		compiled.RecordIn(s.use(key, object.UID, object.Spec.Hostnames))
 		route = &compiled
 	}
 	if object := s.tlsRoutes[name]; object != nil && key.Kind == routing.TLSRoute {
 		compiled := routing.CompileTLSRoute(object, gateways, s.cluster())
+		compiled.RecordIn(s.use(key, object.UID, object.Spec.Hostnames))
 		route = &compiled
 	}
 	s.replace(key, route)
+}
+
+// use returns the Use of a route. The labels of its namespace name the Challenge.
+func (s *State) use(key routing.Key, uid types.UID, hostnames []gatewayv1.Hostname) *usage.Use {
+	set, host := s.namespaces[key.Namespace], ""
+	if len(hostnames) > 0 {
+		host = string(hostnames[0])
+	}
+	return s.Usage.Use(usage.Key(key), string(uid), host, usage.Challenge{Namespace: set[bergv1.LabelChallengeNamespace], Name: set[bergv1.LabelChallenge]})
 }
 
 // replace stores the translation of a route, nil for none, with all that is counted and indexed of it.
@@ -131,6 +144,7 @@ func (s *State) replace(key routing.Key, route *routing.Route) {
 	if route == nil {
 		delete(s.routes, key)
 		s.table.Delete(key)
+		s.Usage.End(usage.Key(key))
 		return
 	}
 	s.routes[key] = route

@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/bergctf/berg-operator/internal/gate/routing"
+	"github.com/bergctf/berg-operator/internal/gate/usage"
 )
 
 // State has the objects that the gate knows. It is safe for concurrent use.
@@ -27,6 +28,8 @@ type State struct {
 	Changed func(routing.Key)
 	// Certificates is called with the Secrets that Gateways name. It must not call State.
 	Certificates func([]types.NamespacedName)
+	// Usage has what players do with each route.
+	Usage *usage.Recorder
 
 	mu           sync.Mutex
 	classes      map[string]bool
@@ -81,7 +84,7 @@ var errNoCertificate = errors.New("there is no such Secret, or the gate may not 
 // NewState returns a State that changes a table.
 func NewState(table *routing.Table, controller gatewayv1.GatewayController, ports []int32, addresses []types.NamespacedName) *State {
 	return &State{
-		table: table, controller: controller, ports: ports, addresses: addresses, known: make([][]gatewayv1.GatewayStatusAddress, max(1, len(addresses))), chosen: map[types.NamespacedName]int{}, Changed: func(routing.Key) {}, Certificates: func([]types.NamespacedName) {},
+		Usage: usage.NewRecorder(), table: table, controller: controller, ports: ports, addresses: addresses, known: make([][]gatewayv1.GatewayStatusAddress, max(1, len(addresses))), chosen: map[types.NamespacedName]int{}, Changed: func(routing.Key) {}, Certificates: func([]types.NamespacedName) {},
 		classes: map[string]bool{}, namespaces: map[string]labels.Set{}, services: map[types.NamespacedName][]routing.ServicePort{},
 		grants: map[types.NamespacedName]*gatewayv1.ReferenceGrant{}, certificates: map[types.NamespacedName]certificate{},
 		gateways: map[types.NamespacedName]*gatewayv1.Gateway{}, compiled: map[types.NamespacedName]*routing.Gateway{},

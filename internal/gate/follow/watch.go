@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
 )
@@ -53,8 +54,12 @@ func CacheOptions() cache.Options {
 		},
 		DefaultTransform: func(object any) (any, error) {
 			if o, ok := object.(client.Object); ok {
+				var kept map[string]string
+				if cause, found := o.GetAnnotations()[bergv1.AnnotationCause]; found {
+					kept = map[string]string{bergv1.AnnotationCause: cause}
+				}
 				o.SetManagedFields(nil)
-				o.SetAnnotations(nil)
+				o.SetAnnotations(kept)
 			}
 			return object, nil
 		},

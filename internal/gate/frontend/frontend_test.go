@@ -18,6 +18,8 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/gate/follow"
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
@@ -271,6 +274,151 @@ func TestPlayersReadWhyNothingAnswers(t *testing.T) {
 	g.state.DeleteRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: "berg", Name: "startinghttp"})
 	if status, _, _ := get(t, client, "http://starting.example/"); status != http.StatusNotFound {
 		t.Errorf("without a route: %d", status)
+	}
+}
+
+// The operator of an instance knows why it does not run. Strange words are not repeated.
+func TestPlayersReadTheCauseThatTheRouteNames(t *testing.T) {
+	g := newGate(t, Options{Drain: time.Second})
+	g.state.SetService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
+	g.routeHTTP("web", "http", "web.example")
+	route := func(cause string) {
+		r := &gatewayv1.HTTPRoute{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "webhttp", Generation: 1, Annotations: map[string]string{bergv1.AnnotationCause: cause}},
+			Spec: gatewayv1.HTTPRouteSpec{
+				CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "gateway", SectionName: ptr.To(gatewayv1.SectionName("http"))}}},
+				Hostnames:       []gatewayv1.Hostname{"web.example"}, Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backends("web")[0]}}}},
+			},
+		}
+		g.state.SetHTTPRoute(r)
+	}
+	client := g.client(plainPort, false)
+	for cause, want := range map[string]string{
+		string(bergv1.CauseCrashing): "a program in it fails", string(bergv1.CauseImageUnavailable): "its image is not available",
+		string(bergv1.CauseQueued): "is starting", "<b>strange</b>": "is starting", "": "is starting",
+	} {
+		route(cause)
+		status, body, header := get(t, client, "http://web.example/", "Accept", "text/html")
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, want) || strings.Contains(body, "strange") || header.Get("Retry-After") == "" {
+			t.Errorf("%q: %d %q", cause, status, body)
+		}
+	}
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ready") }))
+	t.Cleanup(pod.Close)
+	g.serve(t, "web", pod.Listener.Addr().String())
+	route(string(bergv1.CauseCrashing))
+	if status, body, _ := get(t, client, "http://web.example/"); status != http.StatusOK || body != "ready" {
+		t.Errorf("a cause is named, and a pod answers: %d %q", status, body)
+	}
+	g.state.DeleteService(types.NamespacedName{Namespace: "berg", Name: "web"})
+	if status, body, header := get(t, client, "http://web.example/"); status != http.StatusInternalServerError || !strings.Contains(body, "is incomplete") || header.Get("Retry-After") == "" {
+		t.Errorf("without its Service: %d %q", status, body)
+	}
+}
+
+// An instance that ends takes the connections of its players with it, also where its pod does not end.
+func TestConnectionsEndWithTheirRoute(t *testing.T) {
+	g := newGate(t, Options{Drain: time.Second})
+	g.serve(t, "raw", echo(t, "raw", func(c net.Conn) net.Conn { return c }))
+	g.routeTLS("raw", "raw.example")
+	stream, err := tls.Dial("tcp", g.addresses[rawPort], &tls.Config{ServerName: "raw.example", RootCAs: g.roots, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	fmt.Fprintln(stream, "hello")
+	answers := bufio.NewReader(stream)
+	if line, err := answers.ReadString('\n'); line != "raw hello\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	held := make(chan struct{})
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-held
+	}))
+	t.Cleanup(pod.Close)
+	t.Cleanup(func() { close(held) })
+	g.serve(t, "web", pod.Listener.Addr().String())
+	g.routeHTTP("web", "http", "web.example")
+	events, err := g.client(plainPort, false).Get("http://web.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
+	if used := g.state.Usage.Report(time.Time{}).Hosts; len(used) != 2 || used[0].Open+used[1].Open != 2 || used[0].Bytes == 0 {
+		t.Errorf("while both are open: %+v", used)
+	}
+	g.state.DeleteRoute(routing.Key{Kind: routing.TLSRoute, Namespace: "berg", Name: "raw"})
+	if rest, err := io.ReadAll(answers); len(rest) > 0 {
+		t.Errorf("the stream continues: %q, %v", rest, err)
+	}
+	g.state.DeleteRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: "berg", Name: "webhttp"})
+	if _, err := io.ReadAll(events.Body); err == nil {
+		t.Error("an answer that was cut off seems complete")
+	}
+}
+
+// Instances come and go, and their pods get the addresses of others, while players of all ask without a pause.
+func TestPodsThatReplaceOthersGetNoRequestForThem(t *testing.T) {
+	const instances, addresses, requests = 8, 4, 50
+	g := newGate(t, Options{Drain: time.Second})
+	name := func(n int) string { return fmt.Sprintf("i%d", n%instances) }
+	start := func(owner, address string) *http.Server {
+		listener, err := net.Listen("tcp", address)
+		for err != nil { // the port may serve as the source of a connection for a moment
+			listener, err = net.Listen("tcp", "127.0.0.1:0")
+		}
+		pod := &http.Server{Addr: listener.Addr().String(), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, owner) })}
+		go func() { _ = pod.Serve(listener) }()
+		return pod
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var churn, players sync.WaitGroup
+	churn.Go(func() {
+		pods := make([]*http.Server, addresses)
+		for n := 0; ctx.Err() == nil; n++ {
+			next, address := name(n), "127.0.0.1:0"
+			if pod := pods[n%addresses]; pod != nil {
+				former := name(n - addresses)
+				g.state.DeleteRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: "berg", Name: former + "http"})
+				g.endpoints.Delete(types.NamespacedName{Namespace: "berg", Name: former})
+				address = pod.Addr
+				_ = pod.Close()
+			}
+			pods[n%addresses] = start(next, address)
+			g.serve(t, next, pods[n%addresses].Addr)
+			g.routeHTTP(next, "http", gatewayv1.Hostname(next+".example"))
+		}
+		for _, pod := range pods {
+			_ = pod.Close()
+		}
+	})
+	var wrong, served atomic.Int64
+	for n := range instances {
+		players.Go(func() {
+			client := g.client(plainPort, false)
+			for range requests {
+				answer, err := client.Get("http://" + name(n) + ".example/")
+				if err != nil {
+					continue // cut off with its route
+				}
+				body, err := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				if err == nil && answer.StatusCode == http.StatusOK {
+					served.Add(1)
+					if string(body) != name(n) {
+						wrong.Add(1)
+					}
+				}
+			}
+		})
+	}
+	players.Wait()
+	cancel()
+	churn.Wait()
+	if wrong.Load() > 0 || served.Load() == 0 {
+		t.Errorf("%d of %d answers are of another instance", wrong.Load(), served.Load())
 	}
 }
 

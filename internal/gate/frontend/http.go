@@ -43,7 +43,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	}
 	backend := routing.Pick(rule.Backends)
 	if backend == nil || backend.Invalid {
-		http.Error(w, "the route has no backend", http.StatusInternalServerError)
+		writePage(w, r, pageIncomplete)
 		return
 	}
 	player, ok := r.Context().Value(clientKey{}).(*client)
@@ -60,6 +60,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	}
 	defer f.leave(host, player.from)
 	defer f.metrics.opened(host)()
+	defer backend.Use.Begin()()
 	f.forward(w, r, player, rule, backend)
 }
 
@@ -106,12 +107,13 @@ func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProx
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			rule, _ := r.Context().Value(ruleKey{}).(*routing.Rule)
 			switch {
 			case errors.Is(err, upstream.ErrNoPod):
-				writePage(w, r, pageStarting)
+				writePage(w, r, explained(rule, pageStarting))
 			case errors.Is(err, upstream.ErrNotConnected):
 				f.metrics.unanswered()
-				writePage(w, r, pageSilent)
+				writePage(w, r, explained(rule, pageSilent))
 			case errors.Is(err, context.DeadlineExceeded):
 				http.Error(w, "the instance did not answer in time", http.StatusGatewayTimeout)
 			default:

@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/gate/routing"
 )
 
 // page is what a player reads when no pod answers.
@@ -16,11 +19,21 @@ type page struct {
 }
 
 var (
-	pageUnknown  = page{http.StatusNotFound, "Nothing is here", "This instance has ended, or there never was one. Start it again where you found this address.", 0}
-	pageStarting = page{http.StatusServiceUnavailable, "The instance is starting", "This page loads again until it is ready.", 2}
-	pageSilent   = page{http.StatusServiceUnavailable, "The instance does not answer", "Its program accepts no connection at the moment. This page loads again.", 5}
-	pageBroken   = page{http.StatusBadGateway, "The instance ended the connection", "Its program did not complete the answer. Try again.", 0}
+	pageUnknown    = page{http.StatusNotFound, "Nothing is here", "This instance has ended, or there never was one. Start it again where you found this address.", 0}
+	pageStarting   = page{http.StatusServiceUnavailable, "The instance is starting", "This page loads again until it is ready.", 2}
+	pageSilent     = page{http.StatusServiceUnavailable, "The instance does not answer", "Its program accepts no connection at the moment. This page loads again.", 5}
+	pageIncomplete = page{http.StatusInternalServerError, "The instance is incomplete", "Its address leads nowhere at the moment. This page loads again.", 5}
+	pageBroken     = page{http.StatusBadGateway, "The instance ended the connection", "Its program did not complete the answer. Try again.", 0}
 )
+
+// explained returns the page that says why the instance of a request does not run, as far as its operator has written that into the
+// route. Else it returns the other page.
+func explained(rule *routing.Rule, other page) page {
+	if rule == nil || !view.Explain(rule.Cause).NeedsPerson {
+		return other
+	}
+	return page{http.StatusServiceUnavailable, "The instance does not run", view.Explain(rule.Cause).Players + " This page loads again.", 10}
+}
 
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -37,6 +37,7 @@ func (f *Frontend) stream(ctx context.Context, accepted *recorder, conn net.Conn
 	player.guest.Trust()
 	done := f.metrics.opened(name)
 	defer done()
+	defer backend.Use.Begin()()
 	var directions sync.WaitGroup
 	directions.Go(func() { f.copyDirection(pod, conn) })
 	directions.Go(func() { f.copyDirection(conn, pod) })

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/bergctf/berg-operator/internal/gate/usage"
 )
 
 // Attachment is a listener that serves a route, with the host names that both have.
@@ -30,6 +32,18 @@ type Route struct {
 	Targets []Backend // of a TLSRoute
 	// Services to which the route refers, whether they exist or not.
 	Services []types.NamespacedName
+}
+
+// RecordIn lets a Use record what players do with the route.
+func (r *Route) RecordIn(use *usage.Use) {
+	for i := range r.Rules {
+		for j := range r.Rules[i].Backends {
+			r.Rules[i].Backends[j].Use = use
+		}
+	}
+	for i := range r.Targets {
+		r.Targets[i].Use = use
+	}
 }
 
 // Gateways returns the translation of a Gateway, and false if it is not one of ours.

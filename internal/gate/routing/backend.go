@@ -8,6 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/bergctf/berg-operator/internal/gate/usage"
 )
 
 // Protocol of a backend, from the appProtocol of its Service's port.
@@ -31,6 +33,8 @@ type Backend struct {
 	Invalid bool
 	// Set, Add and Remove change the headers of requests to this backend.
 	Headers HeaderChange
+	// Use records what players do with the route.
+	Use *usage.Use
 }
 
 // ServicePort is a port of a Service.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 // Redirect is an answer that sends the client to another address. Empty fields keep the requested value.
@@ -28,7 +30,9 @@ type Rule struct {
 	Backends []Backend
 	// Timeout of the whole request. 0: none.
 	Timeout time.Duration
-	order   order
+	// Cause is why the instance of the route does not run, as its operator says; "" if it says nothing.
+	Cause bergv1.Cause
+	order order
 }
 
 // order decides between rules that match equally well.
@@ -60,6 +64,7 @@ func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants)
 			if rule.Match, err = compileMatch(&matches[j]); err != nil {
 				return nil, nil, fmt.Errorf("rules[%d].matches[%d]: %w", i, j, err)
 			}
+			rule.Cause = bergv1.Cause(route.Annotations[bergv1.AnnotationCause])
 			rule.order = order{route.CreationTimestamp.Time, route.Namespace, route.Name, i}
 			rules = append(rules, rule)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 )
@@ -17,6 +18,8 @@ type Table struct {
 	ports map[Port]*port
 	// placed has the hosts at which each route stands, so that a change removes it there.
 	placed map[Key][]place
+	// changed is closed at the next change.
+	changed chan struct{}
 }
 
 // place is a host at a port.
@@ -41,13 +44,27 @@ type host struct {
 
 // NewTable returns an empty Table.
 func NewTable() *Table {
-	return &Table{ports: map[Port]*port{}, placed: map[Key][]place{}}
+	return &Table{ports: map[Port]*port{}, placed: map[Key][]place{}, changed: make(chan struct{})}
+}
+
+// Changed returns a channel that is closed at the next change.
+func (t *Table) Changed() <-chan struct{} {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.changed
+}
+
+// announce wakes those that wait for a change.
+func (t *Table) announce() {
+	close(t.changed)
+	t.changed = make(chan struct{})
 }
 
 // SetListeners replaces the listeners. Routes keep their hosts until they are set again.
 func (t *Table) SetListeners(listeners []*Listener) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	defer t.announce()
 	for _, p := range t.ports {
 		p.listeners = nil
 	}
@@ -70,6 +87,7 @@ func (t *Table) port(number Port) *port {
 func (t *Table) Set(key Key, route *Route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	defer t.announce()
 	t.remove(key)
 	for _, parent := range route.Parents {
 		for _, attachment := range parent.Attachments {
@@ -192,8 +210,11 @@ func (t *Table) Listener(number Port, serverName string) *Listener {
 	return found
 }
 
-// Backends returns all backends of a host name, at all ports, and false if no route serves it.
-func (t *Table) Backends(name string) (backends []Backend, known bool) {
+// Backends returns the backends to which a first request for / or a connection of TLS with a host name goes, at all ports. known reports
+// whether there is a route. With a namespace, only routes to pods of that namespace count: a route of others may have the same host, or
+// contain it.
+func (t *Table) Backends(name, namespace string) (backends []Backend, known bool) {
+	foreign := func(b Backend) bool { return namespace != "" && b.Service.Namespace != namespace }
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, p := range t.ports {
@@ -202,17 +223,27 @@ func (t *Table) Backends(name string) (backends []Backend, known bool) {
 			if h == nil {
 				return true
 			}
-			known = true
-			for _, rule := range h.rules {
-				backends = append(backends, rule.Backends...)
-			}
-			if len(h.keys) > 0 {
-				backends = append(backends, h.tls[h.keys[0]]...)
+			for _, first := range h.first() {
+				if !slices.ContainsFunc(first, foreign) && (namespace == "" || len(first) > 0) {
+					backends, known = append(backends, first...), true
+				}
 			}
 			return false
 		})
 	}
 	return backends, known
+}
+
+// first returns the backends of the rule that serves a request for /, and those of the TLSRoute that is served.
+func (h *host) first() (all [][]Backend) {
+	request := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}}
+	if n := slices.IndexFunc(h.rules, func(r Rule) bool { return r.Match.matches(request) }); n >= 0 {
+		all = append(all, h.rules[n].Backends)
+	}
+	if len(h.keys) > 0 {
+		all = append(all, h.tls[h.keys[0]])
+	}
+	return all
 }
 
 // Certificate chooses the certificate of a listener for a client.

@@ -34,6 +34,8 @@ type Endpoints struct {
 	slices   map[types.NamespacedName]sliceContent
 	services map[types.NamespacedName]map[string]bool
 	ports    map[portKey][]Address
+	// changed is closed at the next change.
+	changed chan struct{}
 }
 
 type sliceContent struct {
@@ -44,7 +46,7 @@ type sliceContent struct {
 // NewEndpoints returns Endpoints without addresses.
 func NewEndpoints() *Endpoints {
 	return &Endpoints{
-		slices: map[types.NamespacedName]sliceContent{}, services: map[types.NamespacedName]map[string]bool{}, ports: map[portKey][]Address{},
+		slices: map[types.NamespacedName]sliceContent{}, services: map[types.NamespacedName]map[string]bool{}, ports: map[portKey][]Address{}, changed: make(chan struct{}),
 	}
 }
 
@@ -61,7 +63,8 @@ func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
 		name := ptr.Deref(port.Name, "")
 		for i := range slice.Endpoints {
 			endpoint := &slice.Endpoints[i]
-			if !ptr.Deref(endpoint.Conditions.Ready, true) || len(endpoint.Addresses) == 0 {
+			// A Service that publishes pods that are not ready calls one ready that ends, whose address may be another pod's soon.
+			if !ptr.Deref(endpoint.Conditions.Ready, true) || ptr.Deref(endpoint.Conditions.Terminating, false) || len(endpoint.Addresses) == 0 {
 				continue
 			}
 			pod := strings.ReplaceAll(endpoint.Addresses[0], ":", "-")
@@ -81,6 +84,15 @@ func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
 	}
 	e.services[content.service][slice.Name] = true
 	e.join(content.service, content)
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// Changed returns a channel that is closed when the next EndpointSlice is set.
+func (e *Endpoints) Changed() <-chan struct{} {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.changed
 }
 
 // Delete removes what an EndpointSlice had.

@@ -53,13 +53,22 @@ func (d *Dialer) Dial(ctx context.Context, backend *routing.Backend) (net.Conn, 
 	}
 	var failed error
 	for _, address := range addresses {
-		conn, err := d.net.DialContext(ctx, "tcp", address.HostPort)
+		conn, err := d.connect(ctx, backend, address.HostPort)
 		if err == nil {
 			return conn, nil
 		}
 		failed = err
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNotConnected, failed)
+}
+
+// connect connects to a pod. The connection is recorded as one of the backend's route.
+func (d *Dialer) connect(ctx context.Context, backend *routing.Backend, address string) (net.Conn, error) {
+	conn, err := d.net.DialContext(ctx, "tcp", address)
+	if err != nil || backend == nil {
+		return conn, err //nolint:wrapcheck // net.OpError has the text
+	}
+	return backend.Use.Track(conn), nil
 }
 
 // DialFor connects like Dial. If the backend wants the PROXY protocol, the connection begins with the addresses of a client.
@@ -94,8 +103,8 @@ func NewTransport(dialer *Dialer) *Transport {
 	t := &Transport{dialer: dialer}
 	base := func() *http.Transport {
 		return &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				return dialer.net.DialContext(ctx, network, hostPort(address))
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				return dialer.connect(ctx, Backend(ctx), hostPort(address))
 			},
 			DisableCompression: true, MaxIdleConns: idleTotal, MaxIdleConnsPerHost: idlePerPod, IdleConnTimeout: idleTime,
 			MaxResponseHeaderBytes: maxHeader, ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, ExpectContinueTimeout: time.Second,
@@ -104,10 +113,10 @@ func NewTransport(dialer *Dialer) *Transport {
 	t.http1, t.h2c = base(), base()
 	t.proxied = base()
 	t.proxied.DisableKeepAlives = true
-	t.proxied.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dialer.net.DialContext(ctx, network, hostPort(address))
+	t.proxied.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		conn, err := dialer.connect(ctx, Backend(ctx), hostPort(address))
 		if err != nil {
-			return nil, err //nolint:wrapcheck // net.OpError has the text
+			return nil, err
 		}
 		ends, _ := ctx.Value(endsKey{}).([2]net.Addr)
 		return announce(conn, ends[0], ends[1])

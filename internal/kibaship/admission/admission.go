@@ -37,7 +37,7 @@ func Webhooks() []family.Webhook {
 		{Path: path + "project", Handler: func(deps family.Dependencies) http.Handler {
 			mgr := deps.Manager
 			return admission.WithValidator(mgr.GetScheme(), validator[*kibashipv1.Project]{
-				kind: "Project", check: projects{mgr.GetClient()}.check, touched: projectTouched,
+				kind: "Project", check: projects{mgr.GetClient(), mgr.GetAPIReader()}.check, touched: projectTouched,
 			})
 		}},
 		{Path: path + "application", Handler: func(deps family.Dependencies) http.Handler {
@@ -103,7 +103,8 @@ func (v validator[T]) validate(ctx context.Context, before, after T) error {
 	return refusal
 }
 
-type projects struct{ client client.Reader }
+// projects checks Projects. live reads past the cache: a ProjectClass may be created right before the Project that names it.
+type projects struct{ client, live client.Reader }
 
 // projectTouched: labels of others do not matter.
 func projectTouched(before, after *kibashipv1.Project) bool {
@@ -116,6 +117,13 @@ func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) 
 	violations := rules.Project(after)
 	if before != nil {
 		violations = append(rules.ProjectChange(before, after), violations...)
+	}
+	if class := after.Spec.Class; class != "" && (before == nil || before.Spec.Class != class) {
+		classes, err := project.Classes(ctx, c.live)
+		if err != nil {
+			return nil, err
+		}
+		violations = append(violations, rules.UnknownClass(class, classes)...)
 	}
 	id := after.Labels[kibashipv1.LabelUUID]
 	if !rules.UUID(id) || before != nil && before.Labels[kibashipv1.LabelUUID] == id {

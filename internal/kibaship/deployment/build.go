@@ -22,7 +22,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 		return false, r.writeProblem(ctx, kibashipv1.ConditionPipelineAvailable, err)
 	}
 	current := o.find(in.runName())
-	starts := due(*o, in.runName())
+	starts := in.Adopted == nil && due(*o, in.runName())
 	if starts || current != nil && !current.over() && !current.Executed {
 		if err := r.observeMissing(ctx, o, in); err != nil {
 			return false, r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
@@ -49,16 +49,14 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 // start creates a run, or says why it waits in the queue.
 func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructured.Unstructured) *outcome.Problem {
 	d := o.Deployment
-	if r.Config.Builds.Concurrency > 0 {
-		r.starting.Lock()
-		defer r.starting.Unlock()
-		problem, err := r.checkQueue(ctx, d)
-		if err != nil {
-			return r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
-		}
-		if problem != nil {
-			return problem
-		}
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	problem, err := r.checkQueue(ctx, d)
+	if err != nil {
+		return r.writeProblem(ctx, kibashipv1.ConditionSucceeded, err)
+	}
+	if problem != nil {
+		return problem
 	}
 	made, err := r.create(ctx, d, desired)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/application"
@@ -29,7 +30,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=system
 
 // newKind returns the steps that are particular to Deployments; kit/reconcile does the rest. Every object that belongs
-// to a Deployment has an owner reference to it, so the garbage collector deletes it and no finalizer is needed.
+// to a Deployment has an owner reference to it, so the garbage collector deletes it. The finalizer is for the usage of a build that runs.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] {
 	return &reconcile.Kind[*kibashipv1.Deployment, Outcome]{
 		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
@@ -46,15 +47,16 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 		RequeueAfter: func(_ *kibashipv1.Deployment, out Outcome, _ outcome.Problems, now time.Time) time.Duration {
 			return requeueAfter(out, r.Config.Builds, now)
 		},
-		Finalize: func(context.Context, *kibashipv1.Deployment, time.Time) (done bool, never time.Duration, err error) {
-			return true, never, nil
-		},
-		Forget: func(ctx context.Context, key types.NamespacedName) error { return r.closeUnused(ctx, key.Namespace) },
+		Finalize: r.finalize,
+		Forget:   func(ctx context.Context, key types.NamespacedName) error { return r.closeUnused(ctx, key.Namespace) },
 	}
 }
 
 // apply writes the labels of Application and Project, and starts or resolves the build for the type of the Application.
-func (r *Reconciler) apply(ctx context.Context, _ *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
+func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
+	if err := r.countBuilds(ctx, d.Namespace, endedBuilds(d, out.Runs, out.Tekton, r.Clock.Now())); err != nil {
+		return err
+	}
 	err := r.label(ctx, out.Observed)
 	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
@@ -98,8 +100,8 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 	return problem
 }
 
-// label writes on a Deployment the name of its Application and the UUIDs of its Project, so that it can be selected by them. The label
-// uuid may be the platform's own: it is written only where there is none.
+// label writes on a Deployment the name of its Application and the UUIDs of its Project, so that it can be selected by them, and the
+// finalizer if it builds. The label uuid may be the platform's own: it is written only where there is none.
 func (r *Reconciler) label(ctx context.Context, o Observed) error {
 	d := o.Deployment
 	wanted := application.ProjectLabels(d.Labels, o.Project)
@@ -110,11 +112,12 @@ func (r *Reconciler) label(ctx context.Context, o Observed) error {
 	if id := wanted[kibashipv1.LabelProjectUUID]; o.Project != nil && id != "" && wanted[kibashipv1.LabelUUID] == "" {
 		wanted[kibashipv1.LabelUUID] = id
 	}
-	if maps.Equal(wanted, d.Labels) {
-		return nil
-	}
 	labelled := d.DeepCopy()
 	labelled.Labels = wanted
+	added := o.Application != nil && o.Application.Spec.Type == kibashipv1.TypeGitRepository && controllerutil.AddFinalizer(labelled, kibashipv1.DeploymentFinalizer)
+	if !added && maps.Equal(wanted, d.Labels) {
+		return nil
+	}
 	if err := outcome.WrapNotFound(r.Client.Patch(ctx, labelled, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (r *Reconciler) report(_ context.Context, before, d *kibashipv1.Deployment,
 		reconcile.Normal(r.Events, d, kibashipv1.ReasonRunStarted, actionBuild, "Started PipelineRun "+out.Started)
 	}
 	for _, run := range d.Status.RunHistory {
-		if hasEnded(before.Status.RunHistory, run) {
+		if adopted := out.In != nil && out.In.Adopted != nil && out.In.Adopted.Name == run.Name; !adopted && hasEnded(before.Status.RunHistory, run) {
 			countRun(out, run)
 		}
 	}

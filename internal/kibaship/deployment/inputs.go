@@ -36,8 +36,10 @@ type Inputs struct {
 	Commit, Tag, Branch string
 	// Changed: the run of this generation was started to build something else. The Application has changed since.
 	Changed bool
-	// Earlier is the run of the history that has built the same commit of the same source, "" for none. It is not built again.
+	// Earlier is the run of the history that has built the same commit of the same source, "" for none. It is not built again. Adopted is its
+	// record where another Deployment of the Application has built it, nil otherwise.
 	Earlier string
+	Adopted *kibashipv1.PipelineRunStatus
 	Builds  config.Builds
 	// PushImage pushes: an image of this operator.
 	PushImage string
@@ -183,23 +185,53 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 	}
 	started := o.runSource(in.runName())
 	in.Changed = started != "" && started != in.source()
-	in.Earlier = findEarlier(o, in)
+	if in.Earlier = findEarlier(o, in); in.Earlier == "" {
+		if in.Adopted = findAdopted(o, in); in.Adopted != nil {
+			in.Earlier = in.Adopted.Name
+		}
+	}
 	return in
 }
 
 // findEarlier returns the run that has built what a spec asks for by a commit, "" if there is none, or if another run is asked for. A
 // branch or a tag may have moved since.
 func findEarlier(o Observed, in Inputs) string {
-	s := o.Deployment.Status
-	if in.Commit == "" || in.Again != "" && in.Again != s.RunAgain || o.find(in.runName()) != nil || knownRun(&s, in.runName()).Name != "" {
+	if in.wantsRun(o) {
 		return ""
 	}
-	for _, run := range s.RunHistory {
-		if run.Phase == kibashipv1.DeploymentSucceeded && run.Source == in.source() && strings.HasPrefix(run.Image, in.repository()+"@") {
-			return run.Name
-		}
+	if run := findBuilt(o.Deployment.Status.RunHistory, in); run != nil {
+		return run.Name
 	}
 	return ""
+}
+
+// findAdopted returns the run of another Deployment of the Application that has built what a spec asks for, nil if there is none.
+func findAdopted(o Observed, in Inputs) *kibashipv1.PipelineRunStatus {
+	if in.wantsRun(o) || in.Again != "" {
+		return nil
+	}
+	for i := range o.Siblings {
+		if run := findBuilt(o.Siblings[i].Status.RunHistory, in); run != nil && o.Siblings[i].UID != in.UID {
+			return run.DeepCopy()
+		}
+	}
+	return nil
+}
+
+// wantsRun reports whether a spec asks for a run of its own: it names no commit, a client asks for another run, or the run exists.
+func (in Inputs) wantsRun(o Observed) bool {
+	s := o.Deployment.Status
+	return in.Commit == "" || in.Again != "" && in.Again != s.RunAgain || o.find(in.runName()) != nil || knownRun(&s, in.runName()).Name != ""
+}
+
+// findBuilt returns the run of a history that has built what a spec asks for, nil if there is none.
+func findBuilt(history []kibashipv1.PipelineRunStatus, in Inputs) *kibashipv1.PipelineRunStatus {
+	for i, run := range history {
+		if run.Phase == kibashipv1.DeploymentSucceeded && run.Source == in.source() && strings.HasPrefix(run.Image, in.repository()+"@") {
+			return &history[i]
+		}
+	}
+	return nil
 }
 
 // effectiveRunAgain stands for the value of AnnotationRunAgain that counts. One that is taken off asks for

@@ -27,6 +27,14 @@ var (
 		Help:    "Time from the start of a PipelineRun that succeeded until its end.",
 		Buckets: []float64{5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600},
 	})
+	buildSeconds = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kibaship_deployment_build_seconds_total",
+		Help: "Seconds from start to end of all builds that have ended.",
+	})
+	imageBytes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kibaship_deployment_image_bytes_total",
+		Help: "Sizes of the images that builds have pushed, in bytes.",
+	})
 	reconcileMetrics = reconcile.NewMetrics("kibaship_deployment",
 		"Reconciliations of Deployments that failed and are tried again. A build that fails is none.")
 	perPhase = gauge.NewPhases("kibaship_deployment", "Deployments", kibashipv1.DeploymentPhases,
@@ -34,7 +42,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(runsStarted, runsEnded, runTimes, reconcileMetrics, perPhase)
+	metrics.Registry.MustRegister(runsStarted, runsEnded, runTimes, buildSeconds, imageBytes, reconcileMetrics, perPhase)
 	for _, reason := range []string{
 		kibashipv1.ReasonSucceeded, kibashipv1.ReasonRunFailed, kibashipv1.ReasonRunCancelled,
 		kibashipv1.ReasonRunTimedOut, kibashipv1.ReasonPodRefused, kibashipv1.ReasonImagePullFailed,

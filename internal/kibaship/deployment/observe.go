@@ -13,6 +13,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/application"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -33,6 +34,14 @@ func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o O
 		if err == nil && project.Status.NamespaceName == d.Namespace {
 			o.Project = project
 		}
+	}
+	if source := d.Spec.GitRepository; source != nil && source.CommitSHA != "" {
+		var siblings kibashipv1.DeploymentList
+		if err := r.Client.List(ctx, &siblings, client.InNamespace(d.Namespace), client.MatchingFields{application.IndexApplication: d.Spec.ApplicationRef.Name},
+			client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+			return o, err
+		}
+		o.Siblings = siblings.Items
 	}
 	o.Tekton = r.hasTekton()
 	if o.Tekton {

@@ -15,6 +15,8 @@ type Observed struct {
 	Application *kibashipv1.Application
 	// Project is nil where it does not exist, or where the Application is not known.
 	Project *kibashipv1.Project
+	// Siblings are the Deployments of the Application where a commit is asked for: one of them may have built it.
+	Siblings []kibashipv1.Deployment
 	// Tekton: its kinds are served, and the settings do not say to leave them alone.
 	Tekton bool
 	// Runs are the runs of this Deployment, the newest first.

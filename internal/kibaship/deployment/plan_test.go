@@ -2,8 +2,10 @@ package deployment
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -162,6 +165,82 @@ func TestWhatIsBuiltIsNotBuiltAgain(t *testing.T) {
 		d.Status.RunHistory = []kibashipv1.PipelineRunStatus{run}
 		if got := findEarlier(Observed{Deployment: d}, in); (got == "earlier") != tc.want {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestAnotherDeploymentMayHaveBuiltIt(t *testing.T) {
+	in := inputs(func(in *Inputs) { in.Commit = commit })
+	built := kibashipv1.PipelineRunStatus{Name: "theirs", Phase: kibashipv1.DeploymentSucceeded, Source: in.source(), Image: in.repository() + "@" + digest}
+	sibling := *aDeployment()
+	sibling.UID = "another"
+	sibling.Status.RunHistory = []kibashipv1.PipelineRunStatus{{Name: "failed", Phase: kibashipv1.DeploymentFailed, Source: in.source()}, built}
+	o := Observed{Deployment: aDeployment(), Siblings: []kibashipv1.Deployment{sibling}}
+	if run := findAdopted(o, in); run == nil || run.Name != "theirs" {
+		t.Errorf("adopted %+v", run)
+	}
+	for title, modify := range map[string]func(*Inputs){
+		"another commit":          func(in *Inputs) { in.Commit = digest[7:47] },
+		"another argument":        func(in *Inputs) { in.Git.BuildArgs = []kibashipv1.BuildArg{{Name: "WORD", Value: "x"}} },
+		"a branch":                func(in *Inputs) { in.Commit = "" },
+		"a run that is asked for": func(in *Inputs) { in.Again = "1" },
+		"itself":                  func(in *Inputs) { in.UID = "another" },
+	} {
+		other := in
+		modify(&other)
+		if run := findAdopted(o, other); run != nil {
+			t.Errorf("%s: adopted %s", title, run.Name)
+		}
+	}
+
+	// Its record becomes the Deployment's own, also behind five newer runs.
+	d := aDeployment()
+	for n := range kibashipv1.HistoryLimit {
+		at := metav1.NewTime(now.Add(time.Duration(n) * time.Minute))
+		d.Status.RunHistory = append(d.Status.RunHistory, kibashipv1.PipelineRunStatus{Name: strconv.Itoa(n), Phase: kibashipv1.DeploymentFailed, StartTime: &at, CompletionTime: &at})
+	}
+	early := metav1.NewTime(now.Add(-time.Hour))
+	built.StartTime, built.CompletionTime = &early, &early
+	in.Adopted, in.Earlier = &built, built.Name
+	out := Outcome{Observed: Observed{Deployment: d, Tekton: true}, In: &in}
+	for range 2 {
+		computeHistory(out, time.Hour, now)
+		if len(d.Status.RunHistory) != kibashipv1.HistoryLimit || d.Status.CurrentPipelineRun.Name != "theirs" || d.Status.LastSuccessfulRun.Image != built.Image {
+			t.Fatalf("the status is %+v", d.Status)
+		}
+		in.Adopted = nil // by now the own history has it
+	}
+}
+
+func TestWhichBuildsHaveEnded(t *testing.T) {
+	at := func(minute int) *metav1.Time { return &metav1.Time{Time: now.Add(time.Duration(minute) * time.Minute)} }
+	running := kibashipv1.PipelineRunStatus{Name: "run", Phase: kibashipv1.DeploymentRunning, StartTime: at(-9)}
+	over := running
+	over.Phase, over.CompletionTime = kibashipv1.DeploymentSucceeded, at(-2)
+	for title, tc := range map[string]struct {
+		known  []kibashipv1.PipelineRunStatus
+		runs   []Run
+		tekton bool
+		want   string
+	}{
+		"it runs":                           {[]kibashipv1.PipelineRunStatus{running}, []Run{{Name: "run", Phase: kibashipv1.DeploymentRunning, Started: at(-9)}}, true, ""},
+		"it has ended":                      {[]kibashipv1.PipelineRunStatus{running}, []Run{{Name: "run", Phase: kibashipv1.DeploymentSucceeded, Started: at(-9), Completed: at(-2), ImageBytes: 7}}, true, "run true 420 7;"},
+		"it was never seen to run":          {nil, []Run{{Name: "run", Phase: kibashipv1.DeploymentFailed, Started: at(-9), Completed: at(-2)}}, true, "run false 420 0;"},
+		"it never started":                  {nil, []Run{{Name: "run", Phase: kibashipv1.DeploymentFailed, Completed: at(-2)}}, true, ""},
+		"it is recorded":                    {[]kibashipv1.PipelineRunStatus{over}, []Run{{Name: "run", Phase: kibashipv1.DeploymentSucceeded, Started: at(-9), Completed: at(-2)}}, true, ""},
+		"it was deleted":                    {[]kibashipv1.PipelineRunStatus{running}, nil, true, "run false 540 0;"},
+		"it was deleted, and waits again":   {[]kibashipv1.PipelineRunStatus{running}, []Run{{Name: "run", Phase: kibashipv1.DeploymentRunning}}, true, "run false 540 0;"},
+		"it was deleted, and is over again": {[]kibashipv1.PipelineRunStatus{running}, []Run{{Name: "run", Phase: kibashipv1.DeploymentSucceeded, Started: at(-4), Completed: at(-2)}}, true, "run true 120 0;run false 540 0;"},
+		"Tekton is removed":                 {[]kibashipv1.PipelineRunStatus{running}, nil, false, ""},
+	} {
+		d := aDeployment()
+		d.Status.RunHistory = tc.known
+		got := ""
+		for _, b := range endedBuilds(d, tc.runs, tc.tekton, now) {
+			got += fmt.Sprintf("%s %v %d %d;", b.Run, b.Succeeded, b.Seconds(), b.ImageBytes)
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", title, got, tc.want)
 		}
 	}
 }

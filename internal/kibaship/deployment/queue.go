@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -39,6 +40,10 @@ func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (
 		return nil, err
 	}
 	own := client.ObjectKeyFromObject(d)
+	limits, err := r.classLimits(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if slices.Contains(running, own) {
 		return nil, nil // another run of this Deployment is being cancelled
 	}
@@ -50,13 +55,48 @@ func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (
 	if !slices.ContainsFunc(waiting, isOwn) {
 		waiting = append(waiting, queued{Deployment: own, Since: r.Clock.Now()})
 	}
-	ahead, limit := slices.IndexFunc(inOrder(waiting, running), isOwn), r.Config.Builds.Concurrency
-	if len(running)+ahead < limit {
+	ahead, limit := slices.IndexFunc(inOrder(waiting, running, limits), isOwn), r.Config.Builds.Concurrency
+	message := queueMessage(limit, ahead)
+	switch {
+	case ahead < 0:
+		message = limits[d.Namespace].message()
+	case limit == 0 || len(running)+ahead < limit:
 		return nil, nil
 	}
-	return &outcome.Problem{
-		Condition: kibashipv1.ConditionSucceeded, Reason: kibashipv1.ReasonQueued, Class: outcome.Waiting, Message: queueMessage(limit, ahead),
-	}, nil
+	return &outcome.Problem{Condition: kibashipv1.ConditionSucceeded, Reason: kibashipv1.ReasonQueued, Class: outcome.Waiting, Message: message}, nil
+}
+
+// classLimit is how many builds the class of a Project allows at the same time.
+type classLimit struct {
+	class  string
+	builds int
+}
+
+func (l classLimit) message() string {
+	return fmt.Sprintf("Waits for another build of its Project to end: ProjectClass %s allows %d at the same time", l.class, l.builds)
+}
+
+// classLimits returns the limits of Projects whose class has one, by namespace.
+func (r *Reconciler) classLimits(ctx context.Context) (map[string]classLimit, error) {
+	var classes kibashipv1.ProjectClassList
+	var projects kibashipv1.ProjectList
+	if err := r.Client.List(ctx, &classes, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil || len(classes.Items) == 0 {
+		return nil, err
+	}
+	builds := map[string]int32{}
+	for i := range classes.Items {
+		builds[classes.Items[i].Name] = classes.Items[i].Spec.ConcurrentBuilds
+	}
+	if err := r.Client.List(ctx, &projects, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return nil, err
+	}
+	limits := map[string]classLimit{}
+	for i := range projects.Items {
+		if class := projects.Items[i].Spec.Class; builds[class] > 0 {
+			limits[naming.Namespace(projects.Items[i].Name)] = classLimit{class, int(builds[class])}
+		}
+	}
+	return limits, nil
 }
 
 // waiting returns the Deployments whose status says that they are queued, without Deployments whose run has started.
@@ -89,10 +129,20 @@ func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Reques
 	if err != nil {
 		return nil // as above
 	}
+	limits, err := r.classLimits(ctx)
+	if err != nil {
+		return nil // as above
+	}
 	var requests []ctrl.Request
 	limit := r.Config.Builds.Concurrency
-	for ahead, q := range inOrder(waiting, running) {
-		if len(running)+ahead < limit || q.Message != queueMessage(limit, ahead) {
+	order := inOrder(waiting, running, limits)
+	for ahead, q := range order {
+		if limit == 0 || len(running)+ahead < limit || q.Message != queueMessage(limit, ahead) {
+			requests = append(requests, ctrl.Request{NamespacedName: q.Deployment})
+		}
+	}
+	for _, q := range waiting {
+		if !slices.Contains(order, q) && q.Message != limits[q.Deployment.Namespace].message() {
 			requests = append(requests, ctrl.Request{NamespacedName: q.Deployment})
 		}
 	}
@@ -112,8 +162,8 @@ func queueMessage(limit, ahead int) string {
 }
 
 // inOrder sorts queued Deployments by the order in which they get a slot: first by the number of builds of their Project, then by
-// the time that they have waited.
-func inOrder(waiting []queued, running []types.NamespacedName) []queued {
+// the time that they have waited. It leaves out those that must wait for a build of their own Project, so that they occupy no position.
+func inOrder(waiting []queued, running []types.NamespacedName, limits map[string]classLimit) []queued {
 	all := slices.SortedFunc(slices.Values(waiting), byTime)
 	order := map[string]int{}
 	for _, key := range running {
@@ -124,6 +174,10 @@ func inOrder(waiting []queued, running []types.NamespacedName) []queued {
 		rank[q.Deployment] = order[q.Deployment.Namespace]
 		order[q.Deployment.Namespace]++
 	}
+	all = slices.DeleteFunc(all, func(q queued) bool {
+		limit, limited := limits[q.Deployment.Namespace]
+		return limited && rank[q.Deployment] >= limit.builds
+	})
 	slices.SortStableFunc(all, func(a, b queued) int { return cmp.Compare(rank[a.Deployment], rank[b.Deployment]) })
 	return all
 }

@@ -49,7 +49,7 @@ func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 			record.Message = problem
 		}
 		if run.Phase == kibashipv1.DeploymentSucceeded {
-			record.Image = pushedImage(out, run, known)
+			record.Image, record.ImageBytes = pushedImage(out, run, known), run.ImageBytes
 		}
 		all = append(all, record)
 	}
@@ -62,7 +62,15 @@ func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 			all = append(all, known)
 		}
 	}
+	if out.In != nil && out.In.Adopted != nil {
+		all = append(all, *out.In.Adopted)
+	}
 	slices.SortStableFunc(all, func(a, b kibashipv1.PipelineRunStatus) int { return sortTime(b).Compare(sortTime(a)) })
+	if out.In != nil && out.In.Earlier != "" { // the run that the spec asks for stays, also if others are newer
+		if index := slices.IndexFunc(all, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == out.In.Earlier }); index >= kibashipv1.HistoryLimit {
+			all[kibashipv1.HistoryLimit-1] = all[index]
+		}
+	}
 	s.RunHistory = all[:min(len(all), kibashipv1.HistoryLimit)]
 	if len(s.RunHistory) == 0 {
 		return

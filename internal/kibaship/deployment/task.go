@@ -27,6 +27,8 @@ const (
 
 	resultCommit, resultTime, resultDigest, resultProblem = "commit", "time", "digest", "problem"
 
+	resultSize = "size"
+
 	resultArchitecture, resultCached, resultWarning = "architecture", "cached", "warning"
 )
 
@@ -409,11 +411,12 @@ func (in Inputs) pushStep() object {
 		Login:       in.file(workspaceLogin, registry.ConfigKey),
 		Authorities: in.file(workspaceAuthority, authorityKey),
 		Digest:      "$(step.results." + resultDigest + ".path)",
+		Size:        "$(step.results." + resultSize + ".path)",
 		Problem:     "$(step.results." + resultProblem + ".path)",
 	}
 	return object{
 		"name": stepPush, "image": in.PushImage, "command": []any{program}, "args": programArgs(registry.Command, push.Args()),
-		"results":          declareResults(resultDigest, resultProblem),
+		"results":          declareResults(resultDigest, resultSize, resultProblem),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceLogin, workspaceAuthority)),
 		"securityContext":  confined(unprivilegedUser),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,8 @@ type Run struct {
 	// Commit is the requested commit, else the result of the step that clones; Digest is the result of
 	// the step that pushes. No step between them can write these results.
 	Commit, Digest string
+	// ImageBytes is the size of the image, as the same step reported it; 0 if it is not known.
+	ImageBytes int64
 	// Source is the hash of the source that the run was started for, "" where it is not known.
 	Source string
 	// Repository is where it had to push to, "" of one that pushes nothing.
@@ -183,6 +186,9 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 			case stepPush:
 				if digest := s.result(resultDigest); digestPattern.MatchString(digest) {
 					run.Digest = digest
+				}
+				if size, err := strconv.ParseInt(s.result(resultSize), 10, 64); err == nil {
+					run.ImageBytes = max(size, 0)
 				}
 			}
 		}

@@ -41,10 +41,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced, reconcile.StatusLost))).
 		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, reconcile.Replaced))).
 		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(queueChanged)).
+		Watches(&kibashipv1.ProjectClass{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue)).
+		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(classChanged)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.showing))).
 		WithOptions(r.ControllerOptions())
-	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}, &kibashipv1.Project{}}
+	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}, &kibashipv1.Project{}, &kibashipv1.ProjectClass{}}
 
 	// A build takes minutes, and only events of Tekton's objects show that it has ended.
 	watch := func(kind client.Object) handler.EventHandler {
@@ -178,6 +180,11 @@ var queueChanged = predicate.Funcs{
 		return queuedCondition(d) != nil || isBuilding(d)
 	},
 }
+
+// classChanged accepts Projects that get another class.
+var classChanged = reconcile.Updates(func(before, after client.Object) bool {
+	return before.(*kibashipv1.Project).Spec.Class != after.(*kibashipv1.Project).Spec.Class
+})
 
 // TrimRun drops the parts of Tekton's objects that the operator does not read.
 func TrimRun(u *unstructured.Unstructured) {

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
@@ -148,6 +151,29 @@ func TestTheMessageNamesSomeBindings(t *testing.T) {
 	}
 }
 
+func TestAClassGivesTheLimitsThatAProjectDoesNotSet(t *testing.T) {
+	r := &Reconciler{Config: config.KibaShip{PodSecurity: config.PodSecurityPrivileged}}
+	limits := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(cpu)}
+	}
+	class := &kibashipv1.ProjectClass{Spec: kibashipv1.ProjectClassSpec{Quota: limits("2"), ContainerLimits: &kibashipv1.ContainerLimits{Max: limits("1")}}}
+	p := &kibashipv1.Project{Spec: kibashipv1.ProjectSpec{Class: "basic"}}
+	spec := r.effectiveSpec(p, class)
+	if !equality.Semantic.DeepEqual(spec.Quota, limits("2")) || spec.ContainerLimits != class.Spec.ContainerLimits || !bounded(spec) {
+		t.Errorf("with nothing of its own it has %+v", spec)
+	}
+	p.Spec.Quota, p.Spec.ContainerLimits = limits("8"), &kibashipv1.ContainerLimits{Max: limits("4")}
+	if spec = r.effectiveSpec(p, class); !equality.Semantic.DeepEqual(spec.Quota, limits("8")) || spec.ContainerLimits != p.Spec.ContainerLimits {
+		t.Errorf("with limits of its own it has %+v", spec)
+	}
+	p = &kibashipv1.Project{Spec: kibashipv1.ProjectSpec{Class: "gone"}}
+	p.Name, p.Labels = "shop", map[string]string{kibashipv1.LabelUUID: "00000000-0000-0000-0000-000000000001"}
+	problem := check(p, Observed{Classes: []string{"basic", "pro"}}).First()
+	if problem == nil || problem.Reason != kibashipv1.ReasonClassNotFound || !strings.Contains(problem.Message, "basic, pro") || !strings.Contains(problem.Message, "spec.class") {
+		t.Errorf("a class that does not exist is %+v", problem)
+	}
+}
+
 // An account with all rights in a namespace without a Pod Security level is root on the nodes.
 func TestProjectsHaveALevelOfPodSecurity(t *testing.T) {
 	for setting, want := range map[string]string{"": "baseline", "baseline": "baseline", "restricted": "restricted", "privileged": ""} {
@@ -158,7 +184,7 @@ func TestProjectsHaveALevelOfPodSecurity(t *testing.T) {
 		}
 		r := &Reconciler{Config: cfg}
 		p := &kibashipv1.Project{}
-		in := r.inputs(p, Observed{})
+		in := r.inputs(p, Observed{Spec: r.effectiveSpec(p, nil)})
 		if got := namespace(in).Labels["pod-security.kubernetes.io/enforce"]; got != want {
 			t.Errorf("PROJECT_POD_SECURITY=%s: the level is %q, want %q", setting, got, want)
 		}
@@ -166,7 +192,7 @@ func TestProjectsHaveALevelOfPodSecurity(t *testing.T) {
 			t.Errorf("PROJECT_POD_SECURITY=%s: the account has all rights: %v", setting, all)
 		}
 		p.Spec.PodSecurity = kibashipv1.PodSecurityPrivileged
-		if got := namespace(r.inputs(p, Observed{})).Labels["pod-security.kubernetes.io/enforce"]; got != "privileged" {
+		if got := namespace(r.inputs(p, Observed{Spec: r.effectiveSpec(p, nil)})).Labels["pod-security.kubernetes.io/enforce"]; got != "privileged" {
 			t.Errorf("PROJECT_POD_SECURITY=%s: a Project that asks for privileged gets %q", setting, got)
 		}
 	}

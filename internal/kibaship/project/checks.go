@@ -20,6 +20,9 @@ func check(p *kibashipv1.Project, o Observed) (problems outcome.Problems) {
 	if len(all) == 0 {
 		all = rules.UUIDTaken(p, o.SameUUID)
 	}
+	if len(all) == 0 && p.Spec.Class != "" && o.Class == nil {
+		all = rules.UnknownClass(p.Spec.Class, o.Classes)
+	}
 	if len(all) == 0 {
 		return nil
 	}

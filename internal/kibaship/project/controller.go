@@ -8,6 +8,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -21,7 +22,7 @@ import (
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects/finalizers,verbs=update
-// +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=applications;deployments,verbs=list;watch
+// +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=applications;deployments;projectclasses,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;resourcequotas;limitranges,verbs=list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=list;watch
@@ -44,7 +45,10 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 		Status:   computeStatus,
 		Report:   r.report,
 		Finalize: r.finalize,
-		Bound:    bound,
+		RequeueAfter: func(p *kibashipv1.Project, _ State, _ outcome.Problems, now time.Time) time.Duration {
+			return usage.RequeueAfter(&p.Status.Usage, p.Name, now)
+		},
+		Bound: bound,
 		Touch: func(p *kibashipv1.Project, now time.Time) {
 			if p.Status.Phase == kibashipv1.ProjectReady {
 				p.Status.LastReconcileTime = &metav1.Time{Time: now}

@@ -15,6 +15,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -130,7 +131,8 @@ func computeDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 		message = fmt.Sprintf("Namespace %s is being deleted", e.Namespace.Name)
 	}
 	if e.Namespace == nil || e.Foreign {
-		s.NamespaceName, s.Usage = "", kibashipv1.ProjectUsage{}
+		s.NamespaceName, s.Usage.Quota = "", nil
+		usage.Update(&s.Usage, usage.Now{}, now)
 	}
 	tekton := "The Project is being deleted"
 	if e.TektonErr != nil {

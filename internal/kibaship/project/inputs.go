@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"maps"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -86,9 +87,15 @@ func (in Inputs) ours(name string) metav1.ObjectMeta {
 	return in.meta(naming.Namespace(in.Name), name)
 }
 
-// effectiveSpec is the spec of a Project with the operator's defaults.
-func (r *Reconciler) effectiveSpec(p *kibashipv1.Project) kibashipv1.ProjectSpec {
+// effectiveSpec is the spec of a Project with the limits of its class, nil for none, and the operator's defaults.
+func (r *Reconciler) effectiveSpec(p *kibashipv1.Project, class *kibashipv1.ProjectClass) kibashipv1.ProjectSpec {
 	spec := p.Spec
+	if class != nil {
+		if len(spec.Quota) == 0 {
+			spec.Quota = class.Spec.Quota
+		}
+		spec.ContainerLimits = cmp.Or(spec.ContainerLimits, class.Spec.ContainerLimits)
+	}
 	if spec.PodSecurity == "" && r.Config.PodSecurity != config.PodSecurityPrivileged {
 		spec.PodSecurity = kibashipv1.PodSecurity(r.Config.PodSecurity)
 	}
@@ -97,7 +104,7 @@ func (r *Reconciler) effectiveSpec(p *kibashipv1.Project) kibashipv1.ProjectSpec
 
 func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
 	return Inputs{
-		UID: p.UID, Name: p.Name, Spec: r.effectiveSpec(p),
+		UID: p.UID, Name: p.Name, Spec: o.Spec,
 		UUID: p.Labels[kibashipv1.LabelUUID], WorkspaceUUID: p.Labels[kibashipv1.LabelWorkspaceUUID],
 		Admin: r.Config.ProjectAdmin, Operator: o.Operator, Extra: o.Extra,
 		Tekton: o.Tekton && r.Config.Tekton != config.TektonOff,

@@ -2,16 +2,18 @@ package project
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
+	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 )
@@ -38,7 +40,11 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if o.Admin, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
 		return o, err
 	}
-	if bounded(r.effectiveSpec(p)) {
+	if err := r.observeClass(ctx, p, &o.Observed); err != nil {
+		return o, err
+	}
+	o.Spec = r.effectiveSpec(p, o.Class)
+	if bounded(o.Spec) {
 		if o.Extra, o.ExtraRefused, err = r.observeExtra(ctx); err != nil {
 			return o, err
 		}
@@ -54,13 +60,52 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 			return o, err
 		}
 	}
-	if o.Applications, err = count(ctx, r.Client, &kibashipv1.ApplicationList{}, tenant); err != nil {
-		return o, err
-	}
-	if o.Deployments, err = count(ctx, r.Client, &kibashipv1.DeploymentList{}, tenant); err != nil {
+	if o.Usage, err = r.observeUsage(ctx, p, tenant); err != nil {
 		return o, err
 	}
 	return o, r.observePolicies(ctx, p, &o.Observed)
+}
+
+// observeClass reads the ProjectClass that a Project names.
+func (r *Reconciler) observeClass(ctx context.Context, p *kibashipv1.Project, o *Observed) (err error) {
+	if p.Spec.Class == "" {
+		return nil
+	}
+	if o.Class, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: p.Spec.Class}, &kibashipv1.ProjectClass{}); err != nil || o.Class != nil {
+		return err
+	}
+	o.Classes, err = Classes(ctx, r.Client)
+	return err
+}
+
+// Classes returns the names of all ProjectClasses.
+func Classes(ctx context.Context, from client.Reader) (names []string, err error) {
+	var classes kibashipv1.ProjectClassList
+	if err := from.List(ctx, &classes); err != nil {
+		return nil, err
+	}
+	for i := range classes.Items {
+		names = append(names, classes.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// observeUsage counts what the cache has in a namespace, and adds up what the Applications ask for.
+func (r *Reconciler) observeUsage(ctx context.Context, p *kibashipv1.Project, tenant string) (now usage.Now, err error) {
+	var applications kibashipv1.ApplicationList
+	var deployments kibashipv1.DeploymentList
+	for _, list := range []client.ObjectList{&applications, &deployments} {
+		if err := r.Client.List(ctx, list, client.InNamespace(tenant), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+			return now, err
+		}
+	}
+	now = usage.Now{Applications: int32(len(applications.Items)), Deployments: int32(len(deployments.Items)), Asked: corev1.ResourceList{}}
+	for i := range applications.Items {
+		spec := &applications.Items[i].Spec
+		usage.Sum(now.Asked, rules.Effective(spec, &p.Spec), int64(rules.Replicas(spec)))
+	}
+	return now, nil
 }
 
 // tektonThere reports whether Tekton is installed, and not being removed.
@@ -71,12 +116,4 @@ func (r *Reconciler) tektonThere(ctx context.Context) (bool, error) {
 	}
 	definition, err := apply.Found(ctx, r.Client, types.NamespacedName{Name: tasksDefinition}, optional.Definition())
 	return definition != nil && definition.DeletionTimestamp == nil, err
-}
-
-// count returns the number of objects of a kind that the cache has in a namespace.
-func count(ctx context.Context, c client.Reader, list client.ObjectList, tenant string) (int32, error) {
-	if err := c.List(ctx, list, client.InNamespace(tenant), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		return 0, err
-	}
-	return int32(meta.LenList(list)), nil
 }

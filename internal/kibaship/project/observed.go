@@ -7,6 +7,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 )
 
 // Observed is everything outside the Project that decides what happens to it.
@@ -26,8 +27,13 @@ type Observed struct {
 	Tekton bool
 	// Quota is the Project's ResourceQuota; nil when there is none.
 	Quota *corev1.ResourceQuota
-	// Applications and Deployments are how many there are in the namespace.
-	Applications, Deployments int32
+	// Class is what spec.class names; nil if it does not exist. Classes are the names of all, for messages, where it does not.
+	Class   *kibashipv1.ProjectClass
+	Classes []string
+	// Spec is the spec with the limits of the class and the defaults of the operator.
+	Spec kibashipv1.ProjectSpec
+	// Usage is how much there is in the namespace, and how much it asks for, without the quota.
+	Usage usage.Now
 	// MissingPolicy says which admission policy is not in force that the Project relies on; empty if none is missing. Bound and
 	// Integrated are known only then.
 	MissingPolicy string

@@ -5,11 +5,13 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -48,15 +50,32 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 	if state.NamespaceUID != "" {
 		s.NamespaceUID, s.NamespaceTokenHash = state.NamespaceUID, ""
 	}
-	s.Usage = kibashipv1.ProjectUsage{}
-	if s.NamespaceName != "" {
-		s.Usage.Applications, s.Usage.Deployments = state.Applications, state.Deployments
-		if q := state.Quota; q != nil && len(p.Spec.Quota) > 0 && len(q.Status.Used) > 0 {
-			s.Usage.Quota = q.Status.Used
-		}
-	}
+	computeUsage(p, state, now)
 	computeConditions(p, state, problems, now)
 	return reconcile.ReadyUnless(main, kibashipv1.ReasonProjectReady, s.Message)
+}
+
+// computeUsage counts what the Project has and asks for. Its builds are counted when they end, by the controller of Deployments.
+func computeUsage(p *kibashipv1.Project, state State, now time.Time) {
+	u := &p.Status.Usage
+	u.Quota = nil
+	var current usage.Now
+	if p.Status.NamespaceName != "" {
+		current = state.Usage
+		current.Asked = current.Asked.DeepCopy()
+		if q := state.Quota; q != nil && len(state.Spec.Quota) > 0 && len(q.Status.Used) > 0 {
+			u.Quota = q.Status.Used
+			if current.Asked == nil {
+				current.Asked = corev1.ResourceList{}
+			}
+			for name, used := range q.Status.Used {
+				if !used.IsZero() {
+					current.Asked["quota."+name] = used
+				}
+			}
+		}
+	}
+	usage.Update(u, current, now)
 }
 
 // phaseFor: a problem that passes by itself is pending; any other needs a person.

@@ -17,6 +17,7 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
@@ -106,7 +107,7 @@ func TestComputeStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := good()
-			state := State{Observed: Observed{Namespace: ownNamespace(p), Tekton: tc.tekton, Applications: 2}, Mode: tc.mode}
+			state := State{Observed: Observed{Namespace: ownNamespace(p), Tekton: tc.tekton, Usage: usage.Now{Applications: 2}}, Mode: tc.mode}
 			update := func(p *kibashipv1.Project, now time.Time) {
 				computeStatus(p, state, tc.problems, now).SetOn(&p.Status.Conditions, p.Generation, now)
 			}

@@ -31,7 +31,7 @@ const IndexUUID = "uuid"
 // second, 500 Applications created together in 200 Projects cost half as many writes again.
 const usageDelay = 5 * time.Second
 
-// SetupWithManager opens the watches. There are no timers.
+// SetupWithManager opens the watches. The only timer counts the usage of a day.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Project{}, IndexUUID, func(o client.Object) []string {
@@ -45,7 +45,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
 	if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Namespace{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
 		&rbacv1.ClusterRole{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &networkingv1.NetworkPolicy{},
-		&kibashipv1.Application{}, &kibashipv1.Deployment{}, optional.Definition()); err != nil {
+		&kibashipv1.Application{}, &kibashipv1.Deployment{}, &kibashipv1.ProjectClass{}, optional.Definition()); err != nil {
 		return err
 	}
 	owner, every := handler.EnqueueRequestsFromMapFunc(r.ofPart), handler.EnqueueRequestsFromMapFunc(r.everyProject)
@@ -69,7 +69,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&networkingv1.NetworkPolicy{}, owner).
 		Watches(&corev1.ResourceQuota{}, owner, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.ResourceQuota{}, gathered{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&kibashipv1.Application{}, gathered{}, builder.WithPredicates(createdOrDeleted)).
+		Watches(&kibashipv1.ProjectClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
+		Watches(&kibashipv1.Application{}, gathered{}, builder.WithPredicates(predicate.Or(createdOrDeleted, predicate.GenerationChangedPredicate{}))).
 		Watches(&kibashipv1.Deployment{}, gathered{}, builder.WithPredicates(createdOrDeleted)).
 		WithOptions(r.ControllerOptions())
 	return admissionpolicy.Watch(b, every, r.Policies.all()...).Complete(r.kind.Reconciler())
@@ -113,6 +114,13 @@ func (r *Reconciler) ofSameUUID(ctx context.Context, o client.Object) []ctrl.Req
 		return nil
 	}
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, nil, client.MatchingFields{IndexUUID: id})
+}
+
+// ofClass maps a ProjectClass to the Projects that name it.
+func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, func(p client.Object) bool {
+		return p.(*kibashipv1.Project).Spec.Class == o.GetName()
+	})
 }
 
 // gathered enqueues the Project of an object after usageDelay, so that many changes are counted together.

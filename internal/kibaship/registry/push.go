@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -33,8 +34,8 @@ type Push struct {
 	Time, Revision, Source string
 	// Login and Authorities are files; empty for none.
 	Login, Authorities string
-	// Digest and Problem are the files that receive the result.
-	Digest, Problem string
+	// Digest, Size and Problem are the files that receive the results. Size is in bytes.
+	Digest, Size, Problem string
 }
 
 // Args returns the arguments behind Command.
@@ -42,7 +43,7 @@ func (p Push) Args() []string {
 	return []string{
 		"--root=" + p.Root, "--archive=" + p.Archive, "--destination=" + p.Destination, "--tag=" + p.Tag,
 		"--time=" + p.Time, "--revision=" + p.Revision, "--source=" + p.Source, "--login=" + p.Login,
-		"--authorities=" + p.Authorities, "--digest=" + p.Digest, "--problem=" + p.Problem,
+		"--authorities=" + p.Authorities, "--digest=" + p.Digest, "--size=" + p.Size, "--problem=" + p.Problem,
 	}
 }
 
@@ -61,15 +62,16 @@ func Main(args []string, errs io.Writer) int {
 	flags.StringVar(&p.Login, "login", "", "file like ~/.docker/config.json")
 	flags.StringVar(&p.Authorities, "authorities", "", "file with certificates of authorities, as PEM")
 	flags.StringVar(&p.Digest, "digest", "", "file for the digest")
+	flags.StringVar(&p.Size, "size", "", "file for the size in bytes")
 	flags.StringVar(&p.Problem, "problem", "", "file for the problem")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	digest, err := p.push(ctx)
+	pushed, err := p.push(ctx)
 	if err == nil {
-		err = WriteResult(p.Digest, digest)
+		err = errors.Join(WriteResult(p.Digest, pushed.digest), WriteResult(p.Size, strconv.FormatInt(pushed.size, 10)))
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(errs, err)
@@ -77,45 +79,66 @@ func Main(args []string, errs io.Writer) int {
 		_ = WriteResult(p.Problem, err.Error())
 		return 1
 	}
-	_, _ = fmt.Fprintf(errs, "pushed %s@%s\n", p.Destination, digest)
+	_, _ = fmt.Fprintf(errs, "pushed %s@%s\n", p.Destination, pushed.digest)
 	return 0
 }
 
-func (p Push) push(ctx context.Context) (digest string, err error) {
+// pushed is an image in the registry, with the size of its layers and its configuration in bytes.
+type pushed struct {
+	digest string
+	size   int64
+}
+
+func (p Push) push(ctx context.Context) (done pushed, err error) {
 	destination, err := name.NewTag(p.Destination)
 	if err != nil {
-		return "", fmt.Errorf("--destination: %w", err)
+		return done, fmt.Errorf("--destination: %w", err)
 	}
 	logins, through, err := connect(p.Login, "BUILD_REGISTRY_SECRET", p.Authorities)
 	if err != nil {
-		return "", err
+		return done, err
 	}
 	return p.pushThrough(ctx, destination, logins, through)
 }
 
-func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logins, through http.RoundTripper) (digest string, err error) {
+func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logins, through http.RoundTripper) (done pushed, err error) {
 	built, err := p.image()
 	if err != nil {
-		return "", fmt.Errorf("the builder left no image: %w", err)
+		return done, fmt.Errorf("the builder left no image: %w", err)
 	}
 	image, err := p.finished(ctx, built)
 	if err != nil {
-		return "", fmt.Errorf("the image that was built: %w", err)
+		return done, fmt.Errorf("the image that was built: %w", err)
 	}
-	sum, err := image.Digest()
-	if err != nil {
-		return "", fmt.Errorf("the image that was built: %w", err)
+	if done, err = describe(image); err != nil {
+		return done, fmt.Errorf("the image that was built: %w", err)
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithTransport(through), remote.WithAuth(logins.For(destination.Context()))}
 	if err := remote.Write(destination, image, options...); err != nil {
-		return "", fmt.Errorf("the push was refused: %w", &Error{What: destination.String(), err: err})
+		return done, fmt.Errorf("the push was refused: %w", &Error{What: destination.String(), err: err})
 	}
 	if p.Tag != "" {
 		if err := remote.Tag(destination.Context().Tag(p.Tag), image, options...); err != nil {
-			return "", fmt.Errorf("the tag was refused: %w", &Error{What: destination.Context().Tag(p.Tag).String(), err: err})
+			return done, fmt.Errorf("the tag was refused: %w", &Error{What: destination.Context().Tag(p.Tag).String(), err: err})
 		}
 	}
-	return sum.String(), nil
+	return done, nil
+}
+
+func describe(image v1.Image) (done pushed, err error) {
+	digest, err := image.Digest()
+	if err != nil {
+		return done, err
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		return done, err
+	}
+	done = pushed{digest.String(), manifest.Config.Size}
+	for _, layer := range manifest.Layers {
+		done.size += layer.Size
+	}
+	return done, nil
 }
 
 // finished returns the image with what the arguments say of its commit.

@@ -208,13 +208,16 @@ func TestPush(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	root, out := t.TempDir(), t.TempDir()
 	want := archive(t, filepath.Join(root, "image.tar"))
-	p := Push{Root: root, Archive: "image.tar", Destination: host + "/team/app:1", Time: commitTime, Digest: filepath.Join(out, "digest"), Problem: filepath.Join(out, "problem")}
+	p := Push{Root: root, Archive: "image.tar", Destination: host + "/team/app:1", Time: commitTime, Digest: filepath.Join(out, "digest"), Size: filepath.Join(out, "size"), Problem: filepath.Join(out, "problem")}
 	var errs bytes.Buffer
 	if code := Main(p.Args(), &errs); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &errs)
 	}
 	if got, err := os.ReadFile(p.Digest); err != nil || string(got) != want {
 		t.Errorf("digest %q, %v, want %s", got, err, want)
+	}
+	if size, err := os.ReadFile(p.Size); err != nil || len(size) < 3 || strings.Trim(string(size), "0123456789") != "" {
+		t.Errorf("size %q, %v", size, err)
 	}
 	ref, err := parse(p.Destination)
 	if err != nil {

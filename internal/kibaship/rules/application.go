@@ -154,6 +154,12 @@ func Effective(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec
 	}
 }
 
+// Replicas returns the number of nodes of a cluster, 1 for any other type.
+func Replicas(spec *kibashipv1.ApplicationSpec) int32 {
+	_, replicas := clusterReplicas(spec)
+	return max(replicas, 1)
+}
+
 // clusterReplicas returns the block of a cluster and its nodes; block is "" for any other type.
 func clusterReplicas(spec *kibashipv1.ApplicationSpec) (block string, replicas int32) {
 	switch {

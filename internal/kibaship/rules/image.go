@@ -42,7 +42,7 @@ func ParseImage(image, tag string) (Image, error) {
 	tagged, err := name.NewTag(base, name.WithDefaultTag(""))
 	if err != nil || len(image) > maxReference || !reference.MatchString(image) {
 		return Image{}, fmt.Errorf("%q is not the reference of an image: it must be [host[:port]/]name[:tag][@sha256:digest], "+
-			"with a name of at least two characters in lower case, a host with a dot or a port, or localhost, and a digest of 64 hexadecimal digits", image)
+			"with a name in lower case, a host with a dot or a port, or localhost, and a digest of 64 hexadecimal digits", image)
 	}
 	switch {
 	case tag == "":

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,6 +152,18 @@ func older(a, b *metav1.ObjectMeta) bool {
 		return a.Name < b.Name
 	}
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// UnknownClass returns the violation of a Project whose class is not among the classes.
+func UnknownClass(class string, classes []string) Violations {
+	switch {
+	case class == "" || slices.Contains(classes, class):
+		return nil
+	case len(classes) == 0:
+		return Violations{violated(kibashipv1.ReasonClassNotFound, "spec.class", "ProjectClass %q does not exist, and no other one does: create it", class)}
+	default:
+		return Violations{violated(kibashipv1.ReasonClassNotFound, "spec.class", "ProjectClass %q does not exist: create it, or name one of these: %s", class, strings.Join(classes, ", "))}
+	}
 }
 
 // UUID reports whether a text is a UUID as labels must be.

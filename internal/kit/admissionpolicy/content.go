@@ -26,6 +26,7 @@ type content struct {
 var contents = map[string]content{
 	Fence:                                  {1, "ba49c404f6c28373"},
 	"berg-operator-fence-deletions":        {1, "a90b45d7ba62c922"},
+	"berg-operator-own-namespace":          {1, "850948f703055fbe"},
 	"berg-operator-kibaship-tenants":       {1, "f25d0c4f706016b6"},
 	"berg-operator-kibaship-confined-pods": {1, "c69d081629abb9a9"},
 	"berg-operator-tunnel-confined-pods":   {1, "c69d081629abb9a9"},
@@ -49,6 +50,7 @@ var accounts = []struct {
 }{
 	{regexp.MustCompile(`(\^system:serviceaccount:\[\^:\]\+:)[a-z0-9.-]+\$\|\^system:serviceaccount:\[\^:\]\+:(\([a-z0-9-]+\|container-tunnel-operator\|)`), "$1$2"},
 	{regexp.MustCompile(`\([a-z0-9-]+\|container-tunnel-operator\|`), "(berg-operator|container-tunnel-operator|"},
+	{regexp.MustCompile(`request\.namespace in \['[a-z0-9-]+'\]`), "request.namespace in ['']"},
 	{regexp.MustCompile(`s\.name == '[a-z0-9.-]+' && s\.namespace == '[a-z0-9-]+'`), "s.name == '' && s.namespace == ''"},
 }
 

@@ -290,10 +290,10 @@ func (s *Store) Unregister(ctx context.Context, g tokens.Grant, id string) error
 	})
 }
 
-// startOrNow is the time at which the lifetime of an instance starts: now if the operator has not started it yet.
+// startOrNow is the time at which the lifetime of an instance starts: now if it has not started yet.
 func startOrNow(i *bergv1.ChallengeInstance, now time.Time) time.Time {
-	if i.Status.StartedAt != nil {
-		return i.Status.StartedAt.Time
+	if begin := view.TimeoutFrom(i); begin != nil && begin.Time.Before(now) {
+		return begin.Time
 	}
 	return now
 }

@@ -26,6 +26,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 	"github.com/bergctf/berg-operator/internal/platform/changes"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
 )
@@ -47,6 +48,9 @@ type Options struct {
 	NodePorts int
 	// NodeReserve is the share of each node that is reserved for other pods, in percent.
 	NodeReserve int
+	// GateAddress is a name that resolves to the replicas of the gate, with their admin port. "": the page does not show how players use
+	// instances.
+	GateAddress string
 }
 
 // Board has all instances of the platforms' namespaces as they are now.
@@ -83,6 +87,7 @@ type Board struct {
 	checks   map[types.NamespacedName]map[string]checkState
 	nodes    map[string]corev1.Node
 	ended    map[types.UID]Ended
+	uses     uses
 	// ready: the cache is complete, and later events are changes.
 	ready bool
 	// summaries are cached for the current version, by namespace; changed clears them.
@@ -134,6 +139,7 @@ func newBoard(options Options, now clock.WithTicker) *Board {
 		options: options, clock: now, id: uuid.NewString(), rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
 		challenges: map[string]view.Challenge{}, checks: map[types.NamespacedName]map[string]checkState{},
 		nodes: map[string]corev1.Node{}, ended: map[types.UID]Ended{}, specs: map[string]*bergv1.Challenge{},
+		uses: uses{hosts: map[string]hostUse{}},
 	}
 	b.operator.load(nil)
 	b.events = newEventRing(func(instance types.UID) { b.changes.Happened(string(instance)) })
@@ -207,6 +213,9 @@ func (b *Board) Start(ctx context.Context) error {
 			}
 		})
 	}
+	if b.options.GateAddress != "" {
+		readers.Go(func() { newGateClient(b.options.GateAddress).follow(running, b.clock, b.lastUses, b.seeUses) })
+	}
 	readers.Go(func() {
 		if toolscache.WaitForCacheSync(running.Done(), synced) {
 			b.mu.Lock()
@@ -249,7 +258,7 @@ func (b *Board) see(object any, initial bool) {
 		b.ensureHistory(r.Namespace).count(before, &r)
 	}
 	b.changed(r.Namespace, r.ID())
-	r.version = b.version
+	r.version, r.Use = b.version, b.uses.find(&r.Row, r.Changed)
 	b.rows[r.ID()] = &r
 }
 
@@ -277,6 +286,36 @@ func (b *Board) seeOperator(object any) {
 		}
 		b.changed(b.options.Namespaces...)
 	}
+}
+
+// lastUses returns the time before which all uses are known.
+func (b *Board) lastUses() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.uses.complete.Add(-useInterval)
+}
+
+// seeUses stores answers of the gate. Rows that they change get a new version.
+func (b *Board) seeUses(reports []gateadmin.Report, asked time.Time, complete bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uses.merge(reports, asked, complete)
+	known := map[string]bool{}
+	for id, row := range b.rows {
+		for _, service := range row.Services {
+			known[gateadmin.ID(service.Hostname)] = true
+		}
+		use := b.uses.find(&row.Row, asked)
+		if use == row.Use {
+			continue
+		}
+		next := *row
+		next.Use = use
+		b.changed(row.Namespace, id)
+		next.version = b.version
+		b.rows[id] = &next
+	}
+	b.uses.forget(known, asked)
 }
 
 // forget removes a deleted instance and keeps its ID for readers of earlier versions. When there are too many such IDs,

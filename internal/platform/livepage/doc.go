@@ -11,6 +11,7 @@
 //	capacity.go    the capacity for more instances, and the forecast of kubectl berg plan
 //	history.go     the last day as small plots
 //	events.go      the last events of each instance, bounded
+//	usage.go       when players have used an instance, by the gate
 //	timeline.go    the life of one instance, and the lines of the plugin that help
 //	records.go     instances that have ended
 //	endpoint.go    the pages and their streams

@@ -54,9 +54,9 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	in := Inputs{env, s.RoleBinding, r.Config}
 	role := problems.On(quixv1.ConditionRoleValidated)
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
-		if err := r.takeOver(ctx, env, s); err != nil {
-			return err
-		}
+		problems.Add(namespaceProblem(s.Observed, r.takeOver(ctx, env, s)))
+	}
+	if problems.On(quixv1.ConditionNamespaceReady) == nil {
 		if err := r.prepareNamespace(ctx, env, s); err != nil {
 			return err
 		}
@@ -83,7 +83,8 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		return nil
 	}
 	if err := r.takeOverBinding(ctx, env, s); err != nil {
-		return err
+		problems.Add(roleBindingProblem(s.Observed, err))
+		return nil
 	}
 	desired := roleBinding(Inputs{env, s.RoleBinding, r.Config})
 	_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)

@@ -38,11 +38,18 @@ var (
 			return b.compileWithout("kaniko", out, kanikoWithout, "tool")
 		},
 	}
+	Distribution = &Part{
+		Name:    "distribution",
+		sources: []string{"distribution"},
+		build: func(b *builder, out string) error {
+			return b.compile("distribution", out, linkerFlags, "tool")
+		},
+	}
 	BuildImages = &Part{
 		Name:    "build-images",
-		sources: []string{"kaniko", "image"},
-		recipe:  strings.Join([]string{KanikoImage, GitImage, BaseImage, baseTools, largeFiles, strings.Join(gitScripts, " ")}, " "),
-		needs:   []*Part{ImageTool, Kaniko},
+		sources: []string{"kaniko", "distribution", "image"},
+		recipe:  strings.Join([]string{KanikoImage, DistributionImage, GitImage, BaseImage, baseTools, largeFiles, strings.Join(gitScripts, " ")}, " "),
+		needs:   []*Part{ImageTool, Kaniko, Distribution},
 		build:   (*builder).buildImages,
 	}
 	GitServer = &Part{
@@ -58,6 +65,8 @@ var (
 const (
 	KanikoImage = "registry.berg.test/kaniko:1"
 	GitImage    = "registry.berg.test/git:1"
+	// DistributionImage is a registry that specs start, in addition to the one of the cluster.
+	DistributionImage = "registry.berg.test/distribution:1"
 	// BaseImage is what a Dockerfile begins with: a shell, and the users without which no RUN starts.
 	BaseImage = "registry.berg.test/base:1"
 
@@ -182,6 +191,10 @@ func (b *builder) buildImages(out string) error {
 	if err != nil {
 		return err
 	}
+	distribution, err := b.dir(Distribution)
+	if err != nil {
+		return err
+	}
 	shell, err := staticBusybox()
 	if err != nil {
 		return err
@@ -227,6 +240,9 @@ func (b *builder) buildImages(out string) error {
 		GitImage: slices.Concat([]string{
 			"--user", tektonUser, "--env", "PATH=/usr/bin:/bin", "--dir", "/usr/share/git-core/templates",
 		}, base, []string{gitLinks + ":" + gitFolder}, git),
+		DistributionImage: {
+			"--user", tektonUser, "--entrypoint", "/registry", "--dir", "/tmp:1777", filepath.Join(distribution, "registry") + ":/registry:0755",
+		},
 		KanikoImage: slices.Concat([]string{
 			"--user", "0:0", "--entrypoint", "/kaniko/executor", "--dir", "/kaniko:0777", "--dir", "/kaniko/ssl/certs", "--dir", "/workspace:0777", "--dir", "/root:0700",
 			"--env", "HOME=/root", "--env", "USER=root", "--env", "PATH=/usr/local/bin:/kaniko", "--env", "SSL_CERT_DIR=/kaniko/ssl/certs",

@@ -316,7 +316,7 @@ func (c *Cluster) installGateway(ctx context.Context, show *progress.Progress) e
 			return err
 		}
 		manifest, err := c.renderNetwork("gateway.yaml", map[string]any{
-			"Sample":      strings.TrimSpace(string(sample)),
+			"Sample":      strings.TrimSpace(strings.Replace(string(sample), "gatewayClassName: berg-gate", "gatewayClassName: traefik", 1)),
 			"Certificate": base64.StdEncoding.EncodeToString(certificate),
 			"Key":         base64.StdEncoding.EncodeToString(key),
 		})

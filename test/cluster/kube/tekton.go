@@ -37,7 +37,7 @@ const (
 func tektonProfile() profile {
 	return profile{
 		name:       ProfileTekton,
-		parts:      []*build.Part{build.Tekton, build.TektonImages, build.Kaniko, build.BuildImages, build.GitServer},
+		parts:      []*build.Part{build.Tekton, build.TektonImages, build.Kaniko, build.Distribution, build.BuildImages, build.GitServer},
 		packages:   tektonPackages(),
 		components: []string{gitName, buildsName},
 		identities: func(c *Cluster) []pki.Identity {

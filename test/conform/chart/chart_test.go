@@ -299,6 +299,11 @@ func TestAFileAddsWhatAValueAdds(t *testing.T) {
 	}
 }
 
+// The file of the gate is config/gate.
+func TestTheFileOfTheGateIsThatOfConfig(t *testing.T) {
+	compare(t, bared(file(t, "gate.yaml")), bared(built(t, "../../../config/gate")))
+}
+
 // families lists those of the chart.
 func families(t *testing.T) []string {
 	t.Helper()
@@ -679,7 +684,7 @@ podDisruptionBudget: {maxUnavailable: "2"}
 func TestASectionMustNotBeNull(t *testing.T) {
 	for _, section := range []string{
 		"families", "settings", "rights", "image", "api", "api.image", "api.settings", "seccompProfiles", "serviceAccount", "podDisruptionBudget",
-		"dashboard", "networkPolicy", "crds", "prometheus", "quix",
+		"gate", "gate.ports", "gate.service", "gate.gateway", "gate.image", "gate.podDisruptionBudget", "gate.settings", "dashboard", "networkPolicy", "crds", "prometheus", "quix",
 	} {
 		values, last := section+": null", section
 		if outer, inner, nested := strings.Cut(section, "."); nested {
@@ -703,7 +708,7 @@ dashboard: {enabled: true, labels: {release: grafana, helm.sh/chart: mine}}
 	for id, object := range objects {
 		want := "all"
 		switch kind, _, _ := strings.Cut(id, "/"); {
-		case kind == "ServiceMonitor", kind == "PrometheusRule":
+		case kind == "ServiceMonitor", kind == "PodMonitor", kind == "PrometheusRule":
 			want = "stack"
 		case kind == "ConfigMap" && strings.Contains(id, "dashboard"):
 			want = "grafana"
@@ -756,7 +761,7 @@ dashboard: {enabled: true, labels: {grafana_dashboard: "yes", app.kubernetes.io/
 
 // In the network of a node pods need another policy for names, and a namespace that admits them.
 func TestPodsInTheNetworkOfTheirNode(t *testing.T) {
-	objects, notes, err := renderAll("{createNamespace: true, hostNetwork: true, api: {enabled: true}}", namespace)
+	objects, notes, err := renderAll("{createNamespace: true, hostNetwork: true, api: {enabled: true}, gate: {enabled: true}}", namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -851,6 +856,7 @@ const withAll = `
 rights: {check: true, nodes: true, prepull: true, record: true}
 prometheus: {enabled: true}
 api: {enabled: true}
+gate: {enabled: true, gateway: {issuerRef: {name: authority}}}
 seccompProfiles: {install: true}
 `
 
@@ -918,8 +924,8 @@ func TestAnotherPriorityIsThatOfAllPods(t *testing.T) {
 			}
 		}
 	}
-	if pods != 3 {
-		t.Errorf("%d kinds of pods, want operator, API and seccomp profiles", pods)
+	if pods != 4 {
+		t.Errorf("%d kinds of pods, want operator, API, gate and seccomp profiles", pods)
 	}
 }
 
@@ -1165,6 +1171,209 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	}
 }
 
+// settingsOfTheSample are the settings that agree with the Gateway of config/berg/samples/prerequisites.
+const settingsOfTheSample = "settings: {CHALLENGE_HTTP_PORT: 443, CHALLENGE_TLS_PORT: 8443}\n"
+
+// The gate is that of config/gate, and its Gateway that of the samples. A DaemonSet is that of config/gate/nodes.
+func TestGateIsThatOfConfig(t *testing.T) {
+	for values, folder := range map[string]string{"gate: {enabled: true}\n": "gate", "gate: {enabled: true, kind: DaemonSet}\n": "gate/nodes"} {
+		want := built(t, "../../../config/"+folder)
+		for id, object := range built(t, "../../../config/berg/samples/prerequisites") {
+			if id != "Namespace/<nil>/berg" {
+				want[id] = object
+			}
+		}
+		got := must(t, values+settingsOfTheSample)
+		for id := range must(t, settingsOfTheSample) {
+			if want[id] != nil {
+				t.Errorf("%s is there without gate.enabled", id)
+			}
+			delete(got, id)
+		}
+		for id, object := range got {
+			if labels, _ := field(object, "metadata", "labels").(map[string]any); strings.Contains(id, "certificate") || strings.HasPrefix(id, "Gateway/") || strings.HasPrefix(id, "Validating") {
+				delete(labels, "app.kubernetes.io/name") // samples have no labels
+				delete(labels, "app.kubernetes.io/part-of")
+				if len(labels) == 0 {
+					delete(object["metadata"].(map[string]any), "labels")
+				}
+			}
+		}
+		for _, objects := range []map[string]map[string]any{got, want} {
+			for _, kind := range []string{"Deployment", "DaemonSet"} {
+				pod, _ := field(objects[kind+"/"+namespace+"/berg-gate"], "spec", "template", "spec").(map[string]any)
+				delete(pod, "affinity") // a value of the operator
+				program, _ := field(pod, "containers", 0).(map[string]any)
+				delete(program, "env") // its variables are tried below
+			}
+		}
+		compare(t, bared(got), bared(want))
+	}
+	for id := range must(t, "{families: {berg: false, quix: true}, gate: {enabled: true}}") {
+		if strings.Contains(id, "berg-gate") {
+			t.Errorf("%s comes without Challenges", id)
+		}
+	}
+}
+
+// What its values say is what the gate, its Gateway and the operator have.
+func TestGateByValues(t *testing.T) {
+	const values = `
+commonLabels: {app.kubernetes.io/name: mine}
+imagePullSecrets: [{name: registry}]
+serviceAccount: {name: ctf}
+settings: {CHALLENGE_DOMAIN: ctf.example.org, CHALLENGE_HTTP_PORT: "30443", CHALLENGE_TLS_PORT: 30843, GATEWAY_NAME: front, GATEWAY_NAMESPACE: events, CHALLENGE_HTTP_LISTENER_NAME: web, CHALLENGE_TLS_LISTENER_NAME: raw}
+gate:
+  enabled: true
+  replicas: "3"
+  ports: {http: 30080, https: 30443, tls: 30843, more: 30999}
+  service: {type: NodePort, externalTrafficPolicy: Cluster, annotations: {who: me}}
+  gateway: {tlsSecret: certificate, issuerRef: {kind: ClusterIssuer, name: letsencrypt-dns}}
+  image: {tag: x}
+  resources: {requests: {cpu: 1}}
+  terminationGracePeriodSeconds: 600
+  nodeSelector: {role: front}
+  tolerations: [{key: front, operator: Exists}]
+  topologySpreadConstraints: null
+  podDisruptionBudget: {maxUnavailable: 50%}
+  scrapers: [observability]
+  settings: {GATE_DRAIN: 9m, GATE_MAX_CONNECTIONS: 1000000, GATE_ADDRESSES: 192.0.2.1}
+`
+	objects, notes := asHelm(t, values)
+	deployment, service := objects["Deployment/"+namespace+"/berg-gate"], objects["Service/"+namespace+"/berg-gate"]
+	pod := field(deployment, "spec", "template", "spec")
+	gateway := objects["Gateway/events/front"]
+	certificate := objects["Certificate/events/certificate"]
+	policy, _ := yaml.Marshal(objects["ValidatingAdmissionPolicy/<nil>/berg-gateway-namespaces"])
+	if !strings.Contains(string(policy), "'system:serviceaccount:"+namespace+":ctf'") {
+		t.Errorf("the policy does not know the operator's account:\n%s", policy)
+	}
+	namespaces, _ := variable(objects, "GATEWAY_DATAPLANE_NAMESPACES")
+	variables := map[any]any{}
+	env, _ := field(pod, "containers", 0, "env").([]any)
+	for _, v := range env {
+		variables[field(v, "name")] = field(v, "value")
+	}
+	for what, pair := range map[string][2]any{
+		"replicas":           {field(deployment, "spec", "replicas"), 3.0},
+		"image":              {field(pod, "containers", 0, "image"), "ghcr.io/bergctf/berg-gate:x"},
+		"pull secret":        {field(pod, "imagePullSecrets", 0, "name"), "registry"},
+		"node":               {field(pod, "nodeSelector", "role"), "front"},
+		"toleration":         {field(pod, "tolerations", 0, "key"), "front"},
+		"constraints":        {field(pod, "topologySpreadConstraints"), nil},
+		"drain":              {field(pod, "terminationGracePeriodSeconds"), 600.0},
+		"selected pods":      {field(deployment, "spec", "template", "metadata", "labels", "app.kubernetes.io/name"), "berg-gate"},
+		"budget":             {field(objects["PodDisruptionBudget/"+namespace+"/berg-gate"], "spec", "maxUnavailable"), "50%"},
+		"GATE_PORTS":         {variables["GATE_PORTS"], "30080,30443,30999,30843"},
+		"GATE_DRAIN":         {variables["GATE_DRAIN"], "9m"},
+		"connections":        {variables["GATE_MAX_CONNECTIONS"], "1000000"},
+		"limit by default":   {variables["GATE_HOST_CONNECTIONS"], "1024"},
+		"addresses":          {variables["GATE_ADDRESSES"], "192.0.2.1"},
+		"Service":            {field(service, "spec", "type"), "NodePort"},
+		"traffic":            {field(service, "spec", "externalTrafficPolicy"), "Cluster"},
+		"annotation":         {field(service, "metadata", "annotations", "who"), "me"},
+		"node port":          {field(service, "spec", "ports", 1, "nodePort"), 30443.0},
+		"port":               {field(service, "spec", "ports", 1, "port"), 30443.0},
+		"port of the pod":    {field(service, "spec", "ports", 1, "targetPort"), 38443.0},
+		"listener":           {field(gateway, "spec", "listeners", 0, "name"), "web"},
+		"protocol":           {field(gateway, "spec", "listeners", 0, "protocol"), "HTTPS"},
+		"port of listener":   {field(gateway, "spec", "listeners", 0, "port"), 30443.0},
+		"second listener":    {field(gateway, "spec", "listeners", 1, "name"), "raw"},
+		"port of the second": {field(gateway, "spec", "listeners", 1, "port"), 30843.0},
+		"host names":         {field(gateway, "spec", "listeners", 1, "hostname"), "*.ctf.example.org"},
+		"certificate":        {field(gateway, "spec", "listeners", 1, "tls", "certificateRefs", 0, "name"), "certificate"},
+		"right":              {field(objects["Role/events/berg-gate-certificate"], "rules", 0, "resourceNames"), []any{"certificate"}},
+		"issuer":             {field(certificate, "spec", "issuerRef", "name"), "letsencrypt-dns"},
+		"names":              {field(certificate, "spec", "dnsNames", 0), "*.ctf.example.org"},
+		"let in":             {namespaces, namespace},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s is %v instead of %v", what, pair[0], pair[1])
+		}
+	}
+	if text, _ := yaml.Marshal(objects["NetworkPolicy/"+namespace+"/berg-gate"]); !bytes.Contains(text, []byte("port: more")) || !bytes.Contains(text, []byte("metadata.name: observability")) {
+		t.Errorf("the policy lacks a port or a namespace:\n%s", text)
+	}
+	if !strings.Contains(notes, "-n events get gateways.gateway.networking.k8s.io front") || strings.Contains(notes, "plain HTTP") || strings.Contains(notes, "Store the certificate") {
+		t.Errorf("the notes:\n%s", notes)
+	}
+}
+
+// The values that docs/berg/gate.md shows are values of the chart, with a Gateway by HTTPS.
+func TestThePageOfTheGateShowsValues(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/berg/gate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```yaml\n(settings:.*?)```").FindAllSubmatch(page, -1)
+	if len(shown) < 2 {
+		t.Fatalf("the page shows %d sets of values", len(shown))
+	}
+	for _, values := range shown {
+		if got := field(must(t, string(values[1]))["Gateway/berg/berg-gateway"], "spec", "listeners", 0, "protocol"); got != "HTTPS" {
+			t.Errorf("with these values the first listener is %v:\n%s", got, values[1])
+		}
+	}
+}
+
+// Plain HTTP is as far as the default settings go. Settings that no Gateway could have are refused.
+func TestGatewayOfTheChartFollowsSettings(t *testing.T) {
+	for values, want := range map[string]string{
+		"": "HTTP 80, TLS 443",
+		"settings: {CHALLENGE_HTTP_PORT: 443, CHALLENGE_TLS_PORT: 8443, CHALLENGE_HTTP_TLS: false}": "HTTP 443, TLS 8443",
+		"settings: {CHALLENGE_HTTP_PORT: 443, CHALLENGE_TLS_PORT: 8443, CHALLENGE_HTTP_TLS: null}":  "HTTPS 443, TLS 8443",
+		"settings: {CHALLENGE_HTTP_PORT: null, CHALLENGE_TLS_PORT: null, CHALLENGE_HTTP_TLS: true}": "HTTP 80, TLS 443",
+	} {
+		objects, notes := asHelm(t, "gate: {enabled: true}\n"+values)
+		var listeners []string
+		all, _ := field(objects["Gateway/berg/berg-gateway"], "spec", "listeners").([]any)
+		for _, l := range all {
+			listeners = append(listeners, fmt.Sprint(field(l, "protocol"), " ", field(l, "port")))
+			if needs := field(l, "protocol") != "HTTP"; (field(l, "tls") != nil) != needs {
+				t.Errorf("%q: %v has a certificate: %t", values, field(l, "name"), !needs)
+			}
+		}
+		if got := strings.Join(listeners, ", "); got != want {
+			t.Errorf("%q: listeners are %s, want %s", values, got, want)
+		}
+		if strings.Contains(notes, "plain HTTP") != strings.Contains(want, " 80") {
+			t.Errorf("%q: the notes:\n%s", values, notes)
+		}
+	}
+	for values, want := range map[string]string{
+		"settings: {CHALLENGE_HTTP_PORT: 8080}":              "settings.CHALLENGE_HTTP_PORT: 8080 is none of gate.ports",
+		"settings: {CHALLENGE_HTTP_PORT: 443}":               "settings.CHALLENGE_TLS_PORT: must differ",
+		"gate: {ports: {admin: 9090}}":                       "admin",
+		"gate: {ports: {https: 60000}}":                      "https",
+		"gate: {kind: StatefulSet}":                          "kind",
+		"gate: {service: {type: ExternalName}}":              "type",
+		"gate: {gateway: {tlsSecret: \"\"}}":                 "tlsSecret",
+		"gate: {settings: {GATE_PORTS: \"80\"}}":             "GATE_PORTS",
+		"gate: {settings: {GATE_TRUSTED_PROXIES: [a]}}":      "GATE_TRUSTED_PROXIES",
+		"gate: {ports: {http: null, https: 443, tls: null}}": "none of gate.ports",
+	} {
+		given := "gate: {enabled: true}\n" + values
+		if strings.HasPrefix(values, "gate: {") {
+			given = strings.Replace(values, "gate: {", "gate: {enabled: true, ", 1)
+		}
+		if _, _, err := renderWith(engine.Engine{}, given, namespace); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v does not name %s", values, err, want)
+		}
+	}
+	own := must(t, "gate: {enabled: true, gateway: {create: false}}\nsettings: {CHALLENGE_HTTP_PORT: 1, GATEWAY_DATAPLANE_NAMESPACES: [front]}")
+	for _, id := range []string{"Gateway/berg/berg-gateway", "Role/berg/berg-gate-certificate", "ValidatingAdmissionPolicy/<nil>/berg-gateway-namespaces"} {
+		if own[id] != nil {
+			t.Errorf("%s is there without gate.gateway.create", id)
+		}
+	}
+	if got, _ := variable(own, "GATEWAY_DATAPLANE_NAMESPACES"); got != "front" {
+		t.Errorf("a value of GATEWAY_DATAPLANE_NAMESPACES is %v", got)
+	}
+	if got, _ := variable(must(t, ""), "GATEWAY_DATAPLANE_NAMESPACES"); got != "" {
+		t.Errorf("without the gate GATEWAY_DATAPLANE_NAMESPACES is %v", got)
+	}
+}
+
 // What installs seccomp profiles is that of config/berg/nested.
 func TestSeccompProfilesAreThoseOfConfig(t *testing.T) {
 	want := unhashed(t, built(t, "../../../config/berg/nested"))
@@ -1248,7 +1457,7 @@ func TestDefaultDenyComesWithCilium(t *testing.T) {
 
 // Nothing stays in the namespace of config/, and names of objects do not follow that of the release.
 func TestAnyNamespaceWillDo(t *testing.T) {
-	objects, notes, err := render("{createNamespace: true, api: {enabled: true}, seccompProfiles: {install: true}, rights: {check: true, nodes: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
+	objects, notes, err := render("{createNamespace: true, api: {enabled: true}, gate: {enabled: true}, seccompProfiles: {install: true}, rights: {check: true, nodes: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
 	if err != nil {
 		t.Fatal(err)
 	}

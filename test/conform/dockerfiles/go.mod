@@ -1,9 +1,9 @@
 module github.com/bergctf/berg-operator/test/conform/dockerfiles
 
-go 1.26.0
+go 1.26.8
 
 require (
-	github.com/moby/buildkit v0.31.0
+	github.com/moby/buildkit v0.34.2
 	github.com/moby/patternmatcher v0.6.1
 )
 
@@ -17,5 +17,5 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
 	github.com/tonistiigi/go-csvvalue v0.0.0-20240814133006-030d3b2625d0 // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )

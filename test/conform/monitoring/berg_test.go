@@ -33,6 +33,12 @@ func healthyBerg() []string {
 	series = append(series,
 		`up{job="berg-api",instance="c"} 1x90`, `up{job="berg-api",instance="d"} 1x90`,
 		`berg_api_tokens{job="berg-api",instance="c"} 2x90`,
+		`up{job="berg-gate",instance="g",pod="g"} 1x90`, `up{job="berg-gate",instance="h",pod="h"} 1x90`,
+		gate("routes", "g", "", "1000x90"), gate("routes", "h", "", "1003x90"), gate("open_connections", "g", "", "800x90"),
+		gate("unanswered_total", "g", "", "0+1x90"), gate("refused_connections_total", "g", `,reason="address"`, "0+2x90"),
+		// A scan of names is not a limit.
+		gate("refused_connections_total", "g", `,reason="name"`, "0+900x90"),
+		gate("certificate_expiry_timestamp_seconds", "g", certificate, "5184000x90"),
 		apiRequests("200", "0+600x90"), apiRequests("401", "0+0.2x90"), apiRequests("500", "0+1x90"),
 	)
 	for _, s := range histogram("berg_api_request_duration_seconds", `endpoint="rctf",call="status"`, "0.1", 600) {
@@ -41,6 +47,13 @@ func healthyBerg() []string {
 	series = append(series, histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "5", 3)...)
 	series = append(series, histogram("berg_challengeinstance_expiry_delay_seconds", "", "0.5", 3)...)
 	return series
+}
+
+const certificate = `,namespace="berg",secret="challenges-tls"`
+
+// gate is a series of a replica of the gate.
+func gate(metric, pod, labels, values string) string {
+	return `berg_gate_` + metric + `{job="berg-gate",instance="` + pod + `",pod="` + pod + `"` + labels + `} ` + values
 }
 
 // apiRequests is the series of the requests that the platform API answered with a status.
@@ -70,6 +83,41 @@ func alertsOfBerg() map[string]alertTest {
 			silent: [][]string{
 				with(healthy(), `up{job="berg-api",instance="c"} 1x20 0x70`), // the other one answers
 				without(healthy(), `berg_api_tokens`),
+			},
+		},
+		"BergGateDown": {
+			fires: [][]string{with(healthy(), `up{job="berg-gate",instance="g",pod="g"} 1x20 0x70`, `up{job="berg-gate",instance="h",pod="h"} 1x20 0x70`)},
+			silent: [][]string{
+				with(healthy(), `up{job="berg-gate",instance="g",pod="g"} 1x20 0x70`), // the other one answers
+				without(healthy(), `up{job="berg-gate"`, "berg_gate_"),                // it is not installed
+			},
+		},
+		"BergGateUnanswered": {
+			fires:  [][]string{with(healthy(), gate("unanswered_total", "g", "", "0x20 0+10x70"))},
+			silent: [][]string{with(healthy(), gate("unanswered_total", "g", "", "0x20 0+30x2 60x68"))}, // one instance crashed
+		},
+		"BergGateLimitReached": {
+			fires: [][]string{
+				with(healthy(), gate("refused_connections_total", "g", `,reason="address"`, "0x20 0+50x70")),
+				with(healthy(), gate("refused_connections_total", "g", `,reason="total"`, "0x20 0+50x70")),
+			},
+			silent: [][]string{with(healthy(), gate("refused_connections_total", "g", `,reason="host"`, "0x20 0+40x2 80x68"))},
+		},
+		"BergGateCertificateExpiring": {
+			fires: [][]string{
+				with(healthy(), gate("certificate_expiry_timestamp_seconds", "g", certificate, "86400x90")),
+				with(healthy(), gate("certificate_expiry_timestamp_seconds", "g", certificate, "0x90")), // the Secret is missing
+			},
+			silent: [][]string{with(healthy(), gate("certificate_expiry_timestamp_seconds", "g", certificate, "950400x90"))}, // ten days
+		},
+		"BergGateReplicasDiffer": {
+			fires: [][]string{
+				with(healthy(), gate("routes", "h", "", "1000x20 500x70")),
+				with(healthy(), gate("routes", "g", "", "0x90"), gate("routes", "h", "", "30x90")),
+			},
+			silent: [][]string{
+				with(healthy(), gate("routes", "h", "", "1000x20 500x5 1000x65")), // it started again
+				with(healthy(), gate("routes", "g", "", "3x90"), gate("routes", "h", "", "12x90")),
 			},
 		},
 		"BergAPIErrors": {

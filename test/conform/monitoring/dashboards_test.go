@@ -221,8 +221,10 @@ func seriesFor(t *testing.T, where string, known map[string]series, expr string)
 	if err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
-	// The pages say no labels of the metrics of the platform API, of Prometheus and of kube-state-metrics.
-	all := slices.DeleteFunc(healthy(), func(s string) bool { return !strings.HasPrefix(s, "berg_api_") && !strings.HasPrefix(s, "up{") })
+	// The pages say no labels of the metrics of the platform API and of the gate, of Prometheus and of kube-state-metrics.
+	all := slices.DeleteFunc(healthy(), func(s string) bool {
+		return !strings.HasPrefix(s, "berg_api_") && !strings.HasPrefix(s, "berg_gate_") && !strings.HasPrefix(s, "up{")
+	})
 	all = append(all,
 		`kube_pod_info{node="one"} 20x90`,
 		`kube_node_status_allocatable{node="one",resource="pods"} 110x90`,

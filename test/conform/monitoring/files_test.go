@@ -80,7 +80,7 @@ func TestServiceMonitorScrapesTheMetricsService(t *testing.T) {
 		t.Error("the endpoint must be scraped with TLS and a token")
 	}
 	for _, r := range rules(t) {
-		if strings.Contains(r.Expr, "job=") && !strings.Contains(r.Expr, `job="berg-operator-`+service.Metadata.Name+`"`) && !strings.Contains(r.Expr, `job="berg-api"`) {
+		if strings.Contains(r.Expr, "job=") && !strings.Contains(r.Expr, `job="berg-operator-`+service.Metadata.Name+`"`) && !strings.Contains(r.Expr, `job="berg-api"`) && !strings.Contains(r.Expr, `job="berg-gate"`) {
 			t.Errorf("%s: the job is not the name of the Service", r.Alert)
 		}
 	}
@@ -188,12 +188,12 @@ func nameOf(selector *parser.VectorSelector) string {
 
 var row = regexp.MustCompile("^\\| `([a-z_]+)` \\|")
 
-// documented are the metrics of docs/metrics.md, of the platform API and of the page of each family; tests of the operator's
+// documented are the metrics of docs/metrics.md, of the platform API, of the gate and of the page of each family; tests of the operator's
 // module compare them with those that the operator registers.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	for _, page := range append(glob(t, "docs/*/metrics.md"), "docs/metrics.md", "docs/platform-api.md") {
+	for _, page := range append(glob(t, "docs/*/metrics.md"), "docs/metrics.md", "docs/platform-api.md", "docs/berg/gate.md") {
 		lines := bufio.NewScanner(bytes.NewReader(read(t, page)))
 		for lines.Scan() {
 			if m := row.FindStringSubmatch(lines.Text()); m != nil {

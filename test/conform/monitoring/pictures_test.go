@@ -27,11 +27,19 @@ const (
 	pictureLimit = 200_000
 	// pictureStep is between two points of a line.
 	pictureStep = 10 * time.Second
+	// withoutGate is the reason of panels about the gate.
+	withoutGate = "the run that was recorded has no gate"
 )
 
 // withoutData are the panels that cannot show data in the recording, by what the reason is.
 var withoutData = map[string]string{
-	"Free capacity for pods on nodes": "kube-state-metrics is not part of the operator",
+	"Free capacity for pods on nodes":     "kube-state-metrics is not part of the operator",
+	"Connections through the gate":        withoutGate,
+	"Refused by the gate":                 withoutGate,
+	"Routes of each replica of the gate":  withoutGate,
+	"Certificates of the gate: time left": withoutGate,
+	"Images pushed":                       "a test wrote the results of builds, without sizes",
+	"Images deleted":                      "there was no registry",
 }
 
 // Every dashboard is in docs as a picture, drawn from its own queries over what the operator reported in a run.

@@ -118,7 +118,7 @@ var _ = Describe("A ChallengeCheck at the way in", Label("network", "way-in"), S
 		}))
 		closed := checked("closed", "web")
 		all = append(all, closed)
-		expectResult(ctx, closed, bergv1.CheckUnreachable, "Accepted is False")
+		expectResult(ctx, closed, bergv1.CheckNeverStarted, "has no listener "+setting("CHALLENGE_HTTP_LISTENER_NAME"))
 	}, SpecTimeout(12*deployed.StartLimit))
 })
 

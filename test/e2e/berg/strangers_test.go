@@ -34,12 +34,12 @@ type target struct {
 
 var _ = Describe("Strangers without a token", Label("network", "attack"), Serial, func() {
 	const token = "e2e-token-of-strangers-0123456789"
-	request := func(ctx context.Context, t target, address string) (int, error) {
+	request := func(ctx context.Context, t target, crowd *strangers.Crowd) (int, error) {
 		scheme := "http"
 		if t.secure {
 			scheme = "https"
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+t.path, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+crowd.Address+t.path, nil)
 		if err != nil {
 			return 0, err
 		}
@@ -47,7 +47,7 @@ var _ = Describe("Strangers without a token", Label("network", "attack"), Serial
 			r.Header.Set("Authorization", "Bearer "+t.token)
 		}
 		fresh := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			DialContext: crowd.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}}
 		answer, err := fresh.Do(r)
 		if err != nil {
@@ -58,12 +58,13 @@ var _ = Describe("Strangers without a token", Label("network", "attack"), Serial
 
 	DescribeTable("do not take a port away", func(ctx SpecContext, t target, pods func(context.Context) []corev1.Pod) {
 		pod := pods(ctx)[0]
-		address := net.JoinHostPort(pod.Status.PodIP, t.port)
-		crowd := &strangers.Crowd{Address: address, TLS: t.secure, Request: strangers.Unfinished}
+		crowd := &strangers.Crowd{
+			Address: net.JoinHostPort(pod.Status.PodIP, t.port), TLS: t.secure, Request: strangers.Unfinished, Dial: world.DialNode(ctx),
+		}
 		DeferCleanup(crowd.Leave)
 		Expect(crowd.Join(ctx, crowdSize)).To(Succeed())
 		for range 20 {
-			Expect(request(ctx, t, address)).To(Equal(t.want))
+			Expect(request(ctx, t, crowd)).To(Equal(t.want))
 		}
 		Eventually(crowd.Open).WithContext(ctx).Should(BeNumerically("<=", t.limit))
 		Eventually(crowd.Open).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeZero())

@@ -52,6 +52,7 @@ var _ = Describe("From a Project to an image that runs", func() {
 		succeeds(ctx, live)
 		staging := live.DeepCopy()
 		staging.ObjectMeta = metav1.ObjectMeta{Namespace: live.Namespace, Name: strings.Replace(live.Name, "-live-", "-staging-", 1)}
+		staging.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "1"} // otherwise it has the image of the first one
 		Expect(world.Create(ctx, staging)).To(Succeed())
 		succeeds(ctx, staging)
 		Expect(staging.Status.BuiltImage.Digest).To(Equal(live.Status.BuiltImage.Digest))

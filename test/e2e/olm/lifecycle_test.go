@@ -79,6 +79,17 @@ var _ = Describe("The operator", Ordered, func() {
 		Expect(status).To(BeElementOf(http.StatusOK, http.StatusCreated), body)
 	}, SpecTimeout(4*installLimit))
 
+	It("brings the gate, which its rights and a setting turn on", func(ctx SpecContext) {
+		By("finding it off")
+		expectGate(ctx, first, false)
+
+		By("granting its rights, and setting GATE_ENABLED")
+		accessOfGate(ctx, "apply", "--server-side")
+		configure(ctx, map[string]string{"GATE_ENABLED": "true"})
+		expectInstalled(ctx, first, map[string]string{"GATE_ENABLED": "true"})
+		expectGate(ctx, first, true)
+	}, SpecTimeout(4*installLimit))
+
 	It("continues with the old settings while the new ones are wrong, says what is wrong, and recovers", func(ctx SpecContext) {
 		working, err := world.readyPods(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -174,6 +185,7 @@ var _ = Describe("The operator", Ordered, func() {
 		})
 		unhurt.expectUnaffected(ctx)
 		expectPlatformAPI(ctx, head, http.StatusOK)
+		expectGate(ctx, head, true)
 	}, SpecTimeout(4*installLimit))
 
 	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
@@ -190,8 +202,9 @@ var _ = Describe("The operator", Ordered, func() {
 			return nil
 		})
 
-		By("removing the rights of the platform API")
+		By("removing the rights of the platform API and of the gate")
 		revokePlatformAPI(ctx)
+		accessOfGate(ctx, "delete")
 
 		By("removing Subscription, version and namespaces")
 		Expect(world.Delete(ctx, &operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: packageName}})).To(Succeed())

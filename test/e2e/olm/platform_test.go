@@ -92,16 +92,8 @@ func callPlatformAPI(ctx context.Context, method, path string, body map[string]a
 func expectPlatformAPI(ctx context.Context, version string, status int) {
 	GinkgoHelper()
 	expect.Until(ctx, installLimit, func(ctx context.Context) error {
-		deployment := &appsv1.Deployment{}
-		if err := world.Get(ctx, inOperatorNamespace(platformAPI), deployment); err != nil {
+		if err := rolledOut(ctx, platformAPI, version); err != nil {
 			return err
-		}
-		if container := deployment.Spec.Template.Spec.Containers[0]; !ofVersion(container, version) {
-			return fmt.Errorf("the Deployment runs %s", container.Image)
-		}
-		have, want := deployment.Status, *deployment.Spec.Replicas
-		if have.ObservedGeneration < deployment.Generation || have.UpdatedReplicas != want || have.AvailableReplicas != want || have.Replicas != want {
-			return fmt.Errorf("the Deployment is being rolled out: %+v", have)
 		}
 		got, body, err := callPlatformAPI(ctx, http.MethodGet, "/healthcheck", nil)
 		if err == nil && got != status {
@@ -109,4 +101,20 @@ func expectPlatformAPI(ctx context.Context, version string, status int) {
 		}
 		return err
 	})
+}
+
+// rolledOut is nil when all replicas of a program of the package are of a version.
+func rolledOut(ctx context.Context, name, version string) error {
+	deployment := &appsv1.Deployment{}
+	if err := world.Get(ctx, inOperatorNamespace(name), deployment); err != nil {
+		return err
+	}
+	if container := deployment.Spec.Template.Spec.Containers[0]; !ofVersion(container, version) {
+		return fmt.Errorf("the Deployment %s runs %s", name, container.Image)
+	}
+	have, want := deployment.Status, *deployment.Spec.Replicas
+	if have.ObservedGeneration < deployment.Generation || have.UpdatedReplicas != want || have.AvailableReplicas != want || have.Replicas != want {
+		return fmt.Errorf("the Deployment %s is being rolled out: %+v", name, have)
+	}
+	return nil
 }

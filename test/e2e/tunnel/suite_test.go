@@ -10,15 +10,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,19 +60,7 @@ func onLoopback(ctx context.Context, name string, port int) int32 {
 // atNode does something in the network namespace of the node. A socket stays where it was made.
 func atNode(ctx context.Context, do func()) {
 	GinkgoHelper()
-	node, err := os.Open("/var/run/netns/" + world.NetworkNamespace(ctx))
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = node.Close() }()
-	done := make(chan any)
-	go func() {
-		defer GinkgoRecover()
-		defer close(done)
-		// The thread is never used again: it ends with this goroutine.
-		runtime.LockOSThread()
-		Expect(unix.Setns(int(node.Fd()), unix.CLONE_NEWNET)).To(Succeed(), "is this root?")
-		do()
-	}()
-	<-done
+	Expect(world.NodeNetwork(ctx)(do)).To(Succeed(), "is this root?")
 }
 
 // visitor starts a pod with the toolbox in a namespace, and waits until it is ready.

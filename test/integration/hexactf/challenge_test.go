@@ -70,7 +70,10 @@ var _ = Describe("A challenge", func() {
 		Expect(web.Spec.Template.Labels).To(Equal(labels))
 		Expect(service.Labels).To(Equal(labels))
 		Expect(service.Spec.Selector).To(Equal(map[string]string{"apps.hexactf.io/instance": prefix(c, "web")}))
-		for _, o := range []client.Object{web, service, db, policy, published} {
+		// An owner would let the garbage collector delete them before the pods that they confine.
+		Expect(policy.OwnerReferences).To(BeEmpty())
+		Expect(published.OwnerReferences).To(BeEmpty())
+		for _, o := range []client.Object{web, service, db} {
 			owner := metav1.GetControllerOf(o)
 			Expect(owner).NotTo(BeNil())
 			Expect(owner.UID).To(Equal(c.UID))

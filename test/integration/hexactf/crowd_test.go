@@ -349,7 +349,7 @@ func (b *bare) watch(w watch.Interface) {
 
 // metadataOf returns the metadata of an object for another challenge.
 func metadataOf(like metav1.ObjectMeta, c *hexactfv1.Challenge, name string) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}, OwnerReferences: like.OwnerReferences}
+	m := metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}
 	for key, value := range like.Labels {
 		m.Labels[key] = value
 	}
@@ -358,8 +358,10 @@ func metadataOf(like metav1.ObjectMeta, c *hexactfv1.Challenge, name string) met
 	}
 	m.Labels[hexactfv1.LabelPartOf], m.Labels[hexactfv1.LabelInstance] = c.Name, prefix(c, "web")
 	m.Annotations[hexactfv1.AnnotationUID] = string(c.UID)
-	m.OwnerReferences = slices.Clone(like.OwnerReferences)
-	m.OwnerReferences[0].Name, m.OwnerReferences[0].UID = c.Name, c.UID
+	for _, owner := range like.OwnerReferences { // a network policy has none
+		owner.Name, owner.UID = c.Name, c.UID
+		m.OwnerReferences = append(m.OwnerReferences, owner)
+	}
 	return m
 }
 

@@ -512,3 +512,51 @@ func bindable(ctx context.Context) (names []string) {
 	}
 	return names
 }
+
+// Whichever account creates them: Kubernetes has no level by default, and an administrator may choose one.
+var _ = Describe("A pod in the operator's namespace", Serial, func() {
+	pod := func(change func(*corev1.PodSpec)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "other"}, Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+		}}
+		change(&p.Spec)
+		return p
+	}
+	first := func(p *corev1.PodSpec) *corev1.SecurityContext { return p.Containers[0].SecurityContext }
+
+	DescribeTable("has no right on its node, until an administrator chooses a level", func(ctx context.Context, change func(*corev1.PodSpec)) {
+		create := func(ctx context.Context, change func(*corev1.PodSpec)) error {
+			return k8s.Create(ctx, pod(change), client.DryRunAll)
+		}
+		Expect(create(ctx, func(*corev1.PodSpec) {})).To(Succeed())
+		Expect(create(ctx, change)).To(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(ContainSubstring("pod-security.kubernetes.io/enforce"))))
+
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed.Namespace}}
+		level := func(value string) client.Patch {
+			return apiserver.RawPatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":` + value + `}}}`)
+		}
+		Expect(k8s.Patch(ctx, namespace, level(`"privileged"`))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Patch(ctx, namespace, level("null"))).To(Succeed()) })
+		Eventually(create).WithContext(ctx).WithArguments(change).Should(Succeed())
+	},
+		Entry("privileged", func(p *corev1.PodSpec) { first(p).Privileged, first(p).AllowPrivilegeEscalation = ptr.To(true), nil }),
+		Entry("without a security context", func(p *corev1.PodSpec) { p.Containers[0].SecurityContext = nil }),
+		Entry("as root", func(p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil }),
+		Entry("with a capability", func(p *corev1.PodSpec) { first(p).Capabilities.Add = []corev1.Capability{"SYS_ADMIN"} }),
+		Entry("with system calls of any kind", func(p *corev1.PodSpec) { p.SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined }),
+		Entry("in the network of its node", func(p *corev1.PodSpec) { p.HostNetwork = true }),
+		Entry("with the processes of its node", func(p *corev1.PodSpec) { p.HostPID = true }),
+		Entry("with files of its node", func(p *corev1.PodSpec) {
+			p.Volumes = []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		}),
+		Entry("with a port of its node", func(p *corev1.PodSpec) {
+			p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+		}),
+		Entry("with an init container that is privileged", func(p *corev1.PodSpec) {
+			p.InitContainers = []corev1.Container{{Name: "i", Image: "registry.example.com/i:1", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
+		}),
+	)
+})

@@ -52,7 +52,8 @@ var _ = Describe("Strangers at the ports of operators as processes", Ordered, Co
 			crowd.Address, crowd.TLS = served, true
 		}
 		DeferCleanup(crowd.Leave)
-		for range 4 {
+		const crowds = 4
+		for range crowds {
 			Expect(crowd.Join(ctx, maxUntrusted)).To(Succeed())
 			Expect(p.probe("/readyz")).To(Equal(http.StatusOK))
 			Expect(statusOnly(p.scrape(ctx, scraper))).To(Equal(http.StatusOK))
@@ -60,7 +61,10 @@ var _ = Describe("Strangers at the ports of operators as processes", Ordered, Co
 		}
 		Eventually(crowd.Open).Should(BeNumerically("<=", maxUntrusted))
 		Eventually(crowd.Open).WithTimeout(time.Minute).Should(BeZero(), "they are not ended")
-		Expect(p.Text()).To(ContainSubstring("connections were refused"))
+		// The port of probes answers without reading a body. If it is faster than the crowd, it refuses no connection.
+		if crowd.Answered() < crowds*maxUntrusted {
+			Eventually(p.Text).Should(ContainSubstring("connections were refused"))
+		}
 	},
 		Entry("probes, with bodies that do not come", "probes", strangers.Unfinished),
 		Entry("probes, without a word", "probes", ""),

@@ -29,6 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
 // OLM itself is not here; its OperatorCondition is, with the rights that OLM
@@ -37,7 +38,8 @@ var _ = Describe("An upgrade by OLM", func() {
 	const name = "berg-operator.v0.0.1"
 	var (
 		olm client.Client
-		ns  string
+		// ns is the namespace of the OperatorCondition.
+		ns string
 	)
 
 	BeforeEach(func(ctx context.Context) {
@@ -54,30 +56,33 @@ var _ = Describe("An upgrade by OLM", func() {
 		ns = bergtest.Namespace(ctx)
 	})
 
+	add := func(ctx context.Context, object client.Object) {
+		GinkgoHelper()
+		Expect(olm.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(olm.Delete(ctx, object)).To(Succeed()) })
+	}
 	create := func(ctx context.Context, conditions ...metav1.Condition) {
 		GinkgoHelper()
 		object := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 		object.Spec.Deployments = []string{"berg-operator-controller-manager"}
 		object.Spec.Conditions = conditions
-		Expect(olm.Create(ctx, object)).To(Succeed())
+		add(ctx, object)
 	}
 	// grant gives a user what OLM gives the operator's ServiceAccount in its namespace.
 	grant := func(ctx context.Context, user string) {
 		GinkgoHelper()
-		Expect(olm.Create(ctx, &rbacv1.Role{
+		add(ctx, &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 			Rules: []rbacv1.PolicyRule{{
 				APIGroups: []string{operatorsv2.GroupVersion.Group}, Resources: []string{"operatorconditions"},
 				ResourceNames: []string{name}, Verbs: []string{"get", "update", "patch"},
-			}, {
-				APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get", "list", "patch"},
 			}},
-		})).To(Succeed())
-		Expect(olm.Create(ctx, &rbacv1.RoleBinding{
+		})
+		add(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-		})).To(Succeed())
+		})
 	}
 	conditionsOf := func(ctx context.Context) []metav1.Condition {
 		GinkgoHelper()
@@ -100,16 +105,22 @@ var _ = Describe("An upgrade by OLM", func() {
 	Context("as the operator sees it", func() {
 		BeforeEach(func(ctx context.Context) {
 			inprocess.Pause()
+			ns = installed.Namespace // the fence lets the operator write Secrets in no other namespace of its own
 			grant(ctx, apiserver.OperatorUser)
 		})
+		stuck := func(ctx context.Context) *bergv1.ChallengeInstance {
+			GinkgoHelper()
+			challenges := bergtest.Namespace(ctx)
+			bergtest.Challenge(ctx, challenges, "stuck", `containers: [{hostname: web, image: berg.test/behaviour/not-ready}]`)
+			return bergtest.Instance(ctx, challenges, "stuck")
+		}
 		run := func(hold string) (stop func()) {
 			return inprocess.Run(map[string]string{"POD_NAMESPACE": ns, "ISOLATION_CHECK": "off", "OPERATOR_CONDITION_NAME": name, "UPGRADE_HOLD_MAX": hold}, nil)
 		}
 
 		It("waits for an instance that starts, but not for one that is stuck", func(ctx context.Context) {
 			create(ctx)
-			bergtest.Challenge(ctx, ns, "stuck", `containers: [{hostname: web, image: berg.test/behaviour/not-ready}]`)
-			i := bergtest.Instance(ctx, ns, "stuck")
+			i := stuck(ctx)
 			stop := run("6s")
 			defer stop()
 			becomes(ctx, metav1.ConditionFalse, upgradeable.ReasonBusy)
@@ -119,8 +130,7 @@ var _ = Describe("An upgrade by OLM", func() {
 
 		It("may begin when the operator is shut down", func(ctx context.Context) {
 			create(ctx)
-			bergtest.Challenge(ctx, ns, "stuck", `containers: [{hostname: web, image: berg.test/behaviour/not-ready}]`)
-			i := bergtest.Instance(ctx, ns, "stuck")
+			i := stuck(ctx)
 			stop := run("1h")
 			defer stop()
 			expect.Reaches(ctx, i, bergv1.PhaseStarting)

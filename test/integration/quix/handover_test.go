@@ -78,6 +78,34 @@ var _ = Describe("An Environment of the operator that this one replaces", func()
 		expect.Gone(ctx, f.ns)
 	})
 
+	It("says why it cannot be taken over, until it can", func(ctx context.Context) {
+		resume := inprocess.Pause()
+		f := formerEnvironment(ctx)
+		refuse := func(o client.Object, group, resource string) (lift func()) {
+			return apiserver.Deny(ctx, apiserver.Denial{
+				Name: f.ns.Name + "-" + resource, Group: group, Resources: []string{resource}, Operation: "UPDATE",
+				Labels: map[string]string{quixv1.LabelEnvironmentID: f.ns.Labels[quixv1.LabelEnvironmentID]},
+			}, func() error {
+				changed := o.DeepCopyObject().(client.Object)
+				if err := k8s.Get(ctx, client.ObjectKeyFromObject(o), changed); err != nil {
+					return err
+				}
+				changed.SetAnnotations(map[string]string{"example.com/note": "changed"})
+				return k8s.Update(ctx, changed, client.DryRunAll)
+			})
+		}
+		liftNamespace := refuse(f.ns, "", "namespaces")
+		liftBinding := refuse(f.binding, rbacv1.GroupName, "rolebindings")
+		resume()
+		expect.Shows(ctx, f.env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceReconciliationFailed)
+		expect.Says(ctx, f.env, apiserver.Refusal)
+		liftNamespace()
+		expect.Shows(ctx, f.env, quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonRoleBindingReconciliationFailed)
+		expect.Says(ctx, f.env, apiserver.Refusal)
+		liftBinding()
+		expect.Settles(ctx, f.env, quixv1.PhaseReady)
+	})
+
 	It("that is deleted before it is taken over ends with its namespace", func(ctx context.Context) {
 		resume := inprocess.Pause()
 		f := formerEnvironment(ctx)

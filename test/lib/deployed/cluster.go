@@ -8,13 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -204,6 +208,41 @@ func (c *Cluster) NamespaceGone(ctx context.Context, name string) error {
 		return err
 	default:
 		return fmt.Errorf("namespace %s exists, phase %s, conditions %v", name, namespace.Status.Phase, namespace.Status.Conditions)
+	}
+}
+
+// NodeNetwork returns a function that runs another one in the network namespace of the node. A socket stays where it was made.
+func (c *Cluster) NodeNetwork(ctx context.Context) (run func(do func()) error) {
+	GinkgoHelper()
+	path := "/var/run/netns/" + c.NetworkNamespace(ctx)
+	return func(do func()) error {
+		node, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = node.Close() }()
+		done := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(done)
+			// The thread is never used again: it ends with this goroutine.
+			runtime.LockOSThread()
+			if err = unix.Setns(int(node.Fd()), unix.CLONE_NEWNET); err == nil {
+				do()
+			}
+		}()
+		<-done
+		return err
+	}
+}
+
+// DialNode returns a function that connects as a program of the node does: no network policy applies to it.
+func (c *Cluster) DialNode(ctx context.Context) func(ctx context.Context, network, address string) (net.Conn, error) {
+	GinkgoHelper()
+	run := c.NodeNetwork(ctx)
+	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		entered := run(func() { conn, err = (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, network, address) })
+		return conn, errors.Join(entered, err)
 	}
 }
 

@@ -153,7 +153,7 @@ func mayBeIncomplete(i *bergv1.ChallengeInstance) bool {
 
 // unserved reports whether all objects of an instance are in place, and players do not reach it.
 func unserved(i *bergv1.ChallengeInstance) bool {
-	reasons := []string{bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonRoutePending, bergv1.ReasonNoEndpoints, bergv1.ReasonServiceMissing}
+	reasons := []string{bergv1.ReasonGatewayNotReady, bergv1.ReasonRouteRefused, bergv1.ReasonRoutePending, bergv1.ReasonPodUnreached, bergv1.ReasonNoEndpoints, bergv1.ReasonServiceMissing}
 	return slices.Contains(reasons, reasonOf(i, bergv1.ConditionRoutesCreated)) || slices.Contains(reasons, reasonOf(i, bergv1.ConditionServicesCreated))
 }
 

@@ -22,9 +22,12 @@ type Crowd struct {
 	TLS bool
 	// Request is what each sends.
 	Request string
+	// Dial connects each. Default: from this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
+	mu       sync.Mutex
+	conns    map[net.Conn]bool
+	answered int
 }
 
 // Join adds n clients. A client that is refused is no error.
@@ -58,11 +61,12 @@ func (c *Crowd) hold(conn net.Conn) {
 	}
 	c.conns[conn] = true
 	go func() {
-		_, _ = conn.Read(make([]byte, 1)) // any end counts
+		n, _ := conn.Read(make([]byte, 1)) // any end counts
 		_ = conn.Close()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.conns, conn)
+		c.answered += n
 	}()
 }
 
@@ -72,7 +76,11 @@ func (c *Crowd) dial(ctx context.Context, n int) (net.Conn, error) {
 	if host, _, err := net.SplitHostPort(c.Address); err == nil && host == "127.0.0.1" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 1, byte(n%100/50), byte(n%50+1))}
 	}
-	conn, err := dialer.DialContext(ctx, "tcp", c.Address)
+	dial := c.Dial
+	if dial == nil {
+		dial = dialer.DialContext
+	}
+	conn, err := dial(ctx, "tcp", c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("client %d: %w", n, err)
 	}
@@ -87,7 +95,7 @@ func (c *Crowd) dial(ctx context.Context, n int) (net.Conn, error) {
 		sender = secure
 	}
 	_, _ = sender.Write([]byte(c.Request)) // the same
-	return conn, nil
+	return sender, nil
 }
 
 // Open returns how many clients still have their connection, without an answer.
@@ -95,6 +103,13 @@ func (c *Crowd) Open() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.conns)
+}
+
+// Answered returns how many clients had an answer.
+func (c *Crowd) Answered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answered
 }
 
 // Leave closes all connections.

@@ -34,6 +34,8 @@ type Inputs struct {
 	Source string
 	// Images are the digests of the images that rollouts have pulled again, by container.
 	Images map[string]string
+	// Cause is why the instance does not run until a person acts, "" if nothing keeps it from running.
+	Cause bergv1.Cause
 	// Recorded are the endpoints in status.services, which players have seen.
 	Recorded []bergv1.ServiceEndpoint
 	// PullSecrets has, by container, the copies in use. A container without a copy uses the configured name.

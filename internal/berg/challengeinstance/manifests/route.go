@@ -13,8 +13,12 @@ import (
 )
 
 func httpRoute(in Inputs, c bergv1.Container, p bergv1.Port) *gatewayv1.HTTPRoute {
+	meta := routeMeta(in, c, p)
+	if in.Cause != "" {
+		meta.Annotations = map[string]string{bergv1.AnnotationCause: string(in.Cause)}
+	}
 	return &gatewayv1.HTTPRoute{
-		ObjectMeta: routeMeta(in, c, p),
+		ObjectMeta: meta,
 		Spec: gatewayv1.HTTPRouteSpec{
 			CommonRouteSpec: parent(in, Listener(in.Gateway, p)),
 			Hostnames:       []gatewayv1.Hostname{routeHost(in, c, p)},

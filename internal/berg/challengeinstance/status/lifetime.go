@@ -16,11 +16,28 @@ func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1
 	if instance.Status.StartedAt == nil || Frozen(instance) {
 		return nil
 	}
-	expiry := &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
+	from := instance.Status.StartedAt
+	if later := timeoutFrom(instance, cfg); later != nil {
+		from = later
+	}
+	expiry := &metav1.Time{Time: from.Add(lifetime(instance, cfg))}
 	if until := instance.Spec.Until; until != nil && until.Before(expiry) {
 		return until.DeepCopy()
 	}
 	return expiry
+}
+
+// timeoutFrom returns when the timeout of a started instance begins; nil for its start.
+func timeoutFrom(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
+	s := instance.Status
+	switch {
+	case cfg.TimeoutFrom != config.TimeoutFromReady || s.StartedAt == nil:
+		return nil
+	case s.ReadyAt != nil:
+		return s.ReadyAt.DeepCopy()
+	default:
+		return &metav1.Time{Time: s.StartedAt.Add(cfg.StartDeadline)}
+	}
 }
 
 // EndsAt is ExpiresAt, and before the start spec.until, which also ends an instance that waits.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
@@ -72,6 +73,30 @@ func TestUntil(t *testing.T) {
 		}
 		if DueTermination(i, cfg, tc.want.Add(-time.Second)) != "" || DueTermination(i, cfg, tc.want.Time) != bergv1.TerminationTimeout {
 			t.Errorf("%s: it is not ended at %s", name, tc.want)
+		}
+	}
+}
+
+// With CHALLENGE_TIMEOUT_FROM=ready the player's time begins when there is something to play with.
+func TestTimeoutFromReady(t *testing.T) {
+	at := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
+	for name, tc := range map[string]struct {
+		from        config.TimeoutFrom
+		ready, want *metav1.Time
+	}{
+		"from the start":                  {config.TimeoutFromStart, at(4 * time.Minute), at(time.Hour)},
+		"not ready yet":                   {config.TimeoutFromReady, nil, at(time.Hour + 10*time.Minute)},
+		"ready":                           {config.TimeoutFromReady, at(4 * time.Minute), at(time.Hour + 4*time.Minute)},
+		"ready only after the deadline":   {config.TimeoutFromReady, at(20 * time.Minute), at(time.Hour + 20*time.Minute)},
+		"from the start, never got ready": {config.TimeoutFromStart, nil, at(time.Hour)},
+	} {
+		cfg := config.Challenge{Timeout: time.Hour, StartDeadline: 10 * time.Minute, TimeoutFrom: tc.from}
+		i := testInstance(started, func(i *bergv1.ChallengeInstance) { i.Status.ReadyAt = tc.ready })
+		if got := ExpiresAt(i, cfg); !got.Equal(tc.want) {
+			t.Errorf("%s: ends at %v, want %v", name, got, tc.want)
+		}
+		if i.Status.StartedAt = nil; ExpiresAt(i, cfg) != nil {
+			t.Errorf("%s: it has an expiry before its start", name)
 		}
 	}
 }

@@ -53,6 +53,8 @@ type Observed struct {
 	// Ways are the ways by which players reach the instance, and Listeners name the Gateway of the settings.
 	Ways      Ways
 	Listeners config.Gateway
+	// Published is the cause that the routes of the instance name for players. Its status had it before the reconciliation.
+	Published bergv1.Cause
 	// Opened: the programs of pods that are not ready yet accept connections. Their nodes find that out later.
 	Opened bool
 	// Limited: there is a limit on the number of instances, and it lets this one start.
@@ -72,8 +74,10 @@ type Outcome struct {
 	Written Written
 	// Connecting: the pods are ready, and the first connection to the public ports is being waited for.
 	Connecting bool
-	// Gate is whether the operator has connected to the Gateway.
-	Gate Connection
+	// Gate is whether the operator has connected to the Gateway, and Unserved the answer of a replica of the gate that does not serve
+	// the instance.
+	Gate     Connection
+	Unserved *Unserved
 	// Adopted is set by a reconciliation that only decides about the content of the instance, nil by the others.
 	Adopted *Adoption
 	// NamespaceTokenHash is set by a reconciliation that only prepares the creation of the namespace.
@@ -96,6 +100,18 @@ func Withdrawn(c Candidate) bool {
 	return c.Instance.Status.ChallengeRevision != "" && c.Challenge == nil
 }
 
+// Gate is the gate of this project as the operator sees it.
+type Gate struct {
+	// Namespace of the gate.
+	Namespace string
+	// Replicas are the addresses at which the replicas that are ready answer. AbsentSince is when there was none, zero while there is one.
+	Replicas    []string
+	AbsentSince time.Time
+}
+
+// Unserved is why the gate does not serve an instance.
+type Unserved struct{ Reason, Message string }
+
 // Route is a route of an instance as its controller answers it.
 type Route struct {
 	Created time.Time
@@ -111,6 +127,8 @@ type Service struct {
 // Ways are the ways by which players reach an instance, as they were observed.
 type Ways struct {
 	Gateway view.Gateway
+	// Gate is nil for a Gateway of another controller.
+	Gate *Gate
 	// Routes has the routes that exist, by their name.
 	Routes map[string]Route
 	// Services has the Services that exist, by their name.

@@ -14,6 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -41,6 +42,9 @@ func findObstacle(out Outcome) *obstacle {
 			}
 		}
 	}
+	if u := out.Unserved; u != nil {
+		return &obstacle{condition: bergv1.ConditionRoutesCreated, reason: u.Reason, message: u.Message}
+	}
 	return nil
 }
 
@@ -52,6 +56,9 @@ func (out Outcome) findPortObstacle(c bergv1.Container, p bergv1.Port) *obstacle
 		}
 		if text := out.Ways.Gateway.ListenerProblem(listener); text != "" {
 			return &obstacle{condition: bergv1.ConditionRoutesCreated, reason: bergv1.ReasonGatewayNotReady, message: text, refused: true}
+		}
+		if o := out.Ways.Gate.findAbsence(out.Ways.Gateway); o != nil {
+			return o
 		}
 	}
 	if o := out.findServiceObstacle(manifests.PublicServiceName(c, p), newestStart(out.Observed, c.Hostname)); o != nil {
@@ -76,6 +83,9 @@ func (out Outcome) findPortObstacle(c bergv1.Container, p bergv1.Port) *obstacle
 	case view.RouteRefused:
 		o.reason, o.refused, o.message = bergv1.ReasonRouteRefused, true, fmt.Sprintf("Route %s: %s", name, text)
 	case view.RoutePending:
+		if out.Ways.Gate != nil && out.Gate != ConnectionNotMade {
+			return nil // its replicas are asked, and serve a route before one of them writes its status
+		}
 		o.reason, o.message = bergv1.ReasonRoutePending, fmt.Sprintf("Route %s: %s", name, text)
 	case view.RouteServed:
 		return nil
@@ -166,6 +176,28 @@ type GateTarget struct {
 // ToGate returns the listeners of the Gateway to which the operator connects before an instance is Running for the first time:
 // a connection and a TLS handshake, without a request. It is empty while a step is missing, and without an address.
 func ToGate(out Outcome, now time.Time) (all []GateTarget) {
+	for _, routed := range routedPorts(out, now) {
+		address, known := out.Ways.Gateway.Address(routed.listener)
+		if !known {
+			return nil
+		}
+		to := GateTarget{Address: address}
+		if l := out.Ways.Gateway.Listener(routed.listener); l.Protocol == gatewayv1.HTTPSProtocolType || l.Protocol == gatewayv1.TLSProtocolType && routed.port.ConnectsAtStart() {
+			to.Host = routed.host
+		}
+		all = append(all, to)
+	}
+	return all
+}
+
+// routedPort is a port with its host name and the listener of the Gateway that serves it.
+type routedPort struct {
+	port           bergv1.Port
+	host, listener string
+}
+
+// routedPorts returns the ports of an instance that has all but a connection through the Gateway; none while a step is missing.
+func routedPorts(out Outcome, now time.Time) (all []routedPort) {
 	if !connects(out) || !checkPods(out.Observed, now).ready || findObstacle(out) != nil {
 		return nil
 	}
@@ -178,15 +210,7 @@ func ToGate(out Outcome, now time.Time) (all []GateTarget) {
 			if listener == "" || index >= len(out.Endpoints) || out.Endpoints[index].Service == nil {
 				continue
 			}
-			address, known := out.Ways.Gateway.Address(listener)
-			if !known {
-				return nil
-			}
-			to := GateTarget{Address: address}
-			if l := out.Ways.Gateway.Listener(listener); l.Protocol == gatewayv1.HTTPSProtocolType || l.Protocol == gatewayv1.TLSProtocolType && p.ConnectsAtStart() {
-				to.Host = out.Endpoints[index].Service.Hostname
-			}
-			all = append(all, to)
+			all = append(all, routedPort{p, out.Endpoints[index].Service.Hostname, listener})
 		}
 	}
 	return all
@@ -198,6 +222,9 @@ func describeRoutes(out Outcome) string {
 	text := fmt.Sprintf("In place, and served by Gateway %s/%s", out.Ways.Gateway.Namespace, out.Ways.Gateway.Name)
 	switch out.Gate {
 	case ConnectionMade:
+		if out.Ways.Gate != nil {
+			return text + ": each replica of the gate that is ready serves them and reaches the pods"
+		}
 		return text + ", to which the operator has connected"
 	case ConnectionNotMade:
 		return text + ", as its status says. The operator does not reach the Gateway, so it has tried no connection"
@@ -208,4 +235,40 @@ func describeRoutes(out Outcome) string {
 		}
 	}
 	return "In place"
+}
+
+// findAbsence returns the obstacle that no replica of the gate is ready. While a single replica is replaced, there is none for a moment.
+func (g *Gate) findAbsence(gateway view.Gateway) *obstacle {
+	if g == nil || len(g.Replicas) > 0 {
+		return nil
+	}
+	return &obstacle{
+		condition: bergv1.ConditionRoutesCreated, reason: bergv1.ReasonGatewayNotReady, refused: true, settles: g.AbsentSince.Add(settleTime),
+		message: fmt.Sprintf("no replica of the gate, which serves %s, is ready in namespace %s: kubectl get pods -n %s -l app.kubernetes.io/name=%s", gateway, g.Namespace, g.Namespace, gateadmin.Name),
+	}
+}
+
+// AskedHost is a host name of an instance about which the gate is asked. Connects: the gate also connects to the pods behind it.
+type AskedHost struct {
+	Name     string
+	Connects bool
+}
+
+// ToAsk returns the hosts about which each replica of the gate is asked before an instance is Running for the first time. It is empty
+// while a step is missing.
+func ToAsk(out Outcome, now time.Time) (all []AskedHost) {
+	for _, routed := range routedPorts(out, now) {
+		all = append(all, AskedHost{routed.host, routed.port.ConnectsAtStart()})
+	}
+	return all
+}
+
+// NewUnserved returns why the gate does not serve an instance, by the answer of a replica. unreached: it serves the hosts, and does not
+// reach a pod.
+func NewUnserved(gateway view.Gateway, answer string, unreached bool) *Unserved {
+	reason := bergv1.ReasonRoutePending
+	if unreached {
+		reason = bergv1.ReasonPodUnreached
+	}
+	return &Unserved{reason, fmt.Sprintf("%s: %s", gateway, answer)}
 }

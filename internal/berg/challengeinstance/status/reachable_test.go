@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -73,6 +74,14 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 			})
 		}
 	}
+	byGate := func(o *Outcome) {
+		o.Ways.Gateway.Class.Spec.ControllerName = gateadmin.Controller
+		o.Ways.Gate = &Gate{Namespace: "operators", Replicas: []string{"10.0.0.7:9090"}}
+		setRoute(o, func(r *Route) { r.Parents = nil })
+	}
+	absentSince := func(since time.Duration) func(*Outcome) {
+		return func(o *Outcome) { o.Ways.Gate.Replicas, o.Ways.Gate.AbsentSince = nil, noon.Add(-since) }
+	}
 	young := func(o *Outcome) { setRoute(o, func(r *Route) { r.Created = noon }) }
 	for name, tc := range map[string]struct {
 		modify []func(*Outcome)
@@ -114,6 +123,19 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 			[]string{"Invalid: no"},
 			bergv1.CauseRefused, false,
 		},
+		"a gate that serves it before its status says so":  {[]func(*Outcome){byGate, func(o *Outcome) { o.Gate = ConnectionMade }}, "", "", "", nil, "", true},
+		"a gate that is not reached, and has not answered": {[]func(*Outcome){byGate, func(o *Outcome) { o.Gate = ConnectionNotMade }}, routes, "RoutePending", "Unknown", []string{"not answered"}, bergv1.CauseAddressPending, false},
+		"a gate of which one replica does not serve it": {[]func(*Outcome){byGate, func(o *Outcome) {
+			o.Unserved = NewUnserved(o.Ways.Gateway, "the gate at 10.0.0.7:9090 does not serve a host of the instance yet", false)
+		}}, routes, "RoutePending", "Unknown", []string{"berg/gate", "10.0.0.7:9090"}, bergv1.CauseAddressPending, false},
+		"a gate of which one replica does not reach the pod": {[]func(*Outcome){byGate, func(o *Outcome) {
+			o.Unserved = NewUnserved(o.Ways.Gateway, "the gate at 10.0.0.7:9090 does not reach a pod of the instance", true)
+		}}, routes, "PodUnreached", "Unknown", []string{"10.0.0.7:9090"}, bergv1.CauseRefused, false},
+		"a gate without a replica":         {[]func(*Outcome){byGate, absentSince(settleTime)}, routes, "GatewayNotReady", "False", []string{"no replica of the gate", "kubectl get pods -n operators"}, bergv1.CauseRefused, false},
+		"a gate that is replaced just now": {[]func(*Outcome){byGate, absentSince(settleTime - time.Second)}, "", "", "", nil, bergv1.CauseNotReadyYet, false},
+		"a gate that refuses the route": {[]func(*Outcome){
+			func(o *Outcome) { o.Ways.Gate = &Gate{Replicas: []string{"10.0.0.7:9090"}} }, routeCondition("Accepted", "NotAllowedByListeners", "no"),
+		}, routes, "RouteRefused", "False", []string{"NotAllowedByListeners: no"}, bergv1.CauseRefused, false},
 		"a port that needs no Gateway": {[]func(*Outcome){func(o *Outcome) {
 			o.Ways.Gateway, o.Pinned.Containers[0].Ports[0].Type, o.Ways.Services = view.Gateway{}, bergv1.PublicPort, map[string]Service{"web-nodeport": {Leads: true}}
 		}}, "", "", "", nil, "", true},
@@ -145,6 +167,29 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 			}
 			expectShown(t, out.Instance.Status.Conditions, tc.condition, tc.reason, tc.status, tc.words)
 		})
+	}
+}
+
+func TestWhatTheGateIsAsked(t *testing.T) {
+	asked := func(change func(*Outcome)) []AskedHost {
+		out := routedInstance()
+		out.Ways.Gate = &Gate{Replicas: []string{"10.0.0.7:9090"}}
+		change(&out)
+		return ToAsk(out, noon)
+	}
+	usual := asked(func(*Outcome) {})
+	quiet := asked(func(o *Outcome) { o.Pinned.Containers[0].Ports[0].ConnectAtStart = ptr.To(false) })
+	if len(usual) != 1 || usual[0] != (AskedHost{"a.example.com", true}) || len(quiet) != 1 || quiet[0] != (AskedHost{"a.example.com", false}) {
+		t.Errorf("%v, without a connection at the start: %v", usual, quiet)
+	}
+	for name, change := range map[string]func(*Outcome){
+		"pods that are not ready": func(o *Outcome) { o.Pods = []corev1.Pod{pod("web", false)} },
+		"a gate that is absent":   func(o *Outcome) { o.Ways.Gate.Replicas = nil },
+		"no endpoints":            func(o *Outcome) { o.Ways.Services["web"] = Service{} },
+	} {
+		if all := asked(change); len(all) > 0 {
+			t.Errorf("%s: %v", name, all)
+		}
 	}
 }
 

@@ -43,7 +43,6 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 		pods = podsSummary{message: unconnected(s.Conditions)}
 	}
 	s.ObservedGeneration = out.Instance.Generation
-	s.ExpiresAt = ExpiresAt(out.Instance, cfg)
 	if out.Endpoints != nil {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
@@ -61,6 +60,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 			s.ReadyAt = s.StartedAt.DeepCopy() // the clock was set back since
 		}
 	}
+	s.TimeoutFrom, s.ExpiresAt = timeoutFrom(out.Instance, cfg), ExpiresAt(out.Instance, cfg)
 	late := startDeadlinePassed(out.Instance, cfg, now)
 	s.Phase = computePhase(out, late)
 	s.Cause = computeCause(out, s.Phase, pods, blocked)

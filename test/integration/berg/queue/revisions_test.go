@@ -173,6 +173,45 @@ var _ = Describe("What a Challenge keeps secret", func() {
 	})
 })
 
+var _ = Describe("Where no Secret can be stored", func() {
+	It("instances do not start or adopt their Challenge, say why, and do both when it can be", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		c := bergtest.Challenge(ctx, ns, "refused", secretive)
+		live := bergtest.Instance(ctx, ns, "refused")
+		expect.Reaches(ctx, live, bergv1.PhaseRunning)
+		pods := bergtest.PodsByContainer(ctx, live)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "refused"}}
+		lift := apiserver.Deny(ctx, apiserver.Denial{
+			Name: "refused-revisions", Resources: []string{"secrets"}, Operation: "CREATE",
+			Labels: map[string]string{corev1.LabelMetadataName: installed.Namespace},
+		}, func() error { return k8s.Create(ctx, secret.DeepCopy(), client.DryRunAll) })
+		bergtest.Respecify(ctx, c, strings.ReplaceAll(secretive, "hunter2", "hunter4"))
+
+		By("a start")
+		waiting := bergtest.Instance(ctx, ns, "refused")
+		expect.Shows(ctx, waiting, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+		expect.Says(ctx, waiting, apiserver.Refusal)
+		expect.Event(ctx, waiting, corev1.EventTypeWarning, bergv1.ReasonRefused)
+		Expect(waiting.Status.Phase).To(Equal(bergv1.PhasePending))
+		Expect(waiting.Status.StartedAt).To(BeNil())
+
+		By("a rollout, before which the pods are repaired as ever")
+		bergtest.RollOut(ctx, live, "1")
+		expect.Shows(ctx, live, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonRefused)
+		Expect(live.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		Expect(bergtest.PodsByContainer(ctx, live)).To(Equal(pods), "a player's pod was restarted")
+		Expect(k8s.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: live.Status.Namespace, Name: "web"}})).To(Succeed())
+		Eventually(func() error {
+			return k8s.Get(ctx, client.ObjectKey{Namespace: live.Status.Namespace, Name: "web"}, &corev1.Service{})
+		}).Should(Succeed())
+
+		lift()
+		expect.Reaches(ctx, waiting, bergv1.PhaseRunning)
+		expect.Shows(ctx, live, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		expect.Shows(ctx, live, bergv1.ConditionChallengeFound, metav1.ConditionTrue, bergv1.ReasonFound)
+	})
+})
+
 // findRevision returns the Secret that the status of an instance names.
 func findRevision(ctx context.Context, i *bergv1.ChallengeInstance) *corev1.Secret {
 	GinkgoHelper()

@@ -63,7 +63,10 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
 	// When the namespace was gone; the resource itself is deleted right after.
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
-	// When the instance expires: startedAt plus spec.timeout, or plus
+	// When the timeout begins, if not at startedAt: with CHALLENGE_TIMEOUT_FROM=ready it is readyAt, and until then
+	// startedAt plus CHALLENGE_START_DEADLINE.
+	TimeoutFrom *metav1.Time `json:"timeoutFrom,omitempty"`
+	// When the instance expires: startedAt (or timeoutFrom) plus spec.timeout, or plus
 	// CHALLENGE_MAX_LIFETIME if that is set and shorter, but not after spec.until.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// The steps that are done, and the steps that are missing and why, in the order in which an
@@ -209,6 +212,14 @@ func (b *ChallengeInstanceStatusApplyConfiguration) WithReadyAt(value metav1.Tim
 // If called multiple times, the TerminatedAt field is set to the value of the last call.
 func (b *ChallengeInstanceStatusApplyConfiguration) WithTerminatedAt(value metav1.Time) *ChallengeInstanceStatusApplyConfiguration {
 	b.TerminatedAt = &value
+	return b
+}
+
+// WithTimeoutFrom sets the TimeoutFrom field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TimeoutFrom field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithTimeoutFrom(value metav1.Time) *ChallengeInstanceStatusApplyConfiguration {
+	b.TimeoutFrom = &value
 	return b
 }
 

@@ -1,0 +1,263 @@
+package helm
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
+	"github.com/bergctf/berg-operator/test/lib/residue"
+)
+
+const (
+	gateStage  = "gate-journeys"
+	gateDomain = "gate.example.test"
+
+	routed = `
+containers:
+- hostname: box
+  image: ghcr.io/bergctf/samples/toolbox:v0.1.0
+  ports:
+  - {name: web, port: 8080, type: publicHttpRoute}
+  - {name: echo, port: 9000, type: publicTlsRoute}
+  environment: {TOOLBOX_HTTP: ":8080", TOOLBOX_TCP: ":9000"}
+  resourceRequests: {cpu: 10m, memory: 16Mi}
+`
+)
+
+// player reaches a node under the host names of instances, and believes one certificate.
+type player struct {
+	node string
+	pool *x509.CertPool
+}
+
+// dial connects to a port of the node.
+func (p player) dial(ctx context.Context, port string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(p.node, port))
+}
+
+// get returns the status of an answer, and where it redirects to. Ports are where the gate is reached, by the port of the URL.
+func (p player) get(ctx context.Context, address string, ports map[string]string) (status int, location string, err error) {
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: p.pool, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			if other, mapped := ports[port]; mapped {
+				port = other
+			}
+			return p.dial(ctx, port)
+		},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, "", err
+	}
+	return response.StatusCode, response.Header.Get("Location"), response.Body.Close()
+}
+
+// echo sends a line through TLS, and returns the answer.
+func (p player) echo(ctx context.Context, host, port string) (string, error) {
+	raw, err := p.dial(ctx, port)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = raw.Close() }()
+	if err := raw.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return "", err
+	}
+	conn := tls.Client(raw, &tls.Config{RootCAs: p.pool, ServerName: host, MinVersion: tls.VersionTLS12})
+	if _, err := fmt.Fprintln(conn, "hello"); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(conn).ReadString('\n')
+}
+
+// service returns a port of an instance by its name.
+func service(i *bergv1.ChallengeInstance, name string) bergv1.ServiceEndpoint {
+	GinkgoHelper()
+	for _, s := range i.Status.Services {
+		if s.Name == name {
+			return s
+		}
+	}
+	Fail(fmt.Sprintf("the instance has no port %s: %+v", name, i.Status.Services))
+	return bergv1.ServiceEndpoint{}
+}
+
+// selfSigned makes the certificate of a domain in a Secret, and returns a player who believes it.
+func selfSigned(ctx context.Context, namespace, name, domain string) player {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"*." + domain}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	Expect(err).NotTo(HaveOccurred())
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	Expect(err).NotTo(HaveOccurred())
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
+	Expect(k8s.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{"tls.crt": certificate, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})},
+	})).To(Succeed())
+	p := player{pool: x509.NewCertPool()}
+	Expect(p.pool.AppendCertsFromPEM(certificate)).To(BeTrue())
+	var nodes corev1.NodeList
+	Expect(k8s.List(ctx, &nodes)).To(Succeed())
+	for _, a := range nodes.Items[0].Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			p.node = a.Address
+		}
+	}
+	return p
+}
+
+// expectServed expects that both ports of an instance answer a player, HTTPS and raw TCP through TLS.
+func expectServed(ctx context.Context, p player, i *bergv1.ChallengeInstance, ports map[string]string) {
+	GinkgoHelper()
+	web, echo := service(i, "web"), service(i, "echo")
+	status, _, err := p.get(ctx, web.URL+"/healthz", ports)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(status).To(Equal(http.StatusOK), web.URL)
+	port := strconv.Itoa(int(echo.Port))
+	if other, mapped := ports[port]; mapped {
+		port = other
+	}
+	Expect(p.echo(ctx, echo.Hostname, port)).To(Equal("hello\n"))
+}
+
+var _ = Describe("The gate", Ordered, func() {
+	var before sets.Set[string]
+	var alice player
+
+	BeforeAll(func(ctx SpecContext) {
+		var err error
+		before, err = residue.ClusterScoped(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gateStage}})).To(Succeed())
+		bergtest.Challenge(ctx, gateStage, "routed", routed)
+		alice = selfSigned(ctx, gateStage, "certificate", gateDomain)
+	}, NodeTimeout(limits.Scaled(time.Minute)))
+
+	It("is a part of the chart, at the ports of nodes, with the Gateway of the settings", func(ctx SpecContext) {
+		said := must(helm(ctx, install("--set", "crds.keep=false",
+			"--set", "settings.CHALLENGE_DOMAIN="+gateDomain, "--set", "settings.CHALLENGE_HTTP_PORT=443", "--set", "settings.CHALLENGE_TLS_PORT=8443",
+			"--set", "settings.GATEWAY_NAMESPACE="+gateStage,
+			"--set", "gate.enabled=true", "--set", "gate.kind=DaemonSet", "--set", "gate.gateway.tlsSecret=certificate")...))
+		Expect(said).To(ContainSubstring("The gate serves the host names of instances"))
+		Expect(setting(deployment(ctx, namespace), "GATEWAY_DATAPLANE_NAMESPACES")).To(Equal(namespace))
+		instance := bergtest.Running(ctx, gateStage, "routed")
+		expectServed(ctx, alice, instance, nil)
+
+		By("asking for the host without TLS")
+		host := service(instance, "web").Hostname
+		status, location, err := alice.get(ctx, "http://"+host+"/a?b=c", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(http.StatusPermanentRedirect))
+		Expect(location).To(Equal("https://" + host + "/a?b=c"))
+
+		By("asking for a host that never was")
+		status, _, err = alice.get(ctx, "https://never."+gateDomain+"/", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(http.StatusNotFound))
+		Expect(k8s.Delete(ctx, instance)).To(Succeed())
+	}, SpecTimeout(3*startLimit))
+
+	It("moves to node ports by other values", func(ctx SpecContext) {
+		must(helm(ctx, upgrade("--set", "gate.kind=Deployment", "--set", "gate.service.type=NodePort",
+			"--set", "gate.ports.http=30080", "--set", "gate.ports.https=30443", "--set", "gate.ports.tls=30843",
+			"--set", "settings.CHALLENGE_HTTP_PORT=30443", "--set", "settings.CHALLENGE_TLS_PORT=30843")...))
+		var daemons appsv1.DaemonSetList
+		Expect(k8s.List(ctx, &daemons, client.InNamespace(namespace))).To(Succeed())
+		Expect(daemons.Items).To(BeEmpty())
+		instance := bergtest.Running(ctx, gateStage, "routed")
+		address, err := url.Parse(service(instance, "web").URL)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(address.Port()).To(Equal("30443"))
+		expectServed(ctx, alice, instance, nil)
+		Expect(k8s.Delete(ctx, instance)).To(Succeed())
+		bergtest.GoneWithin(ctx, instance, startLimit)
+	}, SpecTimeout(3*startLimit))
+
+	It("leaves with the release", func(ctx SpecContext) {
+		must(helm(ctx, "uninstall", release, "--wait", "--timeout", startLimit.String()))
+		for _, name := range []string{gateStage, namespace} {
+			Expect(k8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		}
+		expect.Until(ctx, startLimit, func(ctx context.Context) error { return residue.LeftBehind(ctx, before, residue.Nothing) })
+	}, SpecTimeout(2*startLimit))
+
+	It("is one more file, behind a load balancer, and leaves nothing when it is deleted", func(ctx SpecContext) {
+		const domain, lent = "challenges.example.com", "203.0.113.77"
+		must(kubectl(ctx, "apply", "--server-side", "-f", "deploy/install.yaml"))
+		must(kubectl(ctx, "apply", "--server-side", "-f", "deploy/gate.yaml"))
+		must(kubectl(ctx, "-n", fileNamespace, "set", "env", "deployment/berg-operator-controller-manager",
+			"CHALLENGE_DOMAIN="+domain, "CHALLENGE_HTTP_PORT=443", "CHALLENGE_TLS_PORT=8443", "GATEWAY_DATAPLANE_NAMESPACES="+fileNamespace))
+		must(kubectl(ctx, "apply", "-k", "config/berg/samples/prerequisites"))
+		bob := selfSigned(ctx, "berg", "challenges-tls", domain)
+		for _, name := range []string{"berg-operator-controller-manager", "berg-gate"} {
+			must(kubectl(ctx, "-n", fileNamespace, "rollout", "status", "deployment/"+name, "--timeout", startLimit.String()))
+		}
+
+		By("playing the cloud that lends an address to the Service")
+		var front corev1.Service
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: fileNamespace, Name: "berg-gate"}, &front)).To(Succeed())
+		front.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: lent}}
+		Expect(k8s.Status().Update(ctx, &front)).To(Succeed())
+		nodePorts := map[string]string{}
+		for _, p := range front.Spec.Ports {
+			nodePorts[strconv.Itoa(int(p.Port))] = strconv.Itoa(int(p.NodePort))
+		}
+		Eventually(func() (string, error) {
+			return kubectl(ctx, "-n", "berg", "get", "gateways.gateway.networking.k8s.io", "berg-gateway", "-o", "jsonpath={.status.addresses[*].value}")
+		}).Should(Equal(lent))
+
+		By("playing")
+		bergtest.Challenge(ctx, "berg", "routed", routed)
+		instance := bergtest.Running(ctx, "berg", "routed")
+		Expect(service(instance, "web").URL).To(HaveSuffix("." + domain))
+		expectServed(ctx, bob, instance, nodePorts)
+		Expect(k8s.Delete(ctx, instance)).To(Succeed())
+		bergtest.GoneWithin(ctx, instance, startLimit)
+
+		By("removing it as the README says")
+		must(kubectl(ctx, "delete", "-f", "deploy/install.yaml"))
+		must(kubectl(ctx, "delete", "--ignore-not-found", "-f", "deploy/gate.yaml"))
+		must(kubectl(ctx, "delete", "--ignore-not-found", "-k", "config/berg/samples/prerequisites"))
+		expect.Until(ctx, startLimit, func(ctx context.Context) error { return residue.LeftBehind(ctx, before, residue.Nothing) })
+	}, SpecTimeout(5*startLimit))
+})
