@@ -107,7 +107,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 
 func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config) (*frontend.Frontend, error) {
 	options := frontend.Options{
-		Limits:          frontend.Limits{Total: config.MaxConnections, Address: config.AddressConnections, Host: config.HostConnections, Rate: config.AddressRate << 20},
+		Limits:          frontend.Limits{Total: config.MaxConnections, Address: config.AddressConnections, Host: config.HostConnections, Rate: config.AddressRate << 20, Requests: config.AddressRequests},
 		RedirectToHTTPS: config.RedirectToHTTPS, Drain: config.Drain,
 	}
 	for _, prefix := range config.TrustedProxies {

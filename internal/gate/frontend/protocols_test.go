@@ -137,8 +137,12 @@ func upgrade(t *testing.T, conn net.Conn, host string) *bufio.Reader {
 		host, base64.StdEncoding.EncodeToString(make([]byte, 16)))
 	answers := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(answers, nil)
-	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(answer, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(answer.Status)
 	}
 	return answers
 }
@@ -184,8 +188,13 @@ func TestWebSocketsOutliveTheDrainOfRequests(t *testing.T) {
 	ask("before")
 	idle := g.dialTLS(t, securePort, "socket.example")
 	fmt.Fprint(idle, "GET / HTTP/1.1\r\nHost: never.example\r\n\r\n")
-	if answer, err := http.ReadResponse(bufio.NewReader(idle), nil); err != nil || answer.StatusCode != http.StatusMisdirectedRequest {
-		t.Fatal(answer, err)
+	answer, err := http.ReadResponse(bufio.NewReader(idle), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusMisdirectedRequest {
+		t.Fatal(answer.Status)
 	}
 	g.stop()
 	if _, err := io.Copy(io.Discard, idle); err != nil {

@@ -25,7 +25,7 @@ func New(table *routing.Table, dialer *upstream.Dialer, options Options, metrics
 		options: options, table: table, dialer: dialer, metrics: metrics,
 		total: newCounter[struct{}](options.Limits.Total), hosts: newCounter[string](options.Limits.Host), visits: newCounter[visit](max(options.Limits.Host/2, 1)),
 		guests: ports.NewGate(ports.Limits{Untrusted: max(options.Limits.Total/guestShare, 1), Address: options.Limits.Address}, slog.New(slog.DiscardHandler)),
-		rates:  &rates{limit: options.Limits.Rate, open: map[netip.Prefix]*sharedRate{}}, buffers: newBuffers(),
+		rates:  &rates{bytes: options.Limits.Rate, requests: options.Limits.Requests, open: map[netip.Prefix]*sharedRate{}}, buffers: newBuffers(),
 	}
 	f.secure = f.newSecure()
 	if len(options.TrustedProxies) > 0 {

@@ -77,7 +77,7 @@ func traffic(ctx context.Context, b *bench) ([]figure, error) {
 	for range b.rounds {
 		for _, kind := range kinds {
 			for _, p := range b.paths() {
-				value, err := kind.take(ctx, p, b.options.traffic)
+				value, err := kind.take(ctx, p, b.traffic)
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", p.name, kind.name, err)
 				}
