@@ -38,8 +38,8 @@ type Config struct {
 	Drain time.Duration
 	// MaxConnections in total, of an address, and of a host.
 	MaxConnections, AddressConnections, HostConnections int
-	// AddressRate is the number of MiB per second of an address; 0 is unlimited.
-	AddressRate int
+	// AddressRate is the number of MiB per second of an address, and AddressRequests its number of requests; 0 is unlimited.
+	AddressRate, AddressRequests int
 }
 
 // Section is the table of the settings.
@@ -65,6 +65,7 @@ func (c *Config) Section() settings.Section {
 			settings.New("GATE_ADDRESS_CONNECTIONS", "512", settings.Int(&c.AddressConnections, 1, 1_000_000), "Maximum number of connections of one address, or of one /64 of IPv6. Raise it if many players share an address."),
 			settings.New("GATE_HOST_CONNECTIONS", "1024", settings.Int(&c.HostConnections, 1, 1_000_000), "Maximum number of requests and streams of one host name at a time. One address may have half of them."),
 			settings.New("GATE_ADDRESS_RATE", "64", settings.Int(&c.AddressRate, 0, 100_000), "Maximum MiB per second of one address, or of one /64 of IPv6, in both directions together, so that one player leaves bandwidth for others. 0: unlimited. Raise it if many players share an address."),
+			settings.New("GATE_ADDRESS_REQUESTS", "1000", settings.Int(&c.AddressRequests, 0, 1_000_000), "Maximum requests per second of one address, or of one /64 of IPv6. Further ones wait. 0: unlimited. Raise it if many players share an address."),
 		},
 		Check: c.check,
 	}

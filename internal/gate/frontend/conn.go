@@ -17,7 +17,7 @@ type client struct {
 	net.Conn
 	guest   *ports.Guest
 	from    netip.Prefix
-	rate    *rate.Limiter // nil: unlimited
+	rate    *sharedRate
 	open    context.Context
 	release func()
 }
@@ -36,9 +36,9 @@ func (c *client) Write(b []byte) (int, error) {
 }
 
 func (c *client) wait(n int) {
-	for c.rate != nil && n > 0 {
-		part := min(n, c.rate.Burst())
-		if c.rate.WaitN(c.open, part) != nil {
+	for c.rate.bytes.Limit() != rate.Inf && n > 0 {
+		part := min(n, c.rate.bytes.Burst())
+		if c.rate.bytes.WaitN(c.open, part) != nil {
 			return // closed
 		}
 		n -= part

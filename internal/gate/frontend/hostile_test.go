@@ -9,14 +9,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
 )
 
 // dialFrom connects to a port of the gate from an address of the loopback.
@@ -103,7 +107,11 @@ func TestOneAddressHoldsItsShareOnly(t *testing.T) {
 	for range 20 {
 		go func() {
 			answer, err := greedy.Get("https://slow.example/wait")
-			if err == nil && answer.StatusCode == http.StatusServiceUnavailable {
+			if err != nil {
+				return // the end of the test
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusServiceUnavailable {
 				refused <- answer.StatusCode
 			}
 		}()
@@ -169,6 +177,39 @@ func TestOneAddressTakesItsShareOfTheBytes(t *testing.T) {
 	}
 	if most := int64(limit*duration.Seconds()*3/2 + limit); sum > most || sum < limit/2 {
 		t.Errorf("%d bytes in %s, want at most %d", sum, duration, most)
+	}
+}
+
+func TestOneAddressAsksAtItsRate(t *testing.T) {
+	g := newGate(t, Options{Drain: time.Second, Limits: Limits{Total: 100, Address: 50, Host: 50, Requests: 20}})
+	g.serve(t, "one", startPod(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	g.routeHTTP("one", "https", "one.example")
+	began := time.Now()
+	var asking sync.WaitGroup
+	greedy := g.client(securePort, true)
+	get(t, greedy, "https://one.example/")
+	for range 40 {
+		asking.Go(func() {
+			answer, err := greedy.Get("https://one.example/")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				t.Error(answer.Status)
+			}
+		})
+	}
+	other := g.client(securePort, true)
+	other.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return g.dialFrom(t, securePort, 7), nil }
+	get(t, other, "https://one.example/")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("another address waited for %s", took)
+	}
+	asking.Wait()
+	if took := time.Since(began); took < 1500*time.Millisecond {
+		t.Errorf("40 requests took %s, with 20 in a second", took)
 	}
 }
 
@@ -305,7 +346,7 @@ func TestRenegotiationIsRefused(t *testing.T) {
 	_ = raw.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("a second handshake was begun")
-	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection continues after a second hello")
 	}
 }
@@ -342,6 +383,39 @@ func TestServerNamesLeaveNothing(t *testing.T) {
 	}
 }
 
+// scarce is a listener that has no file for some connections.
+type scarce struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+// Accept fails, and later accepts.
+func (l *scarce) Accept() (net.Conn, error) {
+	if l.failures.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestTooManyFilesEndNothing(t *testing.T) {
+	g := newGate(t, Options{Drain: time.Second})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := &scarce{Listener: listener}
+	few.failures.Store(3)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.front.Serve(ctx, routing.Port{Number: plainPort}, few) }()
+	g.addresses[plainPort] = listener.Addr().String()
+	g.served(t)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func FuzzServerName(f *testing.F) {
 	f.Add([]byte{22, 3, 1, 0, 5, 1, 0, 0, 1, 3}, "one.example")
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), "one.example")
@@ -351,10 +425,8 @@ func FuzzServerName(f *testing.F) {
 		_, _ = conn.Write(first)
 		_ = conn.(*net.TCPConn).CloseWrite()
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-		if _, err := io.Copy(io.Discard, conn); err != nil {
-			if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
-				t.Errorf("the connection is still open: %v", err)
-			}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the connection is still open: %v", err)
 		}
 		// Of any name, the first bytes are replayed as they were.
 		passes, err := net.Listen("tcp", "127.0.0.1:0")

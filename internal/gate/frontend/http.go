@@ -14,6 +14,10 @@ import (
 
 // serveHTTP answers one request, or sends it to a pod.
 func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routing.Port) {
+	player, ok := r.Context().Value(clientKey{}).(*client)
+	if !ok || player.rate.requests.Wait(r.Context()) != nil {
+		return // the client has gone
+	}
 	host, _ := routing.SplitHost(r.Host)
 	switch {
 	case r.Method == http.MethodConnect:
@@ -44,11 +48,6 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	backend := routing.Pick(rule.Backends)
 	if backend == nil || backend.Invalid {
 		writePage(w, r, pageIncomplete)
-		return
-	}
-	player, ok := r.Context().Value(clientKey{}).(*client)
-	if !ok {
-		http.Error(w, "the connection is not known", http.StatusInternalServerError)
 		return
 	}
 	player.guest.Trust()

@@ -12,8 +12,8 @@ type Limits struct {
 	// Connections in total, of one address (an IPv6 address counts as its /64), and requests and streams of one host name, of which one
 	// address may have half.
 	Total, Address, Host int
-	// Rate is the number of bytes per second of one address, in both directions together. 0: unlimited.
-	Rate int
+	// Rate is the number of bytes per second of one address, in both directions together, and Requests its number of requests. 0: unlimited.
+	Rate, Requests int
 }
 
 // counter counts what is open, by key, and forgets keys of which nothing is open.
@@ -54,38 +54,40 @@ type visit struct {
 
 // rates has the limiters of the addresses that have a connection.
 type rates struct {
-	limit int
+	bytes, requests int
 
 	mu   sync.Mutex
 	open map[netip.Prefix]*sharedRate
 }
 
+// sharedRate is what all connections of an address share.
 type sharedRate struct {
-	limiter     *rate.Limiter
-	connections int
+	bytes, requests *rate.Limiter
+	connections     int
 }
 
-// join returns the limiter of an address. The caller calls leave when the connection ends.
-func (r *rates) join(from netip.Prefix) *rate.Limiter {
-	if r.limit == 0 {
-		return nil
+// newLimiter allows an eighth of a second at a time, so that a few bytes or requests never wait for long.
+func newLimiter(perSecond int) *rate.Limiter {
+	if perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
 	}
+	return rate.NewLimiter(rate.Limit(perSecond), max(perSecond/8, 1))
+}
+
+// join returns the limiters of an address. The caller calls leave when the connection ends.
+func (r *rates) join(from netip.Prefix) *sharedRate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	shared := r.open[from]
 	if shared == nil {
-		// An eighth of a second at a time, so that a few bytes never wait for long.
-		shared = &sharedRate{limiter: rate.NewLimiter(rate.Limit(r.limit), max(r.limit/8, 1))}
+		shared = &sharedRate{bytes: newLimiter(r.bytes), requests: newLimiter(r.requests)}
 		r.open[from] = shared
 	}
 	shared.connections++
-	return shared.limiter
+	return shared
 }
 
 func (r *rates) leave(from netip.Prefix) {
-	if r.limit == 0 {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if shared := r.open[from]; shared != nil {

@@ -137,8 +137,12 @@ func upgrade(t *testing.T, conn net.Conn, host string) *bufio.Reader {
 		host, base64.StdEncoding.EncodeToString(make([]byte, 16)))
 	answers := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(answers, nil)
-	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(answer, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(answer.Status)
 	}
 	return answers
 }
@@ -184,8 +188,13 @@ func TestWebSocketsOutliveTheDrainOfRequests(t *testing.T) {
 	ask("before")
 	idle := g.dialTLS(t, securePort, "socket.example")
 	fmt.Fprint(idle, "GET / HTTP/1.1\r\nHost: never.example\r\n\r\n")
-	if answer, err := http.ReadResponse(bufio.NewReader(idle), nil); err != nil || answer.StatusCode != http.StatusMisdirectedRequest {
-		t.Fatal(answer, err)
+	answer, err := http.ReadResponse(bufio.NewReader(idle), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusMisdirectedRequest {
+		t.Fatal(answer.Status)
 	}
 	g.stop()
 	if _, err := io.Copy(io.Discard, idle); err != nil {
@@ -201,6 +210,28 @@ func TestWebSocketsOutliveTheDrainOfRequests(t *testing.T) {
 	}
 	_ = conn.Close()
 	_ = stream.Close()
+}
+
+func TestIdleConnectionsOfPodsStay(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, Options{Drain: time.Second})
+	g.serve(t, "socket", startPod(t, echoUpgraded))
+	g.serve(t, "raw", echo(t, "raw", func(c net.Conn) net.Conn { return c }))
+	g.routeHTTP("socket", "https", "socket.example")
+	g.routeTLS("raw", "raw.example")
+	conn, stream := g.dialTLS(t, securePort, "socket.example"), g.dialTLS(t, rawPort, "raw.example")
+	answers, lines := upgrade(t, conn, "socket.example"), bufio.NewReader(stream)
+	fmt.Fprintln(stream, "first")
+	_, _ = lines.ReadString('\n')
+	<-time.After(max(handshakeTime, headerTime) + time.Second) // no time of a connection's beginning may end it
+	fmt.Fprintln(conn, "later")
+	if line, err := answers.ReadString('\n'); line != "echo later\n" {
+		t.Errorf("WebSocket: %q, %v", line, err)
+	}
+	fmt.Fprintln(stream, "later")
+	if line, err := lines.ReadString('\n'); line != "raw later\n" {
+		t.Errorf("stream: %q, %v", line, err)
+	}
 }
 
 func TestDrainHasAnEnd(t *testing.T) {

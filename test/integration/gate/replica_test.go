@@ -93,8 +93,11 @@ func (r *replica) get(ctx context.Context, host string) string {
 // stream opens a connection within TLS to a host, and returns a function that sends a line and returns its echo.
 func (r *replica) stream(ctx context.Context, host string) func(string) string {
 	GinkgoHelper()
-	conn, err := (&tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true}}).DialContext(ctx, "tcp", r.at(rawPort))
-	Expect(err).NotTo(HaveOccurred())
+	var conn net.Conn
+	Eventually(func() (err error) { // its route and its certificate arrive later than the process
+		conn, err = (&tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true}}).DialContext(ctx, "tcp", r.at(rawPort))
+		return err
+	}).WithContext(ctx).Should(Succeed())
 	DeferCleanup(func() { _ = conn.Close() })
 	lines := bufio.NewReader(conn)
 	return func(line string) string {

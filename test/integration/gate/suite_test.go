@@ -47,6 +47,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 var _ = AfterSuite(func(ctx context.Context) {
 	if k8s != nil {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, gateprocess.NewClass(gateprocess.Class, gateprocess.Controller)))).To(Succeed())
-		apiserver.DeleteNamespaces(ctx, namespace)
+		apiserver.DeleteNamespaces(ctx)
 	}
 }, NodeTimeout(limits.Scaled(4*time.Minute)))

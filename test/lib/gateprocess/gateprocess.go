@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	// Account is the ServiceAccount of the gate in installed.Namespace, and Class its GatewayClass.
+	// Account is the ServiceAccount of the gate in installed.Namespace.
 	Account = "berg-gate"
-	Class   = "berg-gate"
+	// Class is the GatewayClass of the gate.
+	Class = "berg-gate"
 	// Certificate is the Secret with the certificate of Gateways.
 	Certificate = "certificate"
 	// Controller writes the statuses of Gateways of the class.

@@ -55,7 +55,6 @@ type bench struct {
 	gate, traefik *side
 	pod           string // address of a pod that a process of its own plays
 	processes     []*exec.Cmd
-	env           []string // of the gate
 }
 
 // prepare installs what both Gateways need, and starts them.
@@ -187,7 +186,7 @@ func (b *bench) startGate(ctx context.Context, env ...string) error {
 	ports := fmt.Sprintf("%d,%d,%d", b.gate.plain, b.gate.secure, b.gate.raw)
 	b.gate.process, err = b.start("gate", b.options.gate, append([]string{
 		"KUBECONFIG=" + kubeconfig, "GATE_ENABLED=true", "GATE_BIND_HOST=127.0.0.1", "GATE_PORT_OFFSET=0", "GATE_PORTS=" + ports, "GATE_ADDRESSES=127.0.0.1",
-		"GATE_REDIRECT_HTTPS=false", "ADMIN_BIND_ADDRESS=" + admin, "GATE_ADDRESS_CONNECTIONS=100000", "GATE_HOST_CONNECTIONS=100000", "GATE_ADDRESS_RATE=0",
+		"GATE_REDIRECT_HTTPS=false", "ADMIN_BIND_ADDRESS=" + admin, "GATE_ADDRESS_CONNECTIONS=100000", "GATE_HOST_CONNECTIONS=100000", "GATE_ADDRESS_RATE=0", "GATE_ADDRESS_REQUESTS=0",
 	}, env...))
 	if err != nil {
 		return err

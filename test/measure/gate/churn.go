@@ -25,14 +25,17 @@ const (
 
 // churn asks hosts while their pods end and others get their addresses, and counts answers of a wrong instance.
 func churn(ctx context.Context, b *bench) ([]figure, error) {
-	var free []string // addresses, reused in their order, as nodes do with the addresses of pods
+	var taken []net.Listener // until all addresses are chosen
+	var free []string        // addresses, reused in their order, as nodes do with the addresses of pods
 	for range churnHosts + 8 {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(b.address, "0"))
 		if err != nil {
 			return nil, err
 		}
 		free = append(free, listener.Addr().String())
-		defer listener.Close() //nolint:revive // the addresses stay taken until all are chosen
+		taken = append(taken, listener)
+	}
+	for _, listener := range taken {
 		_ = listener.Close()
 	}
 	pods := make([]*http.Server, churnHosts)

@@ -44,7 +44,7 @@ var attacks = []struct {
 		return paced(ctx, 10, func() { t.largeHeader(ctx) })
 	}},
 	{"reset", "HTTP/2 requests that are reset, 5,000 each second", func(ctx context.Context, t target) error {
-		return paced(ctx, 10, func() { t.flood(func(f *http2.Framer, header []byte) error { return resetMany(f, header, 500) }) })
+		return paced(ctx, 50, func() { t.flood(func(f *http2.Framer, header []byte) error { return resetMany(f, header, 100) }) })
 	}},
 	{"continuation", "HTTP/2 headers without an end, ten each second", func(ctx context.Context, t target) error {
 		return paced(ctx, 10, func() { t.flood(continueLong) })
@@ -101,18 +101,11 @@ func paced(ctx context.Context, perSecond int, do func()) error {
 
 // gather holds connections, and makes new ones in place of those that were ended.
 func gather(ctx context.Context, c *strangers.Crowd) error {
-	ticker := time.NewTicker(time.Second / 10)
-	defer ticker.Stop()
-	for {
-		if err := c.Join(ctx, min(comeback/10, crowd-c.Open())); err != nil && ctx.Err() == nil {
-			return err
+	return paced(ctx, comeback, func() {
+		if c.Open() < crowd {
+			_ = c.Join(ctx, 1) // a refusal is what the gate is for
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 func (t target) dial(protocols ...string) (*tls.Conn, error) {
@@ -191,7 +184,7 @@ func (t target) scan(n int) {
 // lowest priority of the CPUs: usually they have machines of their own.
 func hostile(ctx context.Context, b *bench) ([]figure, error) {
 	b.stopGate()
-	if err := b.startGate(ctx, "GATE_ADDRESS_CONNECTIONS=512", "GATE_HOST_CONNECTIONS=1024", "GATE_ADDRESS_RATE=64"); err != nil {
+	if err := b.startGate(ctx, "GATE_ADDRESS_CONNECTIONS=512", "GATE_HOST_CONNECTIONS=1024", "GATE_ADDRESS_RATE=64", "GATE_ADDRESS_REQUESTS=1000"); err != nil {
 		return nil, err
 	}
 	t := target{fmt.Sprintf("127.0.0.1:%d", b.gate.secure), fmt.Sprintf("127.0.0.1:%d", b.gate.raw), "gate." + domain}
@@ -209,7 +202,7 @@ func hostile(ctx context.Context, b *bench) ([]figure, error) {
 			if err != nil {
 				return all, err
 			}
-			time.Sleep(b.options.traffic) // until it has its connections
+			<-time.After(b.traffic) // until it has its connections
 			after, err := b.others(ctx, t)
 			m.Gate = max(m.Gate, b.resident(b.gate))
 			ended := attacker.ProcessState != nil
@@ -254,9 +247,9 @@ func (b *bench) others(ctx context.Context, t target) (float64, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		own, failed = steadily(ctx, fresh, url, b.options.traffic, 10*interval)
+		own, failed = steadily(ctx, fresh, url, b.traffic, 10*interval)
 	}()
-	took, err := steadily(ctx, kept, url, b.options.traffic, interval)
+	took, err := steadily(ctx, kept, url, b.traffic, interval)
 	<-done
 	return rank(append(took, own...), 99), errors.Join(err, failed)
 }

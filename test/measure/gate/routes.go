@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -31,7 +32,7 @@ func routes(ctx context.Context, b *bench) (all []figure, err error) {
 	}
 	defer stop()
 	written := 0
-	for text := range strings.SplitSeq(b.options.routes, ",") {
+	for text := range strings.SplitSeq(b.routes, ",") {
 		count, err := strconv.Atoi(text)
 		if err != nil {
 			return nil, fmt.Errorf("--routes: %w", err)
@@ -85,22 +86,32 @@ func (s *observations) of(name string) (time.Time, bool) {
 	return at, found
 }
 
+// watchRoutes notes when a bare client sees each route. A watch that ends begins again.
 func (b *bench) watchRoutes(ctx context.Context) (*observations, func(), error) {
-	events, err := b.client.Watch(ctx, &gatewayv1.HTTPRouteList{}, client.InNamespace(arena))
+	ctx, stop := context.WithCancel(ctx)
+	source, err := cache.New(b.config, cache.Options{Scheme: b.client.Scheme(), DefaultNamespaces: map[string]cache.Config{arena: {}}})
 	if err != nil {
-		return nil, nil, err
+		return nil, stop, err
+	}
+	informer, err := source.GetInformer(ctx, &gatewayv1.HTTPRoute{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, stop, err
 	}
 	seen := &observations{at: map[string]time.Time{}}
-	go func() {
-		for event := range events.ResultChan() {
-			if route, ok := event.Object.(*gatewayv1.HTTPRoute); ok && event.Type == watch.Added {
-				seen.mu.Lock()
-				seen.at[route.Name] = time.Now()
-				seen.mu.Unlock()
-			}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
+		if route, ok := object.(*gatewayv1.HTTPRoute); ok {
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			seen.at[route.Name] = time.Now()
 		}
-	}()
-	return seen, events.Stop, nil
+	}}); err != nil {
+		return nil, stop, err
+	}
+	go func() { _ = source.Start(ctx) }()
+	if !source.WaitForCacheSync(ctx) {
+		return nil, stop, context.Cause(ctx)
+	}
+	return seen, stop, nil
 }
 
 // fill writes routes until there are so many, and waits until the last one has its status.
@@ -135,7 +146,7 @@ func (b *bench) writeAlone(ctx context.Context, s *side, seen *observations, n i
 			if time.Since(written) > time.Minute || ctx.Err() != nil {
 				return nil, nil, fmt.Errorf("%s does not serve %s", s.name, name)
 			}
-			time.Sleep(poll)
+			<-time.After(poll)
 		}
 		took = append(took, time.Since(written))
 		if at, found := seen.of(name); found {
@@ -161,14 +172,14 @@ func (b *bench) writeTogether(ctx context.Context, s *side, seen *observations, 
 			if time.Since(written) > 5*time.Minute || ctx.Err() != nil {
 				return 0, 0, fmt.Errorf("%s does not serve %s", s.name, name(i))
 			}
-			time.Sleep(poll)
+			<-time.After(poll)
 		}
 	}
 	served = milliseconds(time.Since(written))
 	for i := range n {
 		at, found := seen.of(name(i))
-		for ; !found; at, found = seen.of(name(i)) {
-			time.Sleep(poll)
+		for ; !found && time.Since(written) < time.Minute; at, found = seen.of(name(i)) {
+			<-time.After(poll)
 		}
 		bare = max(bare, milliseconds(at.Sub(written)))
 	}
