@@ -42,6 +42,8 @@ const (
 	// maxReports is the number of statuses that a round without starts writes, one after another. Then the next round
 	// begins, so that a start never waits behind hundreds of writes.
 	maxReports = 5
+	// deferral is the time until the cache shows why a prepared instance cannot be taken over.
+	deferral = 100 * time.Millisecond
 )
 
 // admitter decides which instances start. It is one worker with one request: each round lists the instances that were not
@@ -168,6 +170,8 @@ type write struct {
 	done    bool
 	err     error
 	refused *outcome.Problem
+	// deferred: its prepared instance is gone, and a limit may leave no other slot. The next round decides again.
+	deferred bool
 	// sent: the start was sent to the API server.
 	sent bool
 }
@@ -248,8 +252,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 // it. If this process ends in between, no instance names the Secret, and a later sweep deletes it.
 func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) bool {
 	taken, err := a.takeOver(ctx, w, out, cfg, now)
-	if taken {
-		return true
+	if taken || w.deferred {
+		return taken
 	}
 	var id uuid.UUID
 	if err == nil {
@@ -274,13 +278,15 @@ func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg
 	return true
 }
 
-// takeOver gives an instance a prepared one. It returns false if there is none, or it cannot be taken over any more.
+// takeOver gives an instance a prepared one. It returns false if there is none, or it cannot be taken over any more. The prepared
+// one has a slot for the instance, so that without it the limits decide again.
 func (a *admitter) takeOver(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) (taken bool, err error) {
 	if w.takes.Name == "" {
 		return false, nil
 	}
 	prepared, adopted, err := a.claim(ctx, w, cfg, now)
 	if prepared == nil {
+		w.deferred = err == nil && w.limited
 		return false, err
 	}
 	status.TakeOver(w.Instance, prepared, now)
@@ -346,6 +352,10 @@ func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, n
 		request, uid := newRequest(w.Instance), w.Instance.UID
 		a.backoff.ResetIfReplaced(request, uid)
 		delete(a.delays, uid)
+		if w.deferred {
+			a.delays[uid] = delay{request: request, until: now.Add(deferral)}
+			continue
+		}
 		if w.err != nil {
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
 		}
