@@ -622,6 +622,8 @@ type Port struct {
 
 	// Application protocol of the port, for example http or ssh. It is passed on in status.services
 	// for clients that choose how to connect; http and https there make an address for browsers.
+	// On a port with a route, grpc and h2c make the Gateway speak HTTP/2 to the container, and
+	// berg.norelect.ch/proxy-protocol makes berg-gate send the address of each player first.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63

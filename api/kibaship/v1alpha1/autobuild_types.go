@@ -9,7 +9,8 @@ type AutoBuild struct {
 	Enabled bool `json:"enabled"`
 
 	// Branches to build, as names or patterns such as release/*, where * stands for characters other than a slash. Each branch gets
-	// a Deployment of its own, at most 20. Default: the branch of the Application. Branches of forks, and pull requests, are never built.
+	// a Deployment of its own, at most 20. Default: the branch of the Application, unless tags are given. Branches of forks, and pull
+	// requests, are never built.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/git"
 )
 
-// Rule says which branches and tags are built, as patterns of path.Match. Without a branch it is the default branch.
+// Rule says which branches and tags are built, as patterns of path.Match. Without any it is the default branch.
 type Rule struct {
 	Branches, Tags []string
 }
@@ -21,16 +21,18 @@ type Rule struct {
 // NewRule returns the rule of an Application.
 func NewRule(source *kibashipv1.GitRepository) Rule {
 	rule := Rule{Branches: source.AutoBuild.Branches, Tags: source.AutoBuild.Tags}
-	if len(rule.Branches) == 0 && source.Branch != "" {
+	if rule.empty() && source.Branch != "" {
 		rule.Branches = []string{source.Branch}
 	}
 	return rule
 }
 
+func (r Rule) empty() bool { return len(r.Branches)+len(r.Tags) == 0 }
+
 // prefixes are the beginnings of all refs that can match.
 func (r Rule) prefixes() (all []string) {
-	if len(r.Branches) == 0 {
-		all = append(all, git.HEAD)
+	if r.empty() {
+		return []string{git.HEAD}
 	}
 	for _, p := range []struct {
 		prefix   string
@@ -53,7 +55,7 @@ func (r Rule) choose(refs []git.Ref) (chosen []git.Ref, branches int) {
 		branch, isBranch := strings.CutPrefix(ref.Name, git.Heads)
 		name, isTag := strings.CutPrefix(ref.Name, git.Tags)
 		switch {
-		case isBranch && branchName.MatchString(branch) && (len(r.Branches) == 0 && ref.Default || matches(r.Branches, branch)):
+		case isBranch && branchName.MatchString(branch) && (r.empty() && ref.Default || matches(r.Branches, branch)):
 			if !slices.ContainsFunc(chosen, func(other git.Ref) bool { return other.Name == ref.Name }) { // HEAD and its branch are two
 				chosen = append(chosen, git.Ref{Name: ref.Name, Commit: ref.Commit})
 			}

@@ -26,10 +26,10 @@ func TestRulesChooseBranchesAndTheHighestTag(t *testing.T) {
 		"a pattern":          {Rule{Branches: []string{"release/*", "main"}}, []string{"refs/heads/main", "refs/heads/release/1"}},
 		"all":                {Rule{Branches: []string{"*"}}, []string{"refs/heads/main"}},
 		"pull requests":      {Rule{Branches: []string{"../pull/7/head", "pull/*", "refs/pull/7/head", "7/head"}}, nil},
-		"the highest tag":    {Rule{Branches: []string{"none"}, Tags: []string{"v*"}}, []string{"refs/tags/v2.0.0"}},
-		"within a series":    {Rule{Tags: []string{"v1.*"}}, []string{"refs/heads/main", "refs/tags/v1.10.0"}},
-		"no version":         {Rule{Tags: []string{"nightly"}}, []string{"refs/heads/main", "refs/tags/nightly"}},
-		"before a release":   {Rule{Tags: []string{"v2.0.0-*", "v1*"}}, []string{"refs/heads/main", "refs/tags/v2.0.0-rc.1"}},
+		"the highest tag":    {Rule{Tags: []string{"v*"}}, []string{"refs/tags/v2.0.0"}},
+		"within a series":    {Rule{Branches: []string{"main"}, Tags: []string{"v1.*"}}, []string{"refs/heads/main", "refs/tags/v1.10.0"}},
+		"no version":         {Rule{Tags: []string{"nightly"}}, []string{"refs/tags/nightly"}},
+		"before a release":   {Rule{Tags: []string{"v2.0.0-*", "v1*"}}, []string{"refs/tags/v2.0.0-rc.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chosen, _ := test.rule.choose(refs)

@@ -77,11 +77,11 @@ var _ = Describe("A class of Projects", func() {
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 	})
 
-	It("cannot be changed or chosen by the account of a Project, with or without bounds", func(ctx context.Context) {
+	It("cannot be changed or chosen by the account of a Project, with or without a class", func(ctx context.Context) {
 		class := newClass(ctx, map[corev1.ResourceName]string{corev1.ResourcePods: "5"})
 		for _, p := range []*kibashipv1.Project{
 			kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { p.Spec.Class = class.Name }),
-			kibashiptest.Ready(ctx, func(p *kibashipv1.Project) { p.Spec.PodSecurity = kibashipv1.PodSecurityPrivileged }),
+			kibashiptest.Ready(ctx),
 		} {
 			account := apiserver.As(accountOf(p.Name))
 			for title, attempt := range map[string]func() error{
