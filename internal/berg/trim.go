@@ -132,9 +132,13 @@ var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.La
 func trimPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	id, annotated := pod.Annotations[bergv1.LabelInstanceID]
+	notified := pod.Annotations[bergv1.AnnotationFlagAt]
 	pod.Annotations = nil
 	if annotated {
 		pod.Annotations = map[string]string{bergv1.LabelInstanceID: id}
+		if notified != "" {
+			pod.Annotations[bergv1.AnnotationFlagAt] = notified
+		}
 	}
 	pod.OwnerReferences = nil
 	for name, value := range pod.Labels {

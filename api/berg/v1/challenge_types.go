@@ -687,7 +687,6 @@ const (
 // env, content and executable.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.env) && dyn(self.env) != null, has(self.content) && dyn(self.content) != null, has(self.executable) && dyn(self.executable) != null].filter(set, set).size() == 1",message="set exactly one of env, content and executable"
-// +kubebuilder:validation:XValidation:rule="!has(self.late) || dyn(self.late) == null || !has(self.env) || dyn(self.env) == null",message="late is for content and executable: a variable never changes after the start of a program"
 type DynamicFlag struct {
 	// The flag as an environment variable, for example {name: FLAG}.
 	// +optional

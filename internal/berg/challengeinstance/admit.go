@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,9 +23,11 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/admission"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/revisions"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -39,6 +42,8 @@ const (
 	// maxReports is the number of statuses that a round without starts writes, one after another. Then the next round
 	// begins, so that a start never waits behind hundreds of writes.
 	maxReports = 5
+	// deferral is the time until the cache shows why a prepared instance cannot be taken over.
+	deferral = 100 * time.Millisecond
 )
 
 // admitter decides which instances start. It is one worker with one request: each round lists the instances that were not
@@ -165,6 +170,8 @@ type write struct {
 	done    bool
 	err     error
 	refused *outcome.Problem
+	// deferred: its prepared instance is gone, and a limit may leave no other slot. The next round decides again.
+	deferred bool
 	// sent: the start was sent to the API server.
 	sent bool
 }
@@ -245,8 +252,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 // it. If this process ends in between, no instance names the Secret, and a later sweep deletes it.
 func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) bool {
 	taken, err := a.takeOver(ctx, w, out, cfg, now)
-	if taken {
-		return true
+	if taken || w.deferred {
+		return taken
 	}
 	var id uuid.UUID
 	if err == nil {
@@ -271,6 +278,70 @@ func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg
 	return true
 }
 
+// takeOver gives an instance a prepared one. It returns false if there is none, or it cannot be taken over any more. The prepared
+// one has a slot for the instance, so that without it the limits decide again.
+func (a *admitter) takeOver(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) (taken bool, err error) {
+	if w.takes.Name == "" {
+		return false, nil
+	}
+	prepared, adopted, err := a.claim(ctx, w, cfg, now)
+	if prepared == nil {
+		w.deferred = err == nil && w.limited
+		return false, err
+	}
+	status.TakeOver(w.Instance, prepared, now)
+	out.Adopted, out.Problem, w.sent = adopted, status.TakingOver, true
+	return true, nil
+}
+
+// claim makes sure that an instance alone takes over a prepared one, and returns it with its content. It returns nil if that
+// cannot be taken over any more: then the instance starts without it.
+func (a *admitter) claim(ctx context.Context, w *write, cfg config.Challenge, now time.Time) (*bergv1.ChallengeInstance, *status.Adoption, error) {
+	prepared := &bergv1.ChallengeInstance{}
+	if err := a.Starts.Get(ctx, w.takes, prepared); err != nil {
+		return nil, nil, apply.IgnoreAbsent(err)
+	}
+	claim := &bergv1.InstanceReference{Namespace: w.Instance.Namespace, Name: w.Instance.Name, UID: w.Instance.UID}
+	claimed := prepared.Status.ClaimedBy != nil
+	if claimed && *prepared.Status.ClaimedBy != *claim || !claimed && !status.Claimable(prepared) {
+		return nil, nil, nil
+	}
+	content, err := a.Revisions.Read(ctx, prepared.Status.ChallengeRevision)
+	if unreadable := (*revisions.UnreadableError)(nil); errors.As(err, &unreadable) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if !claimed {
+		if !content.Equals(manifests.NewSnapshot(w.Challenge, cfg)) {
+			return nil, nil, nil
+		}
+		before := prepared.DeepCopy()
+		prepared.Status.ClaimedBy = claim
+		if err := a.frame.PatchStatus(ctx, before, prepared, now); err != nil {
+			return nil, nil, fmt.Errorf("claim the prepared instance %s: %w", w.takes, err)
+		}
+	}
+	return prepared, &status.Adoption{Snapshot: *content, Revision: prepared.Status.ChallengeRevision}, nil
+}
+
+// drain deletes the prepared instances whose slots players wait for. Their end leads to the next round.
+func (a *admitter) drain(ctx context.Context, r round) error {
+	var errs []error
+	for _, i := range admission.Drained(r.all, r.decisions) {
+		prepared := &bergv1.ChallengeInstance{}
+		err := a.Starts.Get(ctx, i.Key, prepared)
+		if err == nil && prepared.UID == i.UID && isLive(prepared) && prepared.Status.ClaimedBy == nil {
+			err = apply.DeleteUnchanged(ctx, a.Client, prepared)
+		}
+		if !apierrors.IsConflict(err) { // an instance may have claimed it
+			errs = append(errs, apply.IgnoreAbsent(err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // settle records the results of the writes of a round, and returns the delay until the next round.
 func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, now time.Time) (requeueAfter time.Duration) {
 	for _, w := range tried {
@@ -281,6 +352,10 @@ func (a *admitter) settle(ctx context.Context, tried []*write, remaining bool, n
 		request, uid := newRequest(w.Instance), w.Instance.UID
 		a.backoff.ResetIfReplaced(request, uid)
 		delete(a.delays, uid)
+		if w.deferred {
+			a.delays[uid] = delay{request: request, until: now.Add(deferral)}
+			continue
+		}
 		if w.err != nil {
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
 		}

@@ -113,7 +113,7 @@ func (r *Reconciler) notifyPods(ctx context.Context, o status.Observed, now time
 	for _, p := range pods {
 		change, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": p.UID, "labels": manifests.OwnerLabels(o.Instance),
-			"annotations": map[string]string{bergv1.AnnotationFlagAt: now.UTC().Format(time.RFC3339Nano)},
+			"annotations": map[string]string{bergv1.AnnotationFlagAt: now.UTC().Format(time.RFC3339Nano), manifests.AnnotationSafeToEvict: "false"},
 		}})
 		if err == nil {
 			target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}

@@ -38,6 +38,9 @@ func validateLate(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 // cutsOwner finds words in which a shell takes a part of the namespace's name.
 var cutsOwner = regexp.MustCompile(`\$\{CHALLENGE_NAMESPACE[#%:/]`)
 
+// maxWarm is the maximum of the schema.
+const maxWarm = 1000
+
 // validateWarm returns why no instance of a Challenge can be prepared before its player is known.
 func validateWarm(c *bergv1.Challenge) field.ErrorList {
 	w := c.Spec.Warm
@@ -48,6 +51,9 @@ func validateWarm(c *bergv1.Challenge) field.ErrorList {
 	warm := field.NewPath("spec", "warm")
 	if w.Min < 0 || w.Max < 0 {
 		errs = append(errs, field.Invalid(warm, fmt.Sprintf("min %d, max %d", w.Min, w.Max), "must not be negative"))
+	}
+	if w.Min > maxWarm {
+		errs = append(errs, field.Invalid(warm.Child("min"), w.Min, fmt.Sprintf("must be at most %d", maxWarm)))
 	}
 	if w.Max > 0 && w.Min > w.Max {
 		errs = append(errs, field.Invalid(warm.Child("min"), w.Min, fmt.Sprintf("must not be above spec.warm.max (%d)", w.Max)))

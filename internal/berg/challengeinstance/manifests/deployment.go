@@ -15,15 +15,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
+// AnnotationSafeToEvict says whether the cluster autoscaler may evict a pod: not while a player uses it.
+const AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
 func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Deployment {
 	labels := in.podLabels(c.Hostname)
 	annotations := map[string]string{
-		"kubernetes.io/egress-bandwidth":                 cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
-		"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
-		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+		"kubernetes.io/egress-bandwidth":  cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
+		"kubernetes.io/ingress-bandwidth": cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
 		// The ID distinguishes these pods from pods of the owner's previous instance, which had a namespace of the same
 		// name.
 		bergv1.LabelInstanceID: in.InstanceID,
+	}
+	if !in.Prepared {
+		annotations[AnnotationSafeToEvict] = "false"
 	}
 	if digest := in.Images[c.Hostname]; digest != "" {
 		annotations[bergv1.AnnotationImage] = digest

@@ -82,8 +82,13 @@ func TestAPreparedInstanceKeepsItsObjectsWhenItIsTakenOver(t *testing.T) {
 	if labels := after.Foundation.Namespace.Labels; labels[bergv1.LabelOwnerID] != taken.OwnerID || labels[bergv1.LabelSource] != "team-7" {
 		t.Errorf("the namespace has the labels %v", labels)
 	}
-	for _, p := range []*planned{&before, &after} {
-		p.Foundation.Namespace, p.Foundation.ConfigMaps = nil, nil
+	for n, p := range []*planned{&before, &after} {
+		for _, budget := range p.Foundation.DisruptionBudgets {
+			if budget.Spec.MinAvailable.IntValue() != n {
+				t.Errorf("%s has minAvailable %s", budget.Name, budget.Spec.MinAvailable)
+			}
+		}
+		p.Foundation.Namespace, p.Foundation.ConfigMaps, p.Foundation.DisruptionBudgets = nil, nil, nil
 	}
 	if diff := cmp.Diff(asText(t, before), asText(t, after)); diff != "" {
 		t.Errorf("other objects change:\n%s", diff)

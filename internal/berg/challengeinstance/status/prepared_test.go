@@ -33,12 +33,16 @@ func TestAContainerThatWaitsForItsFlag(t *testing.T) {
 		broken   string
 		notified bool
 		delay    time.Duration
+		last     time.Duration // since it was notified; 0: it was not
 	}{
 		"is as ready as it can be while there is no player":           {prepared: true, flag: flag, ready: true},
 		"waits for something else, if it needs no flag":               {prepared: true, broken: createContainerConfigError},
 		"or may have it late":                                         {prepared: true, flag: late, broken: createContainerConfigError},
 		"starts as soon as the kubelet is notified":                   {flag: flag, taken: time.Second, notified: true, delay: flagInterval},
-		"is notified again":                                           {flag: flag, taken: time.Second, owner: "o", notified: true, delay: flagInterval},
+		"is notified again":                                           {flag: flag, taken: time.Second, owner: "o", last: time.Second, notified: true, delay: flagInterval},
+		"but not immediately":                                         {flag: flag, taken: time.Second, owner: "o", last: flagInterval / 5, delay: flagInterval * 4 / 5},
+		"is notified a second time of a late flag":                    {flag: late, taken: lateDelay, owner: "o", last: time.Second, broken: createContainerConfigError, notified: true, delay: flagInterval},
+		"and not a third time":                                        {flag: late, taken: 3 * lateDelay, owner: "o", last: lateDelay, broken: createContainerConfigError},
 		"has a problem, if it does not find its flag for long":        {flag: flag, taken: time.Minute, owner: "o", broken: createContainerConfigError},
 		"a pod that replaced another one gets its owner, at any time": {flag: flag, taken: time.Hour, notified: true, broken: createContainerConfigError},
 		"of an instance that was not prepared has its problem":        {flag: flag, broken: createContainerConfigError},
@@ -49,6 +53,9 @@ func TestAContainerThatWaitsForItsFlag(t *testing.T) {
 		}, Pods: []corev1.Pod{podWithoutFlag(tc.owner)}}
 		if tc.taken > 0 {
 			o.Instance.Status.PreparedFrom, o.Instance.Status.StartedAt = "p", &metav1.Time{Time: now.Add(-tc.taken)}
+		}
+		if tc.last > 0 {
+			o.Pods[0].Annotations = map[string]string{bergv1.AnnotationFlagAt: now.Add(-tc.last).Format(time.RFC3339Nano)}
 		}
 		got := checkPods(o, now)
 		if got.ready != tc.ready || got.broken != tc.broken {
