@@ -77,15 +77,16 @@ func (r *Reconciler) open(ctx context.Context, repository string) (*registry.Rep
 	return registry.OpenRepository(repository, logins, through)
 }
 
-// each calls do with each page of a list. The cache has one page, an API server has several.
+// each calls do with each page of a list, or with all of it if the options have no limit: the cache has no pages.
 func each[L client.ObjectList](ctx context.Context, from client.Reader, newList func() L, do func(L), options ...client.ListOption) error {
+	limit := (&client.ListOptions{}).ApplyOptions(options).Limit
 	for page := ""; ; {
 		list := newList()
 		if err := from.List(ctx, list, append(slices.Clip(options), client.Continue(page))...); err != nil {
 			return err
 		}
 		do(list)
-		if page = list.GetContinue(); page == "" {
+		if page = list.GetContinue(); page == "" || limit == 0 {
 			return nil
 		}
 	}
