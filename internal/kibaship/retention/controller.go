@@ -20,7 +20,7 @@ import (
 
 // The right to read the login is separate: an administrator applies config/kibaship/retention.
 //
-// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=kibaship-image-cleanup,verbs=get,namespace=system
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=cleanup,verbs=get,namespace=kibaship-images
 
 // interval is after how long the images of an Application are looked through again: by then others are old enough.
 const interval = 24 * time.Hour
@@ -67,7 +67,7 @@ func newCondition(status metav1.ConditionStatus, reason, message string) *metav1
 
 func refused(err error) *metav1.Condition {
 	return newCondition(metav1.ConditionFalse, kibashipv1.ReasonDeletionRefused, fmt.Sprintf(
-		"The registry does not delete images for the login of Secret %s: allow it there, or set IMAGE_CLEANUP=false and use the registry's own rules. It is tried again once a day. %v", secretName, err))
+		"The registry does not delete images for the login of Secret %s in namespace %s: allow it there, or set IMAGE_CLEANUP=false and use the registry's own rules. It is tried again once a day. %v", loginName, loginNamespace, err))
 }
 
 // report writes the condition of an Application, or removes it for nil. The rest of the status belongs to the controller of Applications.

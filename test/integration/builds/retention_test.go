@@ -39,7 +39,8 @@ import (
 // began is what the times of commits are counted from.
 var began = time.Now()
 
-const cleanUpSecret = "kibaship-image-cleanup"
+// The Secret with the login that may delete.
+const loginNamespace, loginName = "kibaship-images", "cleanup"
 
 var cleaner = authn.Basic{Username: "cleaner", Password: "may-delete-images"}
 
@@ -116,19 +117,19 @@ func allowCleanUp(ctx context.Context, s *store) {
 	GinkgoHelper()
 	Expect(installed.Folder(ctx, k8s, "config/kibaship/retention", "integration")).To(Succeed())
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: cleanUpSecret},
+		ObjectMeta: metav1.ObjectMeta{Namespace: loginNamespace, Name: loginName},
 		StringData: map[string]string{".dockerconfigjson": fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, s.host, cleaner.Username, cleaner.Password)},
 	}
 	Expect(k8s.Create(ctx, secret)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(k8s.Delete(ctx, secret)).To(Succeed())
-		Expect(k8s.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "berg-operator-kibaship-retention"}})).To(Succeed())
+		Expect(k8s.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: loginNamespace, Name: "berg-operator-kibaship-retention"}})).To(Succeed())
 	})
 	Eventually(func() bool { return mayReadLogin(ctx) }).Should(BeTrue())
 }
 
 func mayReadLogin(ctx context.Context) bool {
-	return apiserver.May(ctx, apiserver.OperatorUser, authorizationv1.ResourceAttributes{Namespace: installed.Namespace, Resource: "secrets", Name: cleanUpSecret, Verb: "get"})
+	return apiserver.May(ctx, apiserver.OperatorUser, authorizationv1.ResourceAttributes{Namespace: loginNamespace, Resource: "secrets", Name: loginName, Verb: "get"})
 }
 
 // retaining starts the operator with the clean-up on, for a registry.
