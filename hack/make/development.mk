@@ -47,6 +47,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 	hack/scorecard-role
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/nested && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
+	cd config/kibaship/pushes && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	cd config/berg/api/program && $(BIN)/kustomize edit set image berg-api=$(API_IMG)
 	cd config/gate/program && $(BIN)/kustomize edit set image berg-gate=$(GATE_IMG)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml

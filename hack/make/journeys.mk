@@ -13,8 +13,9 @@ e2e: image images tunnel-image $(if $(filter api,$(E2E)),api-image) $(if $(filte
 	rm -f $(DIST)/rights/e2e.json
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) $(AUDIT) -- $(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
 
-# Which journeys run: the label network wants Cilium and a Gateway, and the journey with the label health takes an hour.
-E2E_LABELS  ?= !network && !health
+# Which journeys run: the label network wants Cilium and a Gateway, the journey with the label health takes an hour, and e2e-gate runs
+# those with the label gate.
+E2E_LABELS  ?= !network && !health && !gate
 E2E_TIMEOUT ?= 80m
 
 # What the Gateway of config/berg/samples/prerequisites requires as settings of the operator.
@@ -67,7 +68,7 @@ NETWORK_LABELS = network || isolation
 
 .PHONY: attack
 attack: NETWORK_LABELS = attack
-attack: e2e-network ## Try every line of the attack matrix with packets, and print what came of each; needs root.
+attack: e2e-network attack-gate ## Try every line of the attack matrix with packets, print what came of each, and attack the gate; needs root.
 
 # Cilium's agent is a process there, and no DaemonSet that NETWORK_POLICY=auto sees.
 .PHONY: e2e-network
@@ -137,14 +138,16 @@ echo-image:
 		--user 65532:65532 --entrypoint /echo-basic $(DIST)/linux-$(ARCH)/echo-basic:/echo-basic:0555; done
 
 .PHONY: e2e-gate
-e2e-gate: gate-image echo-image ## Run the conformance tests of the Gateway API against the gate on real pods; needs root.
+e2e-gate: image images gate-image echo-image $(BIN)/helm ## Play with instances behind the gate on real pods, and run the conformance tests of the Gateway API against it; needs root.
 	hack/packages node
 	hack/with-cluster --profile node --name $(GATE_CLUSTER) -- $(MAKE) e2e-gate-run GATE_CLUSTER=$(GATE_CLUSTER)
 
-# The part of e2e-gate that runs while the cluster is up.
+# The part of e2e-gate that runs while the cluster is up. The journeys leave nothing behind.
+GATE_IMAGES := berg-operator berg-gate toolbox echo-1 echo-2 echo-3
 .PHONY: e2e-gate-run
 e2e-gate-run:
-	go run $(CLUSTER) load --name $(GATE_CLUSTER) $(DIST)/images/berg-gate.tar $(DIST)/images/echo-1.tar $(DIST)/images/echo-2.tar $(DIST)/images/echo-3.tar
+	go run $(CLUSTER) load --name $(GATE_CLUSTER) $(GATE_IMAGES:%=$(DIST)/images/%.tar)
+	HELM=$(BIN)/helm $(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) ./test/e2e/helm -ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter=gate
 	test/conform/gateway/deploy
 	GATEWAY_CONFORMANCE=1 GATE_VERSION=v$(VERSION) GATEWAY_CONFORMANCE_REPORT=$(DIST)/gateway-conformance.yaml \
 		go test -C test/conform/gateway -exec $(CURDIR)/test/conform/gateway/run -count=1 -timeout 60m $(TESTARGS) .

@@ -10,6 +10,38 @@ load-platform: build tunnel-proxy ## Compare starts through berg-api with direct
 	$(GO_BUILD) -o $(BIN)/berg-api ./cmd/berg-api
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-platform --audit -- go run ./test/measure/platform $(ARGS)
 
+# Traefik as test/cluster builds it for profile network.
+TRAEFIK ?= $(firstword $(wildcard $(HOME)/.cache/berg-operator/bin/traefik-*/traefik))
+GATE_MEASURE = go run ./test/measure/gate --traefik '$(TRAEFIK)'
+
+.PHONY: load-gate
+load-gate: ## Compare berg-gate with Traefik and with clients that need neither: some twenty minutes.
+	go run $(CLUSTER) build --profile network
+	$(GO_BUILD) -o $(BIN)/berg-gate ./cmd/berg-gate
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-gate -- $(MAKE) load-gate-run ARGS='$(ARGS)'
+
+.PHONY: load-gate-run
+load-gate-run:
+	$(GATE_MEASURE) $(ARGS)
+
+.PHONY: attack-gate
+attack-gate: ## Attack berg-gate with half-open connections and floods, and compare what others wait: some five minutes.
+	$(GO_BUILD) -o $(BIN)/berg-gate ./cmd/berg-gate
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-gate -- go run ./test/measure/gate --scenarios hostile --out $(DIST)/attack-gate --check $(ARGS)
+
+.PHONY: load-gate-pods
+load-gate-pods: build ## Measure, on real pods, the time until the first byte of an instance by its host name; needs root.
+	go run $(IMAGES) --output $(DIST)/images web
+	$(GO_BUILD) -o $(BIN)/berg-gate ./cmd/berg-gate
+	go build -o $(BIN)/measure-gate ./test/measure/gate
+	hack/with-cluster --profile node --name $(TEST_CLUSTER)-gate -- $(MAKE) load-gate-pods-run ARGS='$(ARGS)'
+
+# The program runs where the addresses of pods are reached.
+.PHONY: load-gate-pods-run
+load-gate-pods-run:
+	go run $(CLUSTER) load --name $(TEST_CLUSTER)-gate $(DIST)/images/web.tar
+	test/conform/gateway/run $(BIN)/measure-gate --scenarios starts --out $(DIST)/gate-pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
+
 .PHONY: load-pods
 load-pods: build ## Measure what the operator adds to the start of real pods; needs root.
 	go run $(IMAGES) --output $(DIST)/images web

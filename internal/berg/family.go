@@ -33,6 +33,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/access"
 	"github.com/bergctf/berg-operator/internal/berg/challenge"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
@@ -46,6 +47,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/record"
 	"github.com/bergctf/berg-operator/internal/berg/revisions"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/berg/warm"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -178,6 +180,11 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		}
 		reconciler.Recorder = recorder
 	}
+	if cfg.Challenge.WarmMaxInstances > 0 {
+		if reconciler.PodAccess, err = warmAccess(ctx, deps); err != nil {
+			return err
+		}
+	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
@@ -188,6 +195,10 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 	}
 	challenges.Workers = 1
 	if err := challenges.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	pools := &warm.Reconciler{Access: deps.Access("berg-operator"), Config: cfg.Challenge, Namespace: deps.Namespace}
+	if err := pools.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if cfg.Check.Concurrency > 0 {
@@ -240,11 +251,11 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 	if err != nil {
 		return nil, err
 	}
-	access := &record.Access{Client: mgr.GetClient(), Identity: me}
-	if err := access.Permitted(ctx, direct, cfg); err != nil {
+	logAccess := &access.Access{Right: record.Logs, Client: mgr.GetClient(), Identity: me}
+	if err := record.Permitted(ctx, logAccess, direct, cfg); err != nil {
 		return nil, err
 	}
-	if err := access.Follow(ctx, deps.Policies); err != nil {
+	if err := logAccess.Follow(ctx, deps.Policies); err != nil {
 		return nil, err
 	}
 	logs, err := clientcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -256,9 +267,28 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 		return nil, err
 	}
 	recorder := &record.Recorder{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Logs: logs, Access: access, Clock: deps.Clock, Config: cfg,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Logs: logs, Access: logAccess, Clock: deps.Clock, Config: cfg,
 	}
 	return recorder, mgr.Add(recorder)
+}
+
+// warmAccess returns the right to notify pods of prepared instances of their flag.
+func warmAccess(ctx context.Context, deps family.Dependencies) (*access.Access, error) {
+	mgr := deps.Manager
+	direct, err := directClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	pods := &access.Access{Right: warm.Pods, Client: mgr.GetClient(), Identity: me}
+	create := authorizationv1.ResourceAttributes{Namespace: deps.Namespace, Group: bergv1.GroupVersion.Group, Resource: "challengeinstances", Verb: "create"}
+	if err := pods.Permitted(ctx, direct, create); err != nil {
+		return nil, err
+	}
+	return pods, pods.Follow(ctx, deps.Policies)
 }
 
 // checks returns the reconciler of ChallengeChecks.

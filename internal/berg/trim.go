@@ -137,8 +137,10 @@ func trimPod(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{bergv1.LabelInstanceID: id}
 	}
 	pod.OwnerReferences = nil
-	for name := range pod.Labels {
-		if !podLabels.Has(name) {
+	for name, value := range pod.Labels {
+		// Only the name of a namespace that was prepared does not have the owner.
+		late := name == bergv1.LabelOwnerID && pod.Namespace != manifests.NamespaceName(value)
+		if !podLabels.Has(name) && !late {
 			delete(pod.Labels, name)
 		}
 	}

@@ -26,6 +26,7 @@ type KibaShip struct {
 	ImageRegistries []string
 	Builds          Builds
 	Retention       ImageRetention
+	Pushes          Pushes
 }
 
 // ImageRetention configures which images of earlier builds stay in the registry.
@@ -34,6 +35,16 @@ type ImageRetention struct {
 	Count int
 	Age   time.Duration
 }
+
+// Pushes configures builds that pushes start. Without an interval and a URL nothing asks for new commits.
+type Pushes struct {
+	PollInterval time.Duration // 0: repositories are asked after webhooks alone
+	WebhookURL   string        // where providers reach the receiver of webhooks, without a slash at the end; "": none is used
+	CommitStatus bool
+}
+
+// Enabled reports whether pushes can start builds.
+func (p Pushes) Enabled() bool { return p.PollInterval > 0 || p.WebhookURL != "" }
 
 // TektonMode decides how a Project treats a cluster without Tekton.
 type TektonMode string
@@ -96,7 +107,7 @@ func (k *KibaShip) Section() settings.Section {
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
 			settings.New("PROJECT_POD_SECURITY", string(PodSecurityBaseline), settings.Enum(&k.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted), "Pod Security level that the namespace of a Project enforces whose podSecurity is empty: privileged, baseline or restricted. Builds need baseline or privileged. With privileged the namespace has no level, and the account of a Project without other bounds has all rights in it: it is root on the nodes."),
 			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
-		}, k.Builds.settings(), []settings.Setting{
+		}, k.Builds.settings(), k.Pushes.settings(), []settings.Setting{
 			settings.New("IMAGE_CLEANUP", "false", settings.Bool(&k.Retention.On), "Whether images of earlier builds are deleted from the registry of BUILD_REGISTRY. Images that a Deployment, an Application or a workload of the Project names stay. It needs the right of config/kibaship/retention, and there the Secret cleanup in the namespace kibaship-images with the login that may delete."),
 			settings.New("IMAGE_RETENTION_COUNT", "10", settings.Int(&k.Retention.Count, 0, 10000), "How many of the newest images of an Application stay, by the times of their commits, where its imageRetention does not say. 0: IMAGE_RETENTION_AGE alone decides."),
 			settings.New("IMAGE_RETENTION_AGE", "720h", settings.Duration(&k.Retention.Age), "How long after the time of its commit an image stays, where imageRetention of the Application does not say. Older images are deleted if they are not among the newest."),
@@ -127,6 +138,26 @@ func (b *Builds) settings() []settings.Setting {
 	}
 }
 
+func (p *Pushes) settings() []settings.Setting {
+	return []settings.Setting{
+		settings.New("GIT_POLL_INTERVAL", "", settings.Optional(settings.Duration(&p.PollInterval)), "How often the operator asks the repository of each Application with autoBuild for new commits, for example 1m. Empty: only after a webhook."),
+		settings.New("GIT_WEBHOOK_URL", "", settings.Func(p.setWebhookURL), "Where git providers reach the receiver of webhooks, for example https://pushes.example.org. Each Application with autoBuild gets an address below it, and a Secret. Empty: no webhooks."),
+		settings.New("GIT_COMMIT_STATUS", "false", settings.Bool(&p.CommitStatus), "Whether the operator sends the state of builds, and nothing else of them, to the git providers of Applications that ask for it by autoBuild.commitStatus."),
+	}
+}
+
+func (p *Pushes) setWebhookURL(text string) error {
+	p.WebhookURL = strings.TrimRight(text, "/")
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("must be https://host[:port][/path], without credentials")
+	}
+	return nil
+}
+
 func (k *KibaShip) warnings() []string {
 	b := k.Builds
 	switch {
@@ -154,6 +185,16 @@ func (b *Builds) setBuilderArgs(text string) error {
 		}
 	}
 	return nil
+}
+
+// RepositoryURL returns where a repository is.
+func (b *Builds) RepositoryURL(provider, name string) string {
+	return b.Providers[provider] + "/" + strings.TrimSuffix(name, ".git") + ".git"
+}
+
+// PublicProvider reports whether a provider is at its public address.
+func (b *Builds) PublicProvider(provider string) bool {
+	return b.Providers[provider] == defaultProviders[provider]
 }
 
 func (b *Builds) setProviders(text string) error {

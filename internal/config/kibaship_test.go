@@ -70,3 +70,33 @@ func TestBuilderArgs(t *testing.T) {
 		}
 	}
 }
+
+func TestPushes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env     map[string]string
+		enabled bool
+		url     string
+	}{
+		"nothing":     {nil, false, ""},
+		"an interval": {map[string]string{"GIT_POLL_INTERVAL": "1m"}, true, ""},
+		"a URL":       {map[string]string{"GIT_WEBHOOK_URL": "https://pushes.example.org/x/"}, true, "https://pushes.example.org/x"},
+		"the state":   {map[string]string{"GIT_COMMIT_STATUS": "true"}, false, ""},
+	} {
+		cfg, err := loadKibaShip(tc.env)
+		if err != nil || cfg.Pushes.Enabled() != tc.enabled || cfg.Pushes.WebhookURL != tc.url {
+			t.Errorf("%s: %+v %v", name, cfg.Pushes, err)
+		}
+	}
+	for _, url := range []string{"pushes.example.org", "ftp://x", "https://user:word@x", "https://x/?a=b"} {
+		if _, err := loadKibaShip(map[string]string{"GIT_WEBHOOK_URL": url}); err == nil || !strings.Contains(err.Error(), "GIT_WEBHOOK_URL") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	cfg, err := loadKibaShip(map[string]string{"GIT_PROVIDER_URLS": "github.com=https://git.example.org"})
+	if err != nil || cfg.Builds.PublicProvider("github.com") || !cfg.Builds.PublicProvider("gitlab.com") {
+		t.Errorf("%+v %v", cfg.Builds.Providers, err)
+	}
+	if got := cfg.Builds.RepositoryURL("bitbucket.com", "team/web.git"); got != "https://bitbucket.org/team/web.git" {
+		t.Error(got)
+	}
+}

@@ -48,7 +48,7 @@ func adminHandler(table *routing.Table, dialer *upstream.Dialer, recorder *usage
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		for _, done := range synced {
 			if !done() {
-				http.Error(w, "the routes are not read yet", http.StatusServiceUnavailable)
+				http.Error(w, "the routes and certificates are not read yet", http.StatusServiceUnavailable)
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -153,6 +154,28 @@ func TestAReplicaAnswersWhenItServes(t *testing.T) {
 	r.pod(t, "late", pod.Addr().String())
 	if answer := <-got; answer != (gateadmin.Served{Host: true, Pod: true}) {
 		t.Errorf("%+v", answer)
+	}
+}
+
+// A replica that has read the routes, and no certificate yet, would refuse players.
+func TestAReplicaIsReadyWithItsCertificates(t *testing.T) {
+	r := newReplica(t)
+	if !r.state.CertificatesKnown() {
+		t.Error("no Gateway names a certificate, and one is waited for")
+	}
+	r.state.SetGateway(&gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "secure", Generation: 1},
+		Spec: gatewayv1.GatewaySpec{GatewayClassName: "gate", Listeners: []gatewayv1.Listener{{
+			Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType,
+			TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "certificate"}}},
+		}}},
+	})
+	if r.state.CertificatesKnown() {
+		t.Error("it is ready without the certificate")
+	}
+	r.state.SetCertificate(types.NamespacedName{Namespace: "berg", Name: "certificate"}, nil, errors.New("it is no certificate"))
+	if !r.state.CertificatesKnown() {
+		t.Error("a certificate that was read is waited for")
 	}
 }
 

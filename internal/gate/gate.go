@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -85,7 +86,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 		func(ctx context.Context) error { writer.Start(ctx); return nil },
 		func(ctx context.Context) error { certificates.Run(ctx); return nil },
 		func(ctx context.Context) error {
-			return serveAdmin(ctx, config.AdminBindAddress, adminHandler(table, dialer, state.Usage, synced))
+			return serveAdmin(ctx, config.AdminBindAddress, adminHandler(table, dialer, state.Usage, append(slices.Clip(synced), state.CertificatesKnown)))
 		},
 		func(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {

@@ -20,8 +20,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/admission"
 	"github.com/bergctf/berg-operator/internal/kibaship/application"
+	"github.com/bergctf/berg-operator/internal/kibaship/commitstatus"
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
+	"github.com/bergctf/berg-operator/internal/kibaship/hook"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/poll"
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/retention"
@@ -43,8 +46,10 @@ func New(cfg *config.KibaShip) family.Family {
 		Cache:       caches,
 		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Webhooks:    admission.Webhooks(),
-		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main, source.Command: source.Main},
-		Busy:        family.NewBusy(func() client.ObjectList { return &kibashipv1.ProjectList{} }, building),
+		Commands: map[string]func([]string, io.Writer) int{
+			registry.Command: registry.Main, source.Command: source.Main, hook.Command: hook.Main,
+		},
+		Busy: family.NewBusy(func() client.ObjectList { return &kibashipv1.ProjectList{} }, building),
 	}
 }
 
@@ -132,11 +137,24 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
+	providers := &poll.Providers{Live: deps.Writer.Live, Config: cfg.Builds}
+	poller := poll.New(providers, cfg.Pushes.PollInterval)
+	if err := mgr.Add(poller); err != nil {
+		return err
+	}
 	if err := (&application.Reconciler{
 		Access:  deps.Access("kibaship-operator"),
 		Secrets: names,
+		Config:  cfg,
+		Poller:  poller,
+		Keys:    &hook.Keys{Live: deps.Writer.Live, Client: mgr.GetClient(), Namespace: deps.Namespace},
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
+	}
+	if cfg.Pushes.CommitStatus {
+		if err := (&commitstatus.Reconciler{Access: deps.Access("kibaship-operator"), Config: cfg, Providers: providers}).SetupWithManager(mgr); err != nil {
+			return err
+		}
 	}
 	if err := setupDeployments(ctx, deps, names, cfg); err != nil {
 		return err

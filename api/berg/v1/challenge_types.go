@@ -157,6 +157,13 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max Instances",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	MaxInstances int32 `json:"maxInstances,omitempty"`
 
+	// How many instances are prepared before players ask for one: their pods run, or wait for nothing but the flag. An instance
+	// that starts takes over a prepared one of its Challenge. Default: none is prepared.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Warm",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Warm *Warm `json:"warm,omitempty"`
+
 	// Share of the budget of its source, the operator's SOURCE_BUDGET, that one instance takes. 0:
 	// nothing. Default: 1.
 	// +optional
@@ -238,6 +245,18 @@ const (
 	ImagesPullFailed = "PullFailed"
 	ImagesNoNode     = "NoNode"
 	ImagesTimeIsOver = "TimeIsOver"
+)
+
+// ChallengeConditionWarm: a prepared instance is ready for the next player. A Challenge without spec.warm does not have it.
+const ChallengeConditionWarm = "Warm"
+
+// The reasons of the condition Warm, in addition to ReasonFrozen and ReasonInvalidChallenge.
+const (
+	WarmReady      = "Prepared"
+	WarmPreparing  = "Preparing"
+	WarmLimited    = "LimitReached"
+	WarmNoCapacity = "PlayersNeedCapacity"
+	WarmDisabled   = "Disabled"
 )
 
 // The labels and annotations of the objects that pull the images of a Challenge, in addition to the labels and
@@ -603,6 +622,8 @@ type Port struct {
 
 	// Application protocol of the port, for example http or ssh. It is passed on in status.services
 	// for clients that choose how to connect; http and https there make an address for browsers.
+	// On a port with a route, grpc and h2c make the Gateway speak HTTP/2 to the container, and
+	// berg.norelect.ch/proxy-protocol makes berg-gate send the address of each player first.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63
@@ -666,6 +687,7 @@ const (
 // env, content and executable.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.env) && dyn(self.env) != null, has(self.content) && dyn(self.content) != null, has(self.executable) && dyn(self.executable) != null].filter(set, set).size() == 1",message="set exactly one of env, content and executable"
+// +kubebuilder:validation:XValidation:rule="!has(self.late) || dyn(self.late) == null || !has(self.env) || dyn(self.env) == null",message="late is for content and executable: a variable never changes after the start of a program"
 type DynamicFlag struct {
 	// The flag as an environment variable, for example {name: FLAG}.
 	// +optional
@@ -684,6 +706,44 @@ type DynamicFlag struct {
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Executable"
 	Executable *FlagFile `json:"executable,omitempty"`
+	// When the container of a prepared instance (warm) starts. file: before the flag is known. The file appears when a player
+	// gets the instance, in a folder that has nothing else: the folder of path hides the folder of the image, and the program
+	// must read the file when it needs the flag, not when it starts. For content and executable. Default: the container starts
+	// when the flag is known.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Late",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Late FlagLate `json:"late,omitempty"`
+}
+
+// FlagLate says what of a flag may come after the start of a container.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self == 'file'",message="must be file, or left out"
+type FlagLate string
+
+// LateFile: the file with the flag may appear while the container runs.
+const LateFile FlagLate = "file"
+
+// Warm is how many instances are prepared.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || dyn(self.min) == null || !has(self.max) || dyn(self.max) == null || self.max == 0 || self.min <= self.max",message="min must not be above max"
+type Warm struct {
+	// How many prepared instances are kept for players to come. 0: none. Each uses as much of the cluster as an
+	// instance of a player, and is replaced when it was taken over.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Min",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number"}
+	Min int32 `json:"min,omitempty"`
+	// Number of instances of the Challenge, of players and prepared ones together, from which on none is prepared. 0 or
+	// nothing: no bound but maxInstances.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=0
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number"}
+	Max int32 `json:"max,omitempty"`
 }
 
 // FlagEnv names the environment variable that holds the flag.

@@ -182,7 +182,8 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Start"
 	Start *StartTimes `json:"start,omitempty"`
 
-	// Namespace that holds the instance: challenge-<ownerId>.
+	// Namespace that holds the instance: challenge-<ownerId>; of an instance that took over a prepared one, the namespace of
+	// that. Its label berg.norelect.ch/owner-id is the owner.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace",xDescriptors={"urn:alm:descriptor:io.kubernetes:Namespace"}
@@ -206,6 +207,18 @@ type ChallengeInstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Seed",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	Seed string `json:"seed,omitempty"`
+
+	// UID of the prepared ChallengeInstance whose namespace and objects this instance took over. Its objects carry this UID
+	// instead of the instance's own.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Prepared From",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	PreparedFrom types.UID `json:"preparedFrom,omitempty"`
+
+	// The instance that takes over this prepared one. Set once: from then on only that instance gets its namespace and
+	// objects, and this resource is deleted.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Claimed By",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ClaimedBy *InstanceReference `json:"claimedBy,omitempty"`
 
 	// Where players reach the instance: one entry for each port that is not
 	// internal. Complete in the phase Running; empty if all are internal, and while
@@ -310,6 +323,24 @@ type ChallengeInstanceStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Rollout"
 	ObservedRollout string `json:"observedRollout,omitempty"`
+}
+
+// InstanceReference names a ChallengeInstance.
+type InstanceReference struct {
+	// Namespace of the instance.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
+	Namespace string `json:"namespace"`
+	// Name of the instance.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Name"
+	Name string `json:"name"`
+	// UID of the instance.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="UID"
+	UID types.UID `json:"uid"`
 }
 
 // PendingChanges are what a rollout would change in an instance.
@@ -631,6 +662,10 @@ const (
 	// namespace, pods and record get it too, and its events name it.
 	LabelSource = "berg.norelect.ch/source"
 
+	// LabelPrepared on a ChallengeInstance in the operator's namespace, with the UID of its Challenge as value: the operator made
+	// it in advance. It has no player, no flag and no expiry.
+	LabelPrepared = "berg.norelect.ch/prepared"
+
 	// AnnotationInstanceUID identifies the ChallengeInstance to which an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
 	// AnnotationNamespaceToken on the namespace of an instance is the value whose SHA-256 is in status.namespaceTokenHash.
@@ -652,6 +687,9 @@ const (
 	// AnnotationRetriedAt on a Deployment is when Kubernetes' controllers were last made
 	// to try again pods that they were refused, in RFC 3339.
 	AnnotationRetriedAt = "berg.norelect.ch/retried-at"
+	// AnnotationFlagAt on a pod of an instance that was prepared is when the operator had written the flag that the pod
+	// waits for, in RFC 3339.
+	AnnotationFlagAt = "berg.norelect.ch/flag-at"
 	// AnnotationPullSecret on a Deployment is the Secret that its image is pulled with,
 	// and the version of the source that this was copied from.
 	AnnotationPullSecret = "berg.norelect.ch/pull-secret" //nolint:gosec // its key, and no secret
@@ -667,4 +705,6 @@ const (
 	ComponentNamespace = "challenge"
 	// ComponentPod is the value of LabelComponent on the pods.
 	ComponentPod = "challenge-pod"
+	// ComponentWarm is the value of LabelComponent on the binding in the namespace of a prepared instance.
+	ComponentWarm = "challenge-warm"
 )

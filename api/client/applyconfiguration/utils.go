@@ -96,6 +96,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &bergv1.FlagEnvApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("FlagFile"):
 		return &bergv1.FlagFileApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("InstanceReference"):
+		return &bergv1.InstanceReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("PendingChanges"):
 		return &bergv1.PendingChangesApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Port"):
@@ -120,6 +122,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &bergv1.SolverVariableApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("StartTimes"):
 		return &bergv1.StartTimesApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("Warm"):
+		return &bergv1.WarmApplyConfiguration{}
 
 		// Group=platform.operator.kibaship.com, Version=v1alpha1
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("Application"):

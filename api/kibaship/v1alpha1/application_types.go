@@ -240,6 +240,11 @@ type GitRepository struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="SPA Output Directory"
 	SPAOutputDirectory string `json:"spaOutputDirectory,omitempty"`
+
+	// Whether a push starts a build, and of which branches and tags. Default: builds start by Deployments that you create.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Auto Build"
+	AutoBuild *AutoBuild `json:"autoBuild,omitempty"`
 }
 
 // ImageRetention says which images of earlier builds stay: the newest ones, and the young ones. Images that a Deployment, an Application or a
@@ -351,6 +356,11 @@ type ApplicationStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Limits"
 	Limits Limits `json:"limits,omitempty"`
+
+	// The builds that pushes start, where spec.gitRepository.autoBuild is enabled.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Auto Build"
+	AutoBuild *AutoBuildStatus `json:"autoBuild,omitempty"`
 
 	// The steps that are done, and the steps that are missing and why.
 	// +optional

@@ -3,74 +3,12 @@ package admission
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Instance has the fields of a ChallengeInstance that a decision needs.
-type Instance struct {
-	UID types.UID
-	Key types.NamespacedName
-	// Owner is spec.ownerId. An owner has one started instance at a time.
-	Owner string
-	// Source is the label berg.norelect.ch/source: the user or team of a platform. "": none.
-	Source string
-	// Challenge names the Challenge of the instance. It need not exist.
-	Challenge types.NamespacedName
-	Created   time.Time
-	// Trusted: it is in a namespace of the platform, to which owner IDs belong.
-	Trusted bool
-	// Check: a ChallengeCheck has created it. No player waits for it.
-	Check bool
-	// Started: it has an instance ID, and its finalizer.
-	Started bool
-	// Ending: it is being deleted, or is to be.
-	Ending bool
-	// Blocked: it cannot be built, also without any limit.
-	Blocked bool
-}
-
-// Waits reports whether a decision about the instance is needed.
-func (i Instance) Waits() bool { return !i.Started && !i.Ending && !i.Blocked }
-
-// Decision is the result for an instance that was not started.
-type Decision struct {
-	Instance
-	// Reason is the cause for which the instance waits; Start if it does not wait.
-	Reason Reason
-	// Ahead is set if the Reason is OwnerBusy: the instance directly before it, of the same owner. Only one waiting
-	// instance names a given instance, so the end of an instance changes one status and not hundreds.
-	Ahead types.NamespacedName
-}
-
-// Reason is why an instance waits.
-type Reason string
-
-// The reasons, in the order in which they are checked.
-const (
-	// Start: nothing keeps the instance waiting.
-	Start Reason = ""
-	// OwnerBusy: another instance of the same owner is started, or goes first.
-	OwnerBusy Reason = "OwnerBusy"
-	// SourceInstances: as many instances of its source are started as Limits.SourceInstances allows.
-	SourceInstances Reason = "SourceInstances"
-	// SourceBudget: its cost exceeds the remaining budget of its source.
-	SourceBudget Reason = "SourceBudget"
-	// AboveBudget: its cost alone is above Limits.SourceBudget.
-	AboveBudget Reason = "AboveBudget"
-	// ChallengeFull: as many instances of its Challenge are started as the Challenge allows.
-	ChallengeFull Reason = "ChallengeFull"
-	// NamespaceFull: as many instances of its namespace are started as Limits.Namespace allows.
-	NamespaceFull Reason = "NamespaceFull"
-	// Full: as many instances are started as Limits.All allows.
-	Full Reason = "Full"
-	// PlayersFirst: it belongs to a check, and a player waits for a slot.
-	PlayersFirst Reason = "PlayersFirst"
-)
-
-// Decide returns a decision about every instance that waits, in the order in which they may start: instances of checks
-// after all others, then by creation. A younger instance never gets a slot that an older one could use; an instance that
+// Decide returns a decision about every instance that waits, in the order in which they may start: instances of players,
+// then of checks, then prepared ones, each by creation. A younger instance never gets a slot that an older one could use; an instance that
 // cannot use it, because of another limit, holds up no other.
 func Decide(all []Instance, limits Rules) []Decision {
 	var waiting []Instance
@@ -83,13 +21,14 @@ func Decide(all []Instance, limits Rules) []Decision {
 		return nil
 	}
 	slices.SortFunc(waiting, func(a, b Instance) int {
-		return cmp.Or(isTrue(a.Check)-isTrue(b.Check), byAge(a, b))
+		return cmp.Or(isTrue(a.Prepared)-isTrue(b.Prepared), isTrue(a.Check)-isTrue(b.Check), byAge(a, b))
 	})
 	// Started instances count before any decision, so that a limit which was lowered admits none until enough have ended.
 	// Each admitted instance counts for the decisions after it.
 	t := newTally(limits)
+	pool := newPool(all)
 	for _, i := range all {
-		if i.Started {
+		if i.Started && !pool.handedOver(i) {
 			t.add(i)
 		}
 	}
@@ -99,6 +38,11 @@ func Decide(all []Instance, limits Rules) []Decision {
 		d := Decision{Instance: i}
 		if before, busy := ahead[i.UID]; busy {
 			d.Reason, d.Ahead = OwnerBusy, before
+		} else if prepared := pool.find(i); prepared != nil {
+			if d.Reason = t.takeOver(i); d.Reason == Start {
+				d.TakesOver = prepared.Key
+				pool.take(*prepared)
+			}
 		} else {
 			d.Reason = t.admit(i)
 		}
@@ -145,16 +89,4 @@ func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedNam
 		}
 	}
 	return ahead
-}
-
-// byAge is the same order on every replica. Names have no influence: the creator of an instance chooses its name.
-func byAge(a, b Instance) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
-}
-
-func isTrue(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -46,6 +46,14 @@ var limits = []func(*tally, Instance) Reason{
 	playersFirst,
 }
 
+// ownLimits concern an instance also if a prepared one has a slot for it.
+var ownLimits = []func(*tally, Instance) Reason{
+	sourceInstances,
+	sourceBudget,
+	namespaceLimit,
+	playersFirst,
+}
+
 func sourceInstances(t *tally, i Instance) Reason {
 	if i.Source != "" && reached(t.rules.SourceInstances, t.sources[instanceSource(i)].instances) {
 		return SourceInstances
@@ -76,7 +84,7 @@ func challengeLimit(t *tally, i Instance) Reason {
 }
 
 func namespaceLimit(t *tally, i Instance) Reason {
-	if reached(t.rules.Namespace, t.namespaces[i.Key.Namespace]) {
+	if !i.Prepared && reached(t.rules.Namespace, t.namespaces[i.Key.Namespace]) {
 		return NamespaceFull
 	}
 	return Start
@@ -90,7 +98,7 @@ func allLimit(t *tally, _ Instance) Reason {
 }
 
 func playersFirst(t *tally, i Instance) Reason {
-	if i.Check && t.playersWait {
+	if (i.Check || i.Prepared) && t.playersWait {
 		return PlayersFirst
 	}
 	return Start
@@ -130,19 +138,42 @@ func newTally(limits Rules) *tally {
 
 // admit counts an instance if no limit keeps it waiting.
 func (t *tally) admit(i Instance) Reason {
+	reason := t.check(i, limits)
+	if reason == Start {
+		t.add(i)
+	}
+	return reason
+}
+
+// takeOver is admit for an instance that takes over a prepared one, which counts already.
+func (t *tally) takeOver(i Instance) Reason {
+	reason := t.check(i, ownLimits)
+	if reason == Start {
+		t.addOwn(i)
+	}
+	return reason
+}
+
+func (t *tally) check(i Instance, limits []func(*tally, Instance) Reason) Reason {
 	for _, limit := range limits {
 		if reason := limit(t, i); reason != Start {
 			t.refused(i, reason)
 			return reason
 		}
 	}
-	t.add(i)
 	return Start
 }
 
 func (t *tally) add(i Instance) {
 	t.all++
 	t.challenges[i.Challenge]++
+	if !i.Prepared {
+		t.addOwn(i)
+	}
+}
+
+// addOwn counts what an instance has and a prepared one has not.
+func (t *tally) addOwn(i Instance) {
 	t.namespaces[i.Key.Namespace]++
 	if i.Source != "" {
 		s := t.sources[instanceSource(i)]
@@ -160,6 +191,6 @@ func (t *tally) refused(i Instance, reason Reason) {
 		s.closed = true
 		t.sources[instanceSource(i)] = s
 	case ChallengeFull, NamespaceFull, Full:
-		t.playersWait = t.playersWait || !i.Check
+		t.playersWait = t.playersWait || !i.Check && !i.Prepared
 	}
 }

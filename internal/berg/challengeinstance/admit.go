@@ -131,7 +131,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 		writers = startWriters
 	}
 	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
-	return a.settle(ctx, due, remaining, now), a.displace(ctx, r.all)
+	return a.settle(ctx, due, remaining, now), errors.Join(a.displace(ctx, r.all), a.drain(ctx, r))
 }
 
 // displace ends the instances of other namespaces that keep an instance of the platform waiting. Their end leads to the next round.
@@ -156,6 +156,8 @@ type write struct {
 	status.Candidate
 	// problem is nil for a start.
 	problem *outcome.Problem
+	// takes names the prepared instance that it takes over; empty for none.
+	takes types.NamespacedName
 	// limited: there is a limit, and it lets the instance start.
 	limited bool
 
@@ -184,13 +186,14 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 			report(i.UID, r.problems[i.UID])
 		}
 	}
-	for _, d := range admission.Decide(r.all, r.rules) {
+	r.decisions = admission.Decide(r.all, r.rules)
+	for _, d := range r.decisions {
 		// It keeps its slot until its last write is tried again, so that no younger instance overtakes it.
 		if d.Reason == admission.Start && r.delayed.Has(d.UID) {
 			continue
 		}
 		if d.Reason == admission.Start {
-			starts = append(starts, &write{Candidate: r.candidates[d.UID], limited: r.rules.Limit(d.Instance)})
+			starts = append(starts, &write{Candidate: r.candidates[d.UID], takes: d.TakesOver, limited: r.rules.Limit(d.Instance)})
 		} else {
 			report(d.UID, status.WaitProblem(d, cfg))
 		}
@@ -237,11 +240,18 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	a.report(before, out, nil, now)
 }
 
-// start prepares the status of a start, or the problem that prevents it. It returns false if there is nothing to report. The
-// content is stored before the status names it. If this process ends in between, no instance names the Secret, and a later
-// sweep deletes it.
+// start prepares the status of a start, or the problem that prevents it. It returns false if there is nothing to report. An
+// instance takes over a prepared one, or gets an identity and a content of its own. The content is stored before the status names
+// it. If this process ends in between, no instance names the Secret, and a later sweep deletes it.
 func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg config.Challenge, now time.Time) bool {
-	id, err := uuid.NewV7()
+	taken, err := a.takeOver(ctx, w, out, cfg, now)
+	if taken {
+		return true
+	}
+	var id uuid.UUID
+	if err == nil {
+		id, err = uuid.NewV7()
+	}
 	if err == nil {
 		out.Adopted, err = a.store(ctx, out.Observed, cfg)
 	}
@@ -254,6 +264,9 @@ func (a *admitter) start(ctx context.Context, w *write, out *status.Outcome, cfg
 	// The digest of the namespace token is in the status before the namespace exists. Another client cannot know the
 	// token, so a namespace that it creates first is not taken for the instance's own.
 	status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceTokenHash: a.tokens.Draw()}, now)
+	if w.Prepared {
+		w.Instance.Status.StartedAt = nil // its time starts when a player gets it
+	}
 	out.Problem, w.sent = status.BeingBuilt, true
 	return true
 }

@@ -75,6 +75,7 @@ func (a *admitter) started(ctx context.Context, pending []bergv1.ChallengeInstan
 	if everyOwner {
 		lists = append(lists, nil)
 	} else {
+		lists = append(lists, []client.ListOption{client.MatchingFields{indexPrepared: isPending}})
 		owners := sets.New[string]()
 		for n := range pending {
 			if owner := pending[n].Spec.OwnerID; !owners.Has(owner) {

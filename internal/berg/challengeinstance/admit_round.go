@@ -13,6 +13,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/admission"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -27,6 +28,8 @@ type round struct {
 	problems   map[types.UID]*outcome.Problem
 	// delayed are the instances that are not written now, because their last write failed.
 	delayed sets.Set[types.UID]
+	// decisions are about all that wait.
+	decisions []admission.Decision
 }
 
 // observeRound reads the Challenges, nodes, namespaces and started instances that decide about pending instances.
@@ -54,7 +57,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	checked := map[request]*outcome.Problem{}
 	for n := range pending {
 		i := &pending[n]
-		c := status.Candidate{Instance: i, Key: a.challengeKey(i), Nodes: support}
+		c := status.Candidate{Instance: i, Key: a.challengeKey(i), Nodes: support, Prepared: a.isPrepared(i)}
 		c.Challenge = challenges.get(c.Key)
 		limited = limited || challenges.limits(c.Key).MaxInstances > 0
 		r.candidates[i.UID] = c
@@ -113,12 +116,13 @@ type request struct {
 	challenge       types.NamespacedName
 	namespace       string
 	hasFlag, hasNUL bool
+	prepared        bool
 }
 
 // checked returns why a candidate cannot be built. Each request is checked once.
 func (a *admitter) checked(c status.Candidate, known map[request]*outcome.Problem) *outcome.Problem {
 	flag := c.Instance.Spec.Flag
-	key := request{c.Key, c.Instance.Namespace, flag != "", strings.ContainsRune(flag, 0)}
+	key := request{c.Key, c.Instance.Namespace, flag != "", strings.ContainsRune(flag, 0), c.Prepared}
 	p, ok := known[key]
 	if !ok {
 		p = status.CheckAlone(c, a.Config.Challenge)
@@ -128,7 +132,10 @@ func (a *admitter) checked(c status.Candidate, known map[request]*outcome.Proble
 }
 
 func (a *admitter) admissionInstance(i *bergv1.ChallengeInstance) admission.Instance {
+	claim := ptr.Deref(i.Status.ClaimedBy, bergv1.InstanceReference{})
+	prepared := a.isPrepared(i)
 	return admission.Instance{
+		Prepared: prepared, Claimable: prepared && status.Claimable(i), ClaimedBy: claim.UID,
 		UID: i.UID, Key: client.ObjectKeyFromObject(i),
 		Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource], Challenge: a.challengeKey(i),
 		Created: i.CreationTimestamp.UTC(), Check: i.Labels[bergv1.LabelCheck] != "",
@@ -152,7 +159,7 @@ func (a *admitter) observeHolders(ctx context.Context, r *round) error {
 		if busy.Has(owner) {
 			continue
 		}
-		ns, err := a.observeNamespace(ctx, owner, client.DisableReadYourWritesConsistency)
+		ns, err := a.observeNamespace(ctx, manifests.NamespaceName(owner), client.DisableReadYourWritesConsistency)
 		if err != nil {
 			return err
 		}

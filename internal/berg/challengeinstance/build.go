@@ -34,9 +34,9 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Write: func(ctx context.Context, w apply.Writer, _ ownership.Owner, desired client.Object) (client.Object, error) {
 				return apply.Apply(ctx, w, r.namespaceOwner(o.Instance), desired)
 			},
-			Then: func(_ context.Context, live []client.Object) error {
+			Then: func(ctx context.Context, live []client.Object) error {
 				times.Namespace, times.NamespaceUID = r.Clock.Now(), live[0].GetUID()
-				return nil
+				return r.grantPods(ctx, in, times.NamespaceUID)
 			},
 		},
 		// These do not depend on each other, and no pod exists yet.
@@ -72,6 +72,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Parallel:  true,
 			Objects:   []apply.Set{apply.All(f.ConfigMaps), apply.All(f.DisruptionBudgets)},
 			Replace:   true, // in case a ConfigMap was made immutable
+			Write:     writeUnlessExists(in.Unclaimed),
 			Then: func(ctx context.Context, _ []client.Object) (err error) {
 				secrets, err = r.copyPullSecrets(ctx, *o, in)
 				return err
@@ -107,11 +108,14 @@ func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 	cfg := r.Config.Challenge
 	cfg.Defaults, cfg.NetworkPolicy = o.Pinned.Defaults, o.Policies
 	return manifests.Inputs{
-		UID:                o.Instance.UID,
+		UID:                manifests.OwnerUID(o.Instance),
 		Name:               client.ObjectKeyFromObject(o.Instance),
 		InstanceID:         o.Instance.Status.InstanceID,
 		Seed:               o.Instance.Status.Seed,
 		OwnerID:            o.Instance.Spec.OwnerID,
+		Existing:           manifests.NamespaceFor(o.Instance),
+		Prepared:           o.Prepared || o.Instance.Status.PreparedFrom != "",
+		Unclaimed:          o.Prepared,
 		Flag:               o.Instance.Spec.Flag,
 		ChallengeName:      o.Key.Name,
 		ChallengeNamespace: o.Key.Namespace,

@@ -93,6 +93,9 @@ func (r *Reconciler) newKind() *kind {
 // reconciliation builds.
 func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out *status.Outcome, problems *outcome.Problems) error {
 	now := r.Clock.Now()
+	if i.Status.ClaimedBy != nil {
+		return r.handOver(ctx, i)
+	}
 	if status.Withdrawn(out.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		return r.withdraw(ctx, i, now)
 	}
@@ -109,11 +112,17 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 			return outcome.WrapNotFound(err)
 		}
 		out.Problem = problem
+		if problem == nil {
+			var err error
+			if out.RequeueAfter, err = r.notifyPods(ctx, out.Observed, now); err != nil {
+				return err
+			}
+		}
 		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
 	problems.Add(notStored)
 	stopping, err := r.stopWithNamespace(ctx, out.Observed, now)
-	out.RequeueAfter = stopping.Again
+	out.RequeueAfter = status.Sooner(out.RequeueAfter, stopping.Again)
 	return err
 }
 

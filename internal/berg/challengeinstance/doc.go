@@ -83,6 +83,8 @@
 //
 //	reconciler.go   the dependencies and the state in memory
 //	finalize.go     brings a deletion a step further
+//	claim.go        what becomes of a prepared instance that a player gets: handed over, and its pods notified
+//	admit_claim.go  the claim of a prepared instance, and the end of prepared ones whose slots players need
 //	admit_round.go  the observations of one decision of package admission
 //	admit_list.go   lists the instances, from the cache or from the API server
 //	queuemetrics.go the number of instances that wait

@@ -49,6 +49,9 @@ func (r sourceRecorder) Eventf(about, related runtime.Object, kind, reason, acti
 
 // reportStarted reports that an instance is being built.
 func (r *Reconciler) reportStarted(instance *bergv1.ChallengeInstance) {
+	if r.isPrepared(instance) {
+		return // it counts when a player gets it
+	}
 	created.WithLabelValues(perChallenge.label(instance.Spec.ChallengeRef.Name, true)).Inc()
 	reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
@@ -57,7 +60,7 @@ func (r *Reconciler) reportStarted(instance *bergv1.ChallengeInstance) {
 // one is as of now.
 func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome, problems outcome.Problems, now time.Time) {
 	instance := out.Instance
-	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
+	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil && !out.Prepared {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
 		timeToRunning.WithLabelValues(challenge).Observe(reconcile.ElapsedSinceCreation(instance.CreationTimestamp.Time, view.StartedAt(instance), now).Seconds())
 		for _, stage := range view.Stages(instance) {

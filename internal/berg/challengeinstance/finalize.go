@@ -31,6 +31,9 @@ import (
 // stays until the next instance of the owner may create the namespace.
 func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (done bool, requeueAfter time.Duration, err error) {
 	before := instance.DeepCopy()
+	if taker, err := r.observeTaker(ctx, instance); err != nil || taker != takerGone {
+		return taker == takerHasIt, 0, err
+	}
 	ns, err := r.ownNamespace(ctx, instance)
 	if err != nil {
 		return false, 0, err
@@ -108,7 +111,7 @@ func (r *Reconciler) patchTerminating(ctx context.Context, before, instance *ber
 // the API server confirms its absence.
 func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
 	owner := manifests.NamespaceOwner(instance)
-	ns, err := r.observeNamespace(ctx, instance.Spec.OwnerID)
+	ns, err := r.observeNamespace(ctx, manifests.NamespaceFor(instance))
 	if err != nil || ns != nil && owner.Owns(ns) {
 		return ns, err
 	}
@@ -118,7 +121,7 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 		return nil, nil
 	}
 	ns = &corev1.Namespace{}
-	err = r.Live.Get(ctx, types.NamespacedName{Name: manifests.NamespaceName(instance.Spec.OwnerID)}, ns)
+	err = r.Live.Get(ctx, types.NamespacedName{Name: manifests.NamespaceFor(instance)}, ns)
 	if err != nil {
 		return nil, apply.IgnoreAbsent(err)
 	}
@@ -132,7 +135,7 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 // after its start the API server does not know custom resources yet, so they can outlive their namespace, and would block
 // the next instance of the owner.
 func (r *Reconciler) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
-	owner, ns := manifests.OwnerFor(instance), manifests.NamespaceName(instance.Spec.OwnerID)
+	owner, ns := manifests.OwnerFor(instance), manifests.NamespaceFor(instance)
 	errs := []error{
 		apply.Sweep(ctx, r.Writer, owner, &gatewayv1.HTTPRouteList{}, ns),
 		apply.Sweep(ctx, r.Writer, owner, &gatewayv1.TLSRouteList{}, ns),

@@ -93,7 +93,7 @@ func (r *Reconciler) askGate(out *status.Outcome, hosts []status.AskedHost, key 
 	if len(hosts) == 0 {
 		return false
 	}
-	q := reach.Question{Namespace: manifests.NamespaceName(out.Instance.Spec.OwnerID), Replicas: out.Ways.Gate.Replicas}
+	q := reach.Question{Namespace: manifests.NamespaceFor(out.Instance), Replicas: out.Ways.Gate.Replicas}
 	for _, host := range hosts {
 		q.Hosts = append(q.Hosts, reach.Host(host))
 	}

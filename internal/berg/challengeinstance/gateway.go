@@ -192,7 +192,7 @@ func (r *Reconciler) observeWays(ctx context.Context, c status.Candidate) (w sta
 	if c.Pinned == nil || !slices.ContainsFunc(c.Pinned.Containers, func(c bergv1.Container) bool { return public(c.Ports) }) {
 		return w, nil
 	}
-	namespace := manifests.NamespaceName(c.Instance.Spec.OwnerID)
+	namespace := manifests.NamespaceFor(c.Instance)
 	if w.Services, err = r.observeServices(ctx, namespace); err != nil {
 		return w, err
 	}

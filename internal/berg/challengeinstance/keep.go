@@ -53,8 +53,8 @@ var errRecordPending = fmt.Errorf("the record of the instance is being read: %w"
 // keepRecord reports whether the Recorder allows the deletion of the namespace. It is asked in every reconciliation of a
 // deletion, because a new leader has no record in progress.
 func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
-	// A check reports by itself how its instance ended.
-	if r.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
+	// A check reports by itself how its instance ended, and a prepared instance had no player.
+	if r.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" || r.isPrepared(instance) {
 		return true
 	}
 	key := client.ObjectKeyFromObject(instance)

@@ -192,9 +192,11 @@ func observeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observ
 	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	observations := make([]gauge.Observation, len(instances.Items))
+	observations := make([]gauge.Observation, 0, len(instances.Items))
 	for i := range instances.Items {
-		observations[i] = newObservation(&instances.Items[i])
+		if instances.Items[i].Labels[bergv1.LabelPrepared] == "" {
+			observations = append(observations, newObservation(&instances.Items[i]))
+		}
 	}
 	return observations, nil
 }

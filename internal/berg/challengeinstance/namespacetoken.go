@@ -20,7 +20,7 @@ func (r *Reconciler) namespaceOwner(instance *bergv1.ChallengeInstance) ownershi
 // Another secret is drawn when the namespace was deleted, and when the process that drew the first one has ended before it
 // created the namespace. Then the status must have the new digest first, so this reconciliation writes no object.
 func (r *Reconciler) prepareNamespace(ctx context.Context, out *status.Outcome) (err error) {
-	out.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.namespaceOwner(out.Instance), out.Namespace, manifests.NamespaceName(out.Instance.Spec.OwnerID), func() error {
+	out.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.namespaceOwner(out.Instance), out.Namespace, manifests.NamespaceFor(out.Instance), func() error {
 		out.NamespaceTokenHash = r.tokens.Draw()
 		return nil
 	})

@@ -31,6 +31,12 @@ const (
 	// indexPending has, under the value isPending, the instances that were not started.
 	indexPending = "pending"
 	isPending    = "true"
+	// indexNamespace has the namespace of each instance.
+	indexNamespace = "status.namespace"
+	// indexPrepared has, under the value isPending, the prepared instances, and indexClaim the UID of the instance that takes one
+	// over.
+	indexPrepared = "prepared"
+	indexClaim    = "status.claimedBy"
 )
 
 // observe reads all objects and settings that decide about an instance. Only steps that need certainty read again, from the
@@ -41,7 +47,7 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
 		return out, err
 	}
-	if o.Namespace, err = r.observeNamespace(ctx, instance.Spec.OwnerID); err != nil {
+	if o.Namespace, err = r.observeNamespace(ctx, manifests.NamespaceFor(instance)); err != nil {
 		return out, err
 	}
 	if o.Deployments, err = r.observeDeployments(ctx, o.Candidate); err != nil {
@@ -56,7 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	}
 	r.compareImages(ctx, o)
 	if slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
-		o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceName(instance.Spec.OwnerID))
+		o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceFor(instance))
 	}
 	return out, err
 }
@@ -69,7 +75,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 	all := make(map[string]*appsv1.Deployment, len(c.Pinned.Containers))
 	for _, container := range c.Pinned.Containers {
 		d := &appsv1.Deployment{}
-		key := types.NamespacedName{Namespace: manifests.NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
+		key := types.NamespacedName{Namespace: manifests.NamespaceFor(c.Instance), Name: container.Hostname}
 		err := r.Client.Get(ctx, key, d)
 		if err == nil && cache.Reduced(d) { // the cache has dropped its content, which is too large
 			err = r.Live.Get(ctx, key, d)
@@ -86,7 +92,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 
 // observeCandidate reads the Challenge of an instance and the content of its start.
 func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (c status.Candidate, err error) {
-	c = status.Candidate{Instance: instance, Key: r.challengeKey(instance)}
+	c = status.Candidate{Instance: instance, Key: r.challengeKey(instance), Prepared: r.isPrepared(instance)}
 	if c.Challenge, err = apply.Found(ctx, r.Client, c.Key, &bergv1.Challenge{}); err != nil {
 		return c, err
 	}
@@ -105,15 +111,21 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 	return c, err
 }
 
+// isPrepared reports whether the operator made an instance for players to come. Only administrators and the operator may write
+// in its namespace, so the label can be trusted there.
+func (r *Reconciler) isPrepared(o client.Object) bool {
+	return o.GetNamespace() == r.Namespace && o.GetLabels()[bergv1.LabelPrepared] != ""
+}
+
 // settings returns the configuration, adapted to the features of the nodes.
 func (r *Reconciler) settings(o status.Observed) config.Challenge {
 	return o.Nodes.Apply(r.Config.Challenge)
 }
 
-// observeNamespace returns the namespace of an owner, nil if there is none.
-func (r *Reconciler) observeNamespace(ctx context.Context, ownerID string, opts ...client.GetOption) (*corev1.Namespace, error) {
+// observeNamespace returns a namespace, nil if there is none of that name.
+func (r *Reconciler) observeNamespace(ctx context.Context, name string, opts ...client.GetOption) (*corev1.Namespace, error) {
 	ns := &corev1.Namespace{}
-	err := r.Client.Get(ctx, types.NamespacedName{Name: manifests.NamespaceName(ownerID)}, ns, opts...)
+	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, ns, opts...)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -129,7 +141,7 @@ func (r *Reconciler) observeNamespace(ctx context.Context, ownerID string, opts 
 func (r *Reconciler) observePods(ctx context.Context, instance *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods,
-		client.InNamespace(manifests.NamespaceName(instance.Spec.OwnerID)),
+		client.InNamespace(manifests.NamespaceFor(instance)),
 		client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod},
 		client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.
 })
 
 func ownerNamespaceRequest(_ context.Context, o client.Object) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: manifests.NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: manifests.NamespaceFor(o.(*bergv1.ChallengeInstance))}}}
 }
 
 // Reconcile checks one namespace. It returns no errors: the backoff, not the queue, chooses the delay after a failure.
@@ -127,12 +127,12 @@ func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time
 // exists reports whether the cache shows the instance of a namespace.
 func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, uid types.UID) (bool, error) {
 	var all bergv1.ChallengeInstanceList
-	if err := o.client.List(ctx, &all, client.MatchingFields{indexOwner: strings.TrimPrefix(ns.Name, manifests.NamespacePrefix)},
+	if err := o.client.List(ctx, &all, client.MatchingFields{indexNamespace: ns.Name},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return false, err
 	}
 	for i := range all.Items {
-		if all.Items[i].UID == uid {
+		if manifests.OwnerUID(&all.Items[i]) == uid {
 			return true, nil
 		}
 	}
@@ -156,14 +156,13 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if uid, provable := manifests.ReadInstanceUID(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
 		return outcome.ErrConflict // an event follows
 	}
-	instances := &metav1.PartialObjectMetadataList{}
-	instances.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceList"))
+	instances := &bergv1.ChallengeInstanceList{}
 	for page := ""; ; {
 		if err := o.live.List(ctx, instances, client.Limit(instancesPerPage), client.Continue(page)); err != nil {
 			return fmt.Errorf("look for the instance of namespace %s: %w", ns.Name, err)
 		}
 		for i := range instances.Items {
-			if instances.Items[i].UID == instance {
+			if manifests.OwnerUID(&instances.Items[i]) == instance {
 				return fmt.Errorf("namespace %s is kept: %w", ns.Name, errOrphanKept)
 			}
 		}

@@ -22,9 +22,9 @@ import (
 
 func listInstances() client.ObjectList { return &bergv1.ChallengeInstanceList{} }
 
-// isNew reports whether an instance was started and has never been ready.
+// isNew reports whether an instance was started and has never been ready, and a player or a solver waits for it.
 func isNew(o client.Object) bool {
-	return isBuilt(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil
+	return isBuilt(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil && o.GetLabels()[bergv1.LabelPrepared] == ""
 }
 
 func isLive(o client.Object) bool { return o.GetDeletionTimestamp() == nil }
@@ -52,15 +52,15 @@ func (r *Reconciler) allBuilt(ctx context.Context, _ client.Object) []ctrl.Reque
 	return reconcile.Requests(ctx, r.Client, listInstances(), isBuilt)
 }
 
-// ofNamespace maps a namespace, or an object in one, to those instances of its owner that a
+// ofNamespace maps a namespace, or an object in one, to those instances that it is for and a
 // filter selects.
 func (r *Reconciler) ofNamespace(match func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
-		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)
-		if !ours {
+		name := cmp.Or(o.GetNamespace(), o.GetName())
+		if !strings.HasPrefix(name, manifests.NamespacePrefix) {
 			return nil
 		}
-		return r.requests(ctx, indexOwner, ownerID, match)
+		return r.requests(ctx, indexNamespace, name, match)
 	}
 }
 

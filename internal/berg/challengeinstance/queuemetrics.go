@@ -31,7 +31,9 @@ func queued(ctx context.Context, reader client.Reader) ([]bergv1.ChallengeInstan
 	if err := reader.List(ctx, &pending, client.MatchingFields{indexPending: isPending}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(pending.Items, func(i bergv1.ChallengeInstance) bool { return !status.Queued(&i) }), nil
+	return slices.DeleteFunc(pending.Items, func(i bergv1.ChallengeInstance) bool {
+		return !status.Queued(&i) || i.Labels[bergv1.LabelPrepared] != ""
+	}), nil
 }
 
 func observeHeadAge(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {

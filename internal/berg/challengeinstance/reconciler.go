@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/access"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/digests"
@@ -47,6 +48,8 @@ type Reconciler struct {
 	Isolation *isolation.Latest
 	// Recorder stores records of instances that end. Nil: no record is stored.
 	Recorder Recorder
+	// PodAccess is the right to notify pods of prepared instances of their flag. Nil: no instance is prepared.
+	PodAccess *access.Access
 	// Revisions stores the contents that instances were started with.
 	Revisions *revisions.Store[manifests.Snapshot]
 	// Reach connects to instances before they are Running. Nil: no connection is tried.
@@ -65,6 +68,8 @@ type Reconciler struct {
 	// copies are the versions of the pull secret that instances being built have under its own name. If a version is
 	// missing here, as after a restart, the operator writes another copy.
 	copies *lru.Cache
+	// granted are the UIDs of the namespaces in which this process has made sure of PodAccess.
+	granted *lru.Cache
 }
 
 // kind is the frame of a reconciliation.

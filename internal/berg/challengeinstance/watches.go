@@ -44,7 +44,7 @@ import (
 // a new leader starts with a full cache.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
-	r.copies = lru.New(rememberedCopies)
+	r.copies, r.granted = lru.New(rememberedCopies), lru.New(rememberedCopies)
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -88,20 +88,34 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	for name, extract := range map[string]func(*bergv1.ChallengeInstance) string{
 		indexOwner:     func(i *bergv1.ChallengeInstance) string { return i.Spec.OwnerID },
+		indexNamespace: manifests.NamespaceFor,
 		indexChallenge: func(i *bergv1.ChallengeInstance) string { return r.challengeKey(i).String() },
+		indexClaim: func(i *bergv1.ChallengeInstance) string {
+			return string(ptr.Deref(i.Status.ClaimedBy, bergv1.InstanceReference{}).UID)
+		},
+		indexPending: func(i *bergv1.ChallengeInstance) string {
+			if i.Status.InstanceID == "" {
+				return isPending
+			}
+			return ""
+		},
+		indexPrepared: func(i *bergv1.ChallengeInstance) string {
+			if r.isPrepared(i) {
+				return isPending
+			}
+			return ""
+		},
 	} {
 		if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, name, func(o client.Object) []string {
-			return []string{extract(o.(*bergv1.ChallengeInstance))}
+			if value := extract(o.(*bergv1.ChallengeInstance)); value != "" {
+				return []string{value}
+			}
+			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	return indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexPending, func(o client.Object) []string {
-		if o.(*bergv1.ChallengeInstance).Status.InstanceID != "" {
-			return nil
-		}
-		return []string{isPending}
-	})
+	return nil
 }
 
 // serveGauges lets the gauges of instances count in the manager's cache.
@@ -123,6 +137,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 	controllers = ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, justStarted, reconcile.StatusLost, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.claimed), builder.WithPredicates(claimSettled)).
 		Watches(&bergv1.Challenge{}, r.challengeEvents(), builder.WithPredicates(challengeChanged)).
 		// A namespace has two handlers: a live instance repairs its namespace, and a deletion continues with another
 		// priority.
@@ -219,7 +234,7 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, newRequest(i)) })
 	case isNew(i):
 		enqueue(q, startPriority, newRequest(i))
-	case initial:
+	case initial, i.Labels[bergv1.LabelPrepared] != "": // players do not wait for it
 		enqueue(q, handler.LowPriority, newRequest(i))
 	default:
 		enqueue(q, 0, newRequest(i))

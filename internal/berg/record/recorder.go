@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/access"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -55,7 +56,7 @@ type Recorder struct {
 	// Live reads pods from the API server, as they are.
 	Live   client.Reader
 	Logs   clientcorev1.PodsGetter
-	Access *Access
+	Access *access.Access
 	Clock  clock.PassiveClock
 	Config config.Record
 

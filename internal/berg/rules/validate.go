@@ -400,6 +400,7 @@ func validateFlag(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 		errs = append(errs, validateFile(parent.Child("executable"), *f.Executable)...)
 	}
 	errs = append(errs, validateGroup(parent, f)...)
+	errs = append(errs, validateLate(parent, f)...)
 	if set != 1 {
 		errs = append(errs, field.Required(parent, "set exactly one of env, content and executable"))
 	}

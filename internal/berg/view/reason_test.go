@@ -33,6 +33,31 @@ func TestEveryCauseHasARow(t *testing.T) {
 	}
 }
 
+// Each start is "not ready yet" for a moment: a cause on its routes would cost a write.
+func TestOnlyACauseThatNeedsAPersonIsPublic(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause        bergv1.Cause
+		kind, reason string
+		want         bergv1.Cause
+	}{
+		"starting":               {cause: bergv1.CauseNotReadyYet},
+		"waiting":                {cause: bergv1.CauseQueued},
+		"an image is missing":    {cause: bergv1.CauseImageUnavailable, want: bergv1.CauseImageUnavailable},
+		"running":                {},
+		"running, and crashed":   {kind: bergv1.ConditionHealthy, reason: "CrashLoopBackOff", want: bergv1.CauseCrashing},
+		"running, and not ready": {kind: bergv1.ConditionHealthy, reason: bergv1.ReasonPodsNotReady},
+	} {
+		i := &bergv1.ChallengeInstance{}
+		i.Status.Cause = tc.cause
+		if tc.kind != "" {
+			i.Status.Conditions = []metav1.Condition{{Type: tc.kind, Status: metav1.ConditionFalse, Reason: tc.reason}}
+		}
+		if got := PublicCause(i); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // apiReasons returns the reasons of conditions and events of ChallengeInstances, as the API declares them.
 func apiReasons(t *testing.T) (all []Reason) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,6 +98,27 @@ func certificateRefs(gateway *gatewayv1.Gateway) []types.NamespacedName {
 		}
 	}
 	return names
+}
+
+// certificateTime is how long a replica waits for certificates before it is ready: the gate may lack the right to read one.
+const certificateTime = 10 * time.Second
+
+// CertificatesKnown reports whether each certificate that Gateways name was read, or the time for it is over. A replica without them would
+// refuse players.
+func (s *State) CertificatesKnown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.started) > certificateTime {
+		return true
+	}
+	for name := range s.compiled {
+		for _, secret := range certificateRefs(s.gateways[name]) {
+			if _, found := s.certificates[secret]; !found {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (s *State) compileThose(keys map[routing.Key]bool) {

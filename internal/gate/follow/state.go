@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 
 // State has the objects that the gate knows. It is safe for concurrent use.
 type State struct {
+	started    time.Time
 	table      *routing.Table
 	controller gatewayv1.GatewayController
 	ports      []int32
@@ -84,7 +86,7 @@ var errNoCertificate = errors.New("there is no such Secret, or the gate may not 
 // NewState returns a State that changes a table.
 func NewState(table *routing.Table, controller gatewayv1.GatewayController, ports []int32, addresses []types.NamespacedName) *State {
 	return &State{
-		Usage: usage.NewRecorder(), table: table, controller: controller, ports: ports, addresses: addresses, known: make([][]gatewayv1.GatewayStatusAddress, max(1, len(addresses))), chosen: map[types.NamespacedName]int{}, Changed: func(routing.Key) {}, Certificates: func([]types.NamespacedName) {},
+		started: time.Now(), Usage: usage.NewRecorder(), table: table, controller: controller, ports: ports, addresses: addresses, known: make([][]gatewayv1.GatewayStatusAddress, max(1, len(addresses))), chosen: map[types.NamespacedName]int{}, Changed: func(routing.Key) {}, Certificates: func([]types.NamespacedName) {},
 		classes: map[string]bool{}, namespaces: map[string]labels.Set{}, services: map[types.NamespacedName][]routing.ServicePort{},
 		grants: map[types.NamespacedName]*gatewayv1.ReferenceGrant{}, certificates: map[types.NamespacedName]certificate{},
 		gateways: map[types.NamespacedName]*gatewayv1.Gateway{}, compiled: map[types.NamespacedName]*routing.Gateway{},

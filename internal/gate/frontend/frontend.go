@@ -3,6 +3,7 @@ package frontend
 import (
 	"crypto/tls"
 	"net/http/httputil"
+	"net/netip"
 	"time"
 
 	"github.com/pires/go-proxyproto"
@@ -53,4 +54,21 @@ type Frontend struct {
 	rates   *rates
 	secure  *tls.Config
 	buffers *buffers
+}
+
+// enter reports whether an address may hold one more request or stream of a host. Who entered calls leave.
+func (f *Frontend) enter(host string, from netip.Prefix) bool {
+	if !f.visits.take(visit{host, from}) {
+		return false
+	}
+	if !f.hosts.take(host) {
+		f.visits.release(visit{host, from})
+		return false
+	}
+	return true
+}
+
+func (f *Frontend) leave(host string, from netip.Prefix) {
+	f.hosts.release(host)
+	f.visits.release(visit{host, from})
 }

@@ -9,7 +9,8 @@ import (
 
 // Limits bound what one client, one host and all clients may hold.
 type Limits struct {
-	// Connections in total, of one address (an IPv6 address counts as its /64), and of one host name. One address may have half of those of a host.
+	// Connections in total, of one address (an IPv6 address counts as its /64), and requests and streams of one host name, of which one
+	// address may have half.
 	Total, Address, Host int
 	// Rate is the number of bytes per second of one address, in both directions together. 0: unlimited.
 	Rate int
@@ -49,23 +50,6 @@ func (c *counter[K]) release(key K) {
 type visit struct {
 	host string
 	from netip.Prefix
-}
-
-// enter reports whether an address may hold one more request or stream of a host. Who entered calls leave.
-func (f *Frontend) enter(host string, from netip.Prefix) bool {
-	if !f.visits.take(visit{host, from}) {
-		return false
-	}
-	if !f.hosts.take(host) {
-		f.visits.release(visit{host, from})
-		return false
-	}
-	return true
-}
-
-func (f *Frontend) leave(host string, from netip.Prefix) {
-	f.hosts.release(host)
-	f.visits.release(visit{host, from})
 }
 
 // rates has the limiters of the addresses that have a connection.

@@ -59,7 +59,7 @@ func (w *Writer) Start(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// Lead makes this replica the one that writes, until ctx is done.
+// Lead lets this replica write until ctx is done.
 func (w *Writer) Lead(ctx context.Context) {
 	w.lead.Lock()
 	defer w.lead.Unlock()

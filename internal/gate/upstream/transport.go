@@ -20,7 +20,8 @@ import (
 const (
 	dialTime    = 3 * time.Second
 	idleTime    = 30 * time.Second
-	idlePerPod  = 4
+	idlePerPod  = 64
+	idleTotal   = 4096
 	maxHeader   = 64 << 10
 	keepAlive   = 30 * time.Second
 	readBuffer  = 4 << 10
@@ -105,8 +106,8 @@ func NewTransport(dialer *Dialer) *Transport {
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 				return dialer.connect(ctx, Backend(ctx), hostPort(address))
 			},
-			DisableCompression: true, MaxIdleConnsPerHost: idlePerPod, IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader,
-			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, ExpectContinueTimeout: time.Second,
+			DisableCompression: true, MaxIdleConns: idleTotal, MaxIdleConnsPerHost: idlePerPod, IdleConnTimeout: idleTime,
+			MaxResponseHeaderBytes: maxHeader, ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, ExpectContinueTimeout: time.Second,
 		}
 	}
 	t.http1, t.h2c = base(), base()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,12 +16,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The operator reads Secrets by the rights that it has in the namespaces of Projects.
+// The operator reads Secrets, and creates Deployments and the Secrets of webhooks, by the rights that it has in the namespaces of Projects.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects,verbs=list;watch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=applications,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=applications/status,verbs=patch
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=deployments,verbs=list;watch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create,namespace=system
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=kibaship-pushes-key,verbs=get,namespace=system
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // newKind returns the steps that are particular to Applications; kit/reconcile does the rest.
@@ -34,14 +37,21 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed
 		Status:   computeStatus,
 		Report:   r.report,
 		Finalize: r.finalize,
+		RequeueAfter: func(_ *kibashipv1.Application, o Observed, _ outcome.Problems, _ time.Time) time.Duration {
+			if o.AutoBuild != nil && o.AutoBuild.Refused {
+				return refusedInterval
+			}
+			return 0
+		},
 		Forget: func(ctx context.Context, key types.NamespacedName) error {
+			r.Poller.Forget(key)
 			return r.closeUnused(ctx, key.Namespace)
 		},
 		Bound: bound,
 	}
 }
 
-// apply writes finalizer and labels, and closes the watch of Secrets where no Application names one any more.
+// apply writes finalizer and labels, closes the watch of Secrets where no Application names one any more, and starts the builds of pushes.
 func (r *Reconciler) apply(ctx context.Context, a *kibashipv1.Application, o *Observed, problems *outcome.Problems) error {
 	err := r.putMetadata(ctx, a, *o)
 	if err != nil && outcome.Classify(err) != outcome.Rejected {
@@ -51,9 +61,16 @@ func (r *Reconciler) apply(ctx context.Context, a *kibashipv1.Application, o *Ob
 		problems.Replace(outcome.NewProblem(kibashipv1.ConditionSpecAccepted, fmt.Errorf("put finalizer and labels on this Application: %w", err)))
 	}
 	if len(rules.Secrets(&a.Spec)) == 0 {
-		return r.closeUnused(ctx, a.Namespace)
+		if err := r.closeUnused(ctx, a.Namespace); err != nil {
+			return err
+		}
 	}
-	return nil
+	if !enabled(a) || problems.First() != nil || waiting(a, *o) {
+		r.Poller.Forget(client.ObjectKeyFromObject(a))
+		return nil
+	}
+	o.AutoBuild, err = r.autoBuild(ctx, a)
+	return err
 }
 
 // putMetadata puts on the finalizer and the labels of the Project, in one write.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -37,6 +38,7 @@ func computeStatus(a *kibashipv1.Application, o Observed, problems outcome.Probl
 			set(step, status, reason, message)
 		}
 	}
+	computeAutoBuild(a, o, set)
 	first := problems.First()
 	switch {
 	case first == nil && waiting(a, o):
@@ -56,6 +58,31 @@ func computeStatus(a *kibashipv1.Application, o Observed, problems outcome.Probl
 	ready := reconcile.ReadyUnless(first, kibashipv1.ReasonApplicationReady, s.Message)
 	ready.Stalled = s.Phase == kibashipv1.ApplicationFailed
 	return ready
+}
+
+// computeAutoBuild computes what the status says of builds that pushes start. While nothing is known, what was known stays.
+func computeAutoBuild(a *kibashipv1.Application, o Observed, set conditions.Setter) {
+	s, b := &a.Status, o.AutoBuild
+	if !enabled(a) {
+		s.AutoBuild = nil
+		meta.RemoveStatusCondition(&s.Conditions, kibashipv1.ConditionAutoBuild)
+		return
+	}
+	status, reason, message := b.condition()
+	set(kibashipv1.ConditionAutoBuild, status, reason, message)
+	if b == nil {
+		return
+	}
+	if s.AutoBuild == nil {
+		s.AutoBuild = &kibashipv1.AutoBuildStatus{}
+	}
+	s.AutoBuild.WebhookURL, s.AutoBuild.WebhookSecret = b.URL, b.Secret
+	if b.Answered && (b.Answer.Problem == "" || len(b.Refs) > 0) {
+		s.AutoBuild.Refs = b.Refs
+	}
+	for i := range s.AutoBuild.Refs {
+		s.AutoBuild.Refs[i].Message = conditions.Bound(s.AutoBuild.Refs[i].Message)
+	}
 }
 
 // passed returns status, reason and message of a condition that has no problem.

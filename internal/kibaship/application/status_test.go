@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/poll"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -108,5 +109,49 @@ func TestLabels(t *testing.T) {
 	}
 	if got := ProjectLabels(map[string]string{"a": "b"}, nil); len(got) != 1 {
 		t.Errorf("without a project: %v", got)
+	}
+}
+
+func TestConditionOfAutoBuild(t *testing.T) {
+	refs := []kibashipv1.AutoBuildRef{{Ref: "refs/heads/main", CommitSHA: "a", Deployment: "d"}}
+	for name, tc := range map[string]struct {
+		build  *AutoBuild
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"not ready":       {nil, metav1.ConditionUnknown, kibashipv1.ReasonWaiting},
+		"off":             {&AutoBuild{Off: true}, metav1.ConditionFalse, kibashipv1.ReasonAutoBuildOff},
+		"not asked":       {&AutoBuild{}, metav1.ConditionUnknown, kibashipv1.ReasonWaiting},
+		"never answered":  {&AutoBuild{Answered: true, Answer: poll.Answer{Problem: "x"}}, metav1.ConditionFalse, kibashipv1.ReasonRepositoryNotRead},
+		"nothing matches": {&AutoBuild{Answered: true}, metav1.ConditionFalse, kibashipv1.ReasonNothingMatches},
+		"too many":        {&AutoBuild{Answered: true, Refs: refs, Answer: poll.Answer{Branches: 21}}, metav1.ConditionFalse, kibashipv1.ReasonTooManyBranches},
+		"no Secret":       {&AutoBuild{Answered: true, Refs: refs, SecretProblem: "x"}, metav1.ConditionFalse, kibashipv1.ReasonWebhookSecretInTheWay},
+		"watched":         {&AutoBuild{Answered: true, Refs: refs}, metav1.ConditionTrue, kibashipv1.ReasonWatching},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := private()
+			a.Spec.GitRepository.AutoBuild = &kibashipv1.AutoBuild{Enabled: true}
+			o := Observed{Project: readyProject(), SecretsKnown: true, AutoBuild: tc.build}
+			ready := computeStatus(a, o, check(a, o), noon)
+			c := meta.FindStatusCondition(a.Status.Conditions, kibashipv1.ConditionAutoBuild)
+			if c == nil || c.Status != tc.status || c.Reason != tc.reason || c.Message == "" {
+				t.Errorf("%+v", c)
+			}
+			if a.Status.Phase != kibashipv1.ApplicationReady || ready.Stalled {
+				t.Errorf("an Application that can be built by hand is %s", a.Status.Phase)
+			}
+			// An answer that fails, and an Application that is not Ready for a moment, keep the refs.
+			o.AutoBuild = &AutoBuild{Answered: true, Answer: poll.Answer{Problem: "x"}}
+			before := a.Status.AutoBuild.DeepCopy()
+			computeStatus(a, o, check(a, o), noon)
+			if before != nil && len(before.Refs) != len(a.Status.AutoBuild.Refs) {
+				t.Errorf("refs are %v, and were %v", a.Status.AutoBuild.Refs, before.Refs)
+			}
+			a.Spec.GitRepository.AutoBuild.Enabled, o.AutoBuild = false, nil
+			computeStatus(a, o, check(a, o), noon)
+			if a.Status.AutoBuild != nil || meta.FindStatusCondition(a.Status.Conditions, kibashipv1.ConditionAutoBuild) != nil {
+				t.Error("it is switched off, and the status speaks of it")
+			}
+		})
 	}
 }

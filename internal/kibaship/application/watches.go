@@ -28,7 +28,7 @@ const (
 	indexSecret = "secret"
 )
 
-// SetupWithManager opens the watches. There are no timers.
+// SetupWithManager opens the watches. Only the Poller has timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.kind = r.newKind()
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -41,10 +41,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-application").
 		For(&kibashipv1.Application{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, relabelled, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
+			predicate.GenerationChangedPredicate{}, relabelled, reconcile.Replaced, reconcile.StatusLost, pushed, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, phaseChanged))).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
+		WatchesRawSource(r.Poller.Source(&handler.EnqueueRequestForObject{})).
 		WithOptions(r.ControllerOptions()).
 		Complete(r.kind.Reconciler())
 }
@@ -79,6 +80,11 @@ var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return before[kibashipv1.LabelProjectUUID] != after[kibashipv1.LabelProjectUUID] ||
 		before[kibashipv1.LabelWorkspaceUUID] != after[kibashipv1.LabelWorkspaceUUID]
 }}
+
+// pushed accepts the annotation with which the receiver of webhooks announces a push.
+var pushed = reconcile.Updates(func(before, after client.Object) bool {
+	return before.GetAnnotations()[kibashipv1.AnnotationPushed] != after.GetAnnotations()[kibashipv1.AnnotationPushed]
+})
 
 // phaseChanged accepts changes of a Project that make it usable or unusable.
 var phaseChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

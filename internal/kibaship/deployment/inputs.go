@@ -88,11 +88,11 @@ func (in Inputs) runName() string {
 	return kitnaming.Within(name, maxName)
 }
 
-// source stands for what is built, and how. A login and the environment of the running Application are no part of it. A branch is
+// source stands for what is built, and how. A login, the environment of the running Application, and what starts builds are no part of it. A branch is
 // none where a commit or a tag is asked for.
 func (in Inputs) source() string {
 	source := in.Git
-	source.PublicAccess, source.SecretRef, source.Env, source.ImagePullSecretRef, source.Branch = false, nil, nil, nil, ""
+	source.PublicAccess, source.SecretRef, source.Env, source.ImagePullSecretRef, source.AutoBuild, source.Branch = false, nil, nil, nil, nil, ""
 	if in.Commit == "" && in.Tag == "" {
 		source.Branch = in.Branch
 	}
@@ -107,7 +107,7 @@ func (in Inputs) repository() string {
 
 // url is where the source is.
 func (in Inputs) url() string {
-	return in.Builds.Providers[string(in.Git.Provider)] + "/" + strings.TrimSuffix(in.Git.Repository, ".git") + ".git"
+	return in.Builds.RepositoryURL(string(in.Git.Provider), in.Git.Repository)
 }
 
 // private reports whether a token is needed, or given.

@@ -141,6 +141,9 @@ func TestWhatIsBuiltIsNotBuiltAgain(t *testing.T) {
 		"another commit": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
 			in.Commit = digest[7:47]
 		}, false},
+		"a switch of what starts builds": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {
+			in.Git.AutoBuild = &kibashipv1.AutoBuild{Enabled: true}
+		}, true},
 		"a branch":          {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Commit = "" }, false},
 		"another directory": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) { in.Git.Path = "x" }, false},
 		"another registry": {func(in *Inputs, _ *kibashipv1.PipelineRunStatus, _ *kibashipv1.DeploymentStatus) {

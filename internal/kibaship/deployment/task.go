@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 	"github.com/bergctf/berg-operator/internal/kibaship/source"
 )
 
@@ -189,10 +189,6 @@ func confined(user int64, capabilities ...any) object {
 // never as a part of its text, so that no field of an Application is run as a command. It is the only step with
 // the token for the git server.
 func (in Inputs) cloneStep() object {
-	user := "x-access-token"
-	if in.Git.Provider == kibashipv1.Bitbucket {
-		user = "x-token-auth"
-	}
 	env := variables(
 		"SOURCE", in.workspace(workspaceSource),
 		"CONTEXT", in.contextPath(),
@@ -201,7 +197,7 @@ func (in Inputs) cloneStep() object {
 		"TAG", "$(params.git-tag)",
 		"BRANCH", "$(params.git-branch)",
 		"TOKEN_FILE", in.file(workspaceToken, tokenKey),
-		"GIT_USER", user,
+		"GIT_USER", rules.GitUser(in.Git.Provider),
 		"DOCKERFILE_PATH", literal(rooted(in.Git.DockerfilePath)),
 		// Tekton and the kubelet replace $(...) in a text, and nothing in this form of one.
 		"DOCKERFILE", base64.StdEncoding.EncodeToString([]byte(in.dockerfile())),

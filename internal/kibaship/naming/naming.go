@@ -5,6 +5,10 @@ package naming
 import (
 	"regexp"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 const (
@@ -59,6 +63,34 @@ func TektonBinding(project string) string { return prefix + project + "-tekton-b
 
 // Limits returns the name of a Project's ResourceQuota, LimitRange and NetworkPolicy.
 func Limits(project string) string { return prefix + project + "-limits" + suffix }
+
+// WebhookSecret returns the name of the Secret of an Application's webhook.
+func WebhookSecret(application string) string {
+	return kitnaming.Within(strings.TrimSuffix(application, suffix)+"-webhook"+suffix, validation.DNS1123SubdomainMaxLength)
+}
+
+// PushedBranch returns the name of the Deployment that builds a branch after pushes. A branch whose name is no part of a name gets a
+// hash, so that two branches never have the same Deployment.
+func PushedBranch(application, branch string) string {
+	slug := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(branch)), "-")
+	if slug != branch || len(slug) > maxBranch {
+		slug = strings.TrimLeft(kitnaming.Hashed(slug, branch, maxBranch), "-")
+	}
+	return strings.TrimSuffix(application, suffix) + deployment + "push-" + slug + suffix
+}
+
+// maxBranch is how many characters of the name of a Deployment stand for a branch.
+const maxBranch = 40
+
+// PushedTag returns the name of the Deployment that builds tags after pushes.
+func PushedTag(application string) string {
+	return strings.TrimSuffix(application, suffix) + deployment + "pushed-tag" + suffix
+}
 
 // ParseNamespace returns the name of the Project whose namespace this is, by its name alone.
 func ParseNamespace(namespace string) (project string, ok bool) {

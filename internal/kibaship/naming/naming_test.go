@@ -74,3 +74,26 @@ func TestSlugs(t *testing.T) {
 		}
 	}
 }
+
+func TestDeploymentsOfPushesHaveNamesOfTheirOwn(t *testing.T) {
+	const app = "project-shop-app-web-kibaship-com"
+	seen := map[string]string{PushedTag(app): "the tag"}
+	for _, branch := range []string{
+		"main", "Main", "feature/login", "feature-login", "feature_login", "a", "---", "_", "1.0", "a-", strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", "d\u00e9j\u00e0",
+	} {
+		name := PushedBranch(app, branch)
+		if _, ok := Deployment(name, app); !ok || !IsDeployment(name) || len(name) > 120 {
+			t.Errorf("%q: %s is no name of a Deployment", branch, name)
+		}
+		if other, twice := seen[name]; twice {
+			t.Errorf("%q and %q are both %s", branch, other, name)
+		}
+		seen[name] = branch
+	}
+	if got := PushedBranch(app, "main"); got != "project-shop-app-web-deployment-push-main-kibaship-com" {
+		t.Error(got)
+	}
+	if got := WebhookSecret(app); got != "project-shop-app-web-webhook-kibaship-com" {
+		t.Error(got)
+	}
+}

@@ -99,7 +99,30 @@ func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 			bad("buildArgs", "the value of %s contains %s, which Tekton would replace: leave it out", arg.Name, replaced)
 		}
 	}
+	if git.AutoBuild != nil {
+		for _, p := range []struct {
+			field    string
+			patterns []string
+		}{{"autoBuild.branches", git.AutoBuild.Branches}, {"autoBuild.tags", git.AutoBuild.Tags}} {
+			for _, pattern := range p.patterns {
+				if _, err := path.Match(pattern, ""); err != nil || !refPattern.MatchString(pattern) {
+					bad(p.field, "%q must be a name, or a pattern with *, ? and [a-z], such as release/*", pattern)
+				}
+			}
+		}
+	}
 	return all
+}
+
+// refPattern matches names of branches and tags that a Deployment accepts, and patterns of them.
+var refPattern = regexp.MustCompile(`^[a-zA-Z0-9_*?\[][a-zA-Z0-9._/+@#*?\[\]^-]*$`)
+
+// GitUser returns the name of a login with a token.
+func GitUser(provider kibashipv1.GitProvider) string {
+	if provider == kibashipv1.Bitbucket {
+		return "x-token-auth"
+	}
+	return "x-access-token"
 }
 
 // replaced is the prefix of variables that Tekton replaces in the arguments of a container. Tekton

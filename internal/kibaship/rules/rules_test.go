@@ -167,9 +167,14 @@ func TestApplication(t *testing.T) {
 		"image, letter":    {image("registry.example.org/x"), "", nil},
 		"image, sha512":    {image("app@sha512:" + strings.Repeat("ab", 64)), spec, []string{"spec.dockerImage.image"}},
 		"image, all upper": {image("APP"), spec, []string{"spec.dockerImage.image"}},
-		"image, no tag":    {image("app:"), spec, []string{"spec.dockerImage.image"}},
-		"image, URL":       {image("https://registry.example.org/app"), spec, []string{"spec.dockerImage.image"}},
-		"image, short sum": {image("app@sha256:abc"), spec, []string{"spec.dockerImage.image"}},
+		"patterns": {git(func(g *kibashipv1.GitRepository) {
+			g.AutoBuild = &kibashipv1.AutoBuild{Branches: []string{"main", "release/*", "v[0-9]?"}, Tags: []string{"*"}}
+		}), "", nil},
+		"pattern, not closed": {git(func(g *kibashipv1.GitRepository) { g.AutoBuild = &kibashipv1.AutoBuild{Branches: []string{"a[b"}} }), spec, []string{"spec.gitRepository.autoBuild.branches"}},
+		"pattern, two lines":  {git(func(g *kibashipv1.GitRepository) { g.AutoBuild = &kibashipv1.AutoBuild{Tags: []string{"a\nb"}} }), spec, []string{"spec.gitRepository.autoBuild.tags"}},
+		"image, no tag":       {image("app:"), spec, []string{"spec.dockerImage.image"}},
+		"image, URL":          {image("https://registry.example.org/app"), spec, []string{"spec.dockerImage.image"}},
+		"image, short sum":    {image("app@sha256:abc"), spec, []string{"spec.dockerImage.image"}},
 	} {
 		t.Run(name, func(t *testing.T) { tells(t, Application(goodApplication(tc.modify)), tc.reason, tc.fields...) })
 	}

@@ -16,7 +16,7 @@ import (
 func readPolicies(t *testing.T) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	found := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
-	for _, file := range []string{"fence.yaml", "helm/berg-operator/files/berg-record.yaml"} {
+	for _, file := range []string{"fence.yaml", "helm/berg-operator/files/berg-record.yaml", "helm/berg-operator/files/berg-warm.yaml"} {
 		raw, err := os.ReadFile("../../../deploy/" + file)
 		if err != nil {
 			t.Fatal(err)

@@ -24,13 +24,14 @@ type content struct {
 // contents are the policies that this program was built with, by their names. A change of a policy raises its revision, also that of
 // its annotation in config, so that an administrator may apply the policies of a later version first.
 var contents = map[string]content{
-	Fence:                                  {1, "ba49c404f6c28373"},
+	Fence:                                  {2, "d884277ec9b23a04"},
 	"berg-operator-fence-deletions":        {1, "a90b45d7ba62c922"},
-	"berg-operator-own-namespace":          {1, "850948f703055fbe"},
+	"berg-operator-own-namespace":          {1, "cc844212b2243b83"},
 	"berg-operator-kibaship-tenants":       {1, "f25d0c4f706016b6"},
 	"berg-operator-kibaship-confined-pods": {1, "c69d081629abb9a9"},
 	"berg-operator-tunnel-confined-pods":   {1, "c69d081629abb9a9"},
 	"berg-operator-berg-record-logs":       {1, "bceb7f8ed7e8d389"},
+	"berg-operator-berg-warm-pods":         {1, "f75a0e5733a0849e"},
 }
 
 // differs reports whether the content of a policy is neither that of this version of the program nor a later one.

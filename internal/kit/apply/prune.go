@@ -68,6 +68,13 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 	return IgnoreAbsent(err)
 }
 
+// DeleteUnchanged is Delete for the version of the object that was observed: a write of another client prevents the deletion.
+func DeleteUnchanged(ctx context.Context, c client.Client, obj client.Object) error {
+	return IgnoreAbsent(c.Delete(ctx, obj,
+		client.Preconditions{UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion())},
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
 // ignoreKindUnknown returns nil for an unknown kind: it has no objects.
 func ignoreKindUnknown(err error) error {
 	if meta.IsNoMatchError(err) || KindUnknown(err) {

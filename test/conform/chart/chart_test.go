@@ -1374,6 +1374,29 @@ func TestGatewayOfTheChartFollowsSettings(t *testing.T) {
 	}
 }
 
+// The receiver of webhooks is that of config/kibaship/pushes.
+func TestReceiverIsThatOfConfig(t *testing.T) {
+	want := built(t, "../../../config/kibaship/pushes")
+	alone := "families: {kibaship: true}"
+	got := must(t, alone+"\npushes: {enabled: true}")
+	for id := range must(t, alone) {
+		if want[id] != nil {
+			t.Errorf("%s is there without pushes.enabled", id)
+		}
+		delete(got, id)
+	}
+	deployment := "Deployment/" + namespace + "/kibaship-pushes"
+	for _, objects := range []map[string]map[string]any{got, want} {
+		pod, _ := field(objects[deployment], "spec", "template", "spec").(map[string]any)
+		delete(pod, "affinity") // values of the operator, which the receiver has too
+		delete(pod, "tolerations")
+	}
+	compare(t, bared(got), bared(want))
+	if objects := must(t, "pushes: {enabled: true}"); objects[deployment] != nil {
+		t.Error("the receiver comes without KibaShip")
+	}
+}
+
 // What installs seccomp profiles is that of config/berg/nested.
 func TestSeccompProfilesAreThoseOfConfig(t *testing.T) {
 	want := unhashed(t, built(t, "../../../config/berg/nested"))

@@ -146,12 +146,18 @@ func recordOf(ctx context.Context, of *journey.Story) *bergv1.ChallengeInstanceR
 	return found
 }
 
-// allowRecords applies config/berg/record until the spec ends.
+// allowRecords gives the operator the rights of config/berg/record until the spec ends.
 func allowRecords(ctx context.Context) {
+	GinkgoHelper()
+	allow(ctx, "record")
+}
+
+// allow gives the operator the rights of a folder of config/berg until the spec ends.
+func allow(ctx context.Context, folder string) {
 	GinkgoHelper()
 	kubectl := func(ctx context.Context, verb string, options ...string) {
 		GinkgoHelper()
-		command := exec.CommandContext(ctx, "kubectl", append([]string{verb, "-k", "../../../config/berg/record"}, options...)...)
+		command := exec.CommandContext(ctx, "kubectl", append([]string{verb, "-k", "../../../config/berg/" + folder}, options...)...)
 		command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 		command.Env = os.Environ()
 		Expect(command.Run()).To(Succeed())

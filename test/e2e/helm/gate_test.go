@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -160,7 +161,7 @@ func expectServed(ctx context.Context, p player, i *bergv1.ChallengeInstance, po
 	Expect(p.echo(ctx, echo.Hostname, port)).To(Equal("hello\n"))
 }
 
-var _ = Describe("The gate", Ordered, func() {
+var _ = Describe("The gate", Ordered, Label("gate"), func() {
 	var before sets.Set[string]
 	var alice player
 
@@ -196,6 +197,37 @@ var _ = Describe("The gate", Ordered, func() {
 		Expect(status).To(Equal(http.StatusNotFound))
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 	}, SpecTimeout(3*startLimit))
+
+	It("answers the first request to each of many instances that start together, as soon as it is Running", func(ctx SpecContext) {
+		const starts = 50
+		w, err := k8s.Watch(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(gateStage))
+		Expect(err).NotTo(HaveOccurred())
+		defer w.Stop()
+		all := bergtest.Several(ctx, gateStage, "routed", starts)
+		answers := make(chan string, starts)
+		for asked := map[string]bool{}; len(asked) < starts; {
+			var e watch.Event
+			Eventually(ctx, w.ResultChan()).WithTimeout(startLimit).Should(Receive(&e))
+			i, ok := e.Object.(*bergv1.ChallengeInstance)
+			if !ok || asked[i.Name] || i.Status.Phase != bergv1.PhaseRunning {
+				continue
+			}
+			asked[i.Name] = true
+			go func() {
+				status, _, err := alice.get(ctx, service(i, "web").URL+"/healthz", nil)
+				answers <- fmt.Sprint(i.Name, ": ", status, " ", err)
+			}()
+		}
+		for range starts {
+			Expect(<-answers).To(HaveSuffix(": 200 <nil>"))
+		}
+		for _, i := range all {
+			Expect(k8s.Delete(ctx, i)).To(Succeed())
+		}
+		for _, i := range all {
+			bergtest.GoneWithin(ctx, i, startLimit)
+		}
+	}, SpecTimeout(5*startLimit))
 
 	It("moves to node ports by other values", func(ctx SpecContext) {
 		must(helm(ctx, upgrade("--set", "gate.kind=Deployment", "--set", "gate.service.type=NodePort",

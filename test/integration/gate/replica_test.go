@@ -133,13 +133,13 @@ func play(ctx context.Context, name string) {
 			if err != nil {
 				return
 			}
-			go answer(conn, name)
+			go respond(conn, name)
 		}
 	}()
 	Expect(gateprocess.SetPod(ctx, k8s, namespace, name, listener.Addr().String(), name)).To(Succeed())
 }
 
-func answer(conn net.Conn, name string) {
+func respond(conn net.Conn, name string) {
 	defer conn.Close()
 	lines := bufio.NewReader(conn)
 	first, err := lines.ReadString('\n')

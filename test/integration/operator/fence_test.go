@@ -552,9 +552,6 @@ var _ = Describe("A pod in the operator's namespace", Serial, func() {
 		Entry("with files of its node", func(p *corev1.PodSpec) {
 			p.Volumes = []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		}),
-		Entry("with a port of its node", func(p *corev1.PodSpec) {
-			p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
-		}),
 		Entry("with an init container that is privileged", func(p *corev1.PodSpec) {
 			p.InitContainers = []corev1.Container{{Name: "i", Image: "registry.example.com/i:1", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
 		}),

@@ -103,3 +103,11 @@ func PullSecretSource(ctx context.Context, registry string) *corev1.Secret {
 	DeferCleanup(func(ctx context.Context) { Expect(apiserver.Client.Delete(ctx, source)).To(Succeed()) })
 	return source
 }
+
+// Named is the metadata of a cluster-scoped object, and NamedIn of one in a namespace.
+func Named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// NamedIn is the metadata of an object in a namespace.
+func NamedIn(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}

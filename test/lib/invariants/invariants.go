@@ -56,12 +56,12 @@ func Violations(before, after *bergv1.ChallengeInstance) error { //nolint:gocycl
 	} {
 		must(set.was == "" || set.was == set.is, "%s changed from %s to %q", set.field, set.was, set.is)
 	}
-	started := s.StartedAt != nil
-	must(started == (s.InstanceID != ""), "instanceId %q, startedAt %s", s.InstanceID, text(s.StartedAt))
+	started, prepared := s.InstanceID != "", after.Labels[bergv1.LabelPrepared] != ""
+	must((started && !prepared) == (s.StartedAt != nil), "instanceId %q, startedAt %s", s.InstanceID, text(s.StartedAt))
 	frozen := reasonOf(after, bergv1.ConditionNamespaceDeleted) == bergv1.ReasonFrozen || after.DeletionTimestamp != nil && after.Annotations[bergv1.AnnotationFrozen] != ""
-	must((started && !frozen) == (s.ExpiresAt != nil), "startedAt %s, expiresAt %s", text(s.StartedAt), text(s.ExpiresAt))
+	must((started && !prepared && !frozen) == (s.ExpiresAt != nil), "startedAt %s, expiresAt %s", text(s.StartedAt), text(s.ExpiresAt))
 	must(!started || !is(bergv1.ConditionAdmitted, metav1.ConditionFalse), "started though it is not admitted")
-	must(s.ReadyAt == nil || started && !s.ReadyAt.Before(s.StartedAt), "startedAt %s, readyAt %s", text(s.StartedAt), text(s.ReadyAt))
+	must(s.ReadyAt == nil || started && (prepared || !s.ReadyAt.Before(s.StartedAt)), "startedAt %s, readyAt %s", text(s.StartedAt), text(s.ReadyAt))
 	must((s.Phase == bergv1.PhaseTerminated) == is(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue), "NamespaceDeleted")
 	must((s.Phase == bergv1.PhaseTerminated) == (s.TerminatedAt != nil), "terminatedAt %s", text(s.TerminatedAt))
 	must((s.ReadyAt != nil) == is(bergv1.ConditionPodsReady, metav1.ConditionTrue), "PodsReady, and readyAt is %s", text(s.ReadyAt))

@@ -85,8 +85,13 @@ func (s *Story) Now() *bergv1.ChallengeInstance {
 	return story[len(story)-1].Instance
 }
 
-// InstanceNamespace is the namespace that the operator builds for the instance.
-func (s *Story) InstanceNamespace() string { return "challenge-" + s.OwnerID }
+// InstanceNamespace is the namespace that the operator builds for the instance, or the prepared one that it took over.
+func (s *Story) InstanceNamespace() string {
+	if now := s.Now(); now != nil && now.Status.PreparedFrom != "" {
+		return now.Status.Namespace
+	}
+	return "challenge-" + s.OwnerID
+}
 
 // Phases returns the phases in order, each as often as it was entered.
 func (s *Story) Phases() []bergv1.Phase {

@@ -117,16 +117,16 @@ func (b *bench) askChurning(ctx context.Context, served, wrong, unanswered *atom
 
 // memory measures the gate with all routes, and with connections.
 func memory(ctx context.Context, b *bench) ([]figure, error) {
-	const routes, connections = 10_000, 2000
-	if err := b.fill(ctx, b.gate, b.countFilled(ctx), routes); err != nil {
+	const all, connections = 10_000, 2000
+	if err := b.fill(ctx, b.gate, b.countFilled(ctx), all); err != nil {
 		return nil, err
 	}
 	b.stopGate()
 	if err := b.startGate(ctx); err != nil {
 		return nil, err
 	}
-	f := figure{What: fmt.Sprintf("memory with %d routes", routes), Unit: "MB", Gate: b.resident(b.gate)}
-	all := []figure{f}
+	f := figure{What: fmt.Sprintf("memory with %d routes", all), Unit: "MB", Gate: b.resident(b.gate)}
+	figures := []figure{f}
 	var mu sync.Mutex
 	var held []io.Closer
 	defer func() {
@@ -155,8 +155,8 @@ func memory(ctx context.Context, b *bench) ([]figure, error) {
 		held = append(held, conn)
 		return nil
 	})
-	f = figure{What: fmt.Sprintf("memory with %d routes and %d open connections", routes, connections), Unit: "MB", Gate: b.resident(b.gate)}
-	return append(all, f.atMost(maxMemory)), err
+	f = figure{What: fmt.Sprintf("memory with %d routes and %d open connections", all, connections), Unit: "MB", Gate: b.resident(b.gate)}
+	return append(figures, f.atMost(maxMemory)), err
 }
 
 func (b *bench) countFilled(ctx context.Context) int {

@@ -72,25 +72,25 @@ func routes(ctx context.Context, b *bench) (all []figure, err error) {
 	return all, nil
 }
 
-// sightings are the times at which the watch of a bare client saw routes.
-type sightings struct {
+// observations are the times at which the watch of a bare client saw routes.
+type observations struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
 
-func (s *sightings) of(name string) (time.Time, bool) {
+func (s *observations) of(name string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, found := s.at[name]
 	return at, found
 }
 
-func (b *bench) watchRoutes(ctx context.Context) (*sightings, func(), error) {
+func (b *bench) watchRoutes(ctx context.Context) (*observations, func(), error) {
 	events, err := b.client.Watch(ctx, &gatewayv1.HTTPRouteList{}, client.InNamespace(arena))
 	if err != nil {
 		return nil, nil, err
 	}
-	seen := &sightings{at: map[string]time.Time{}}
+	seen := &observations{at: map[string]time.Time{}}
 	go func() {
 		for event := range events.ResultChan() {
 			if route, ok := event.Object.(*gatewayv1.HTTPRoute); ok && event.Type == watch.Added {
@@ -123,7 +123,7 @@ func (b *bench) fill(ctx context.Context, s *side, from, to int) error {
 }
 
 // writeAlone writes one route after the other, each when the former is served and removed.
-func (b *bench) writeAlone(ctx context.Context, s *side, seen *sightings, n int) (took, bare []time.Duration, err error) {
+func (b *bench) writeAlone(ctx context.Context, s *side, seen *observations, n int) (took, bare []time.Duration, err error) {
 	for i := range n {
 		name := fmt.Sprintf("%s-alone-%d-%d", s.name, time.Now().UnixNano(), i)
 		route := s.newRoute(name, "pod")
@@ -149,7 +149,7 @@ func (b *bench) writeAlone(ctx context.Context, s *side, seen *sightings, n int)
 }
 
 // writeTogether writes routes concurrently, and returns how long after the last answer the last one was served, and was seen by the bare client.
-func (b *bench) writeTogether(ctx context.Context, s *side, seen *sightings, n int) (served, bare float64, err error) {
+func (b *bench) writeTogether(ctx context.Context, s *side, seen *observations, n int) (served, bare float64, err error) {
 	round := time.Now().UnixNano()
 	name := func(i int) string { return fmt.Sprintf("%s-rush-%d-%d", s.name, round, i) }
 	if err := inParallel(n, workers, func(i int) error { return b.client.Create(ctx, s.newRoute(name(i), "pod")) }); err != nil {

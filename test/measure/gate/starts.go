@@ -123,7 +123,7 @@ func (a *addresses) of(namespace string) (host, pod string) {
 
 func (b *bench) findAddresses(ctx context.Context) (*addresses, func(), error) {
 	found := &addresses{hosts: map[string]string{}, pods: map[string]string{}}
-	routes, err := b.client.Watch(ctx, &gatewayv1.HTTPRouteList{})
+	written, err := b.client.Watch(ctx, &gatewayv1.HTTPRouteList{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func (b *bench) findAddresses(ctx context.Context) (*addresses, func(), error) {
 		return nil, nil, err
 	}
 	go func() {
-		for event := range routes.ResultChan() {
+		for event := range written.ResultChan() {
 			if route, ok := event.Object.(*gatewayv1.HTTPRoute); ok && len(route.Spec.Hostnames) > 0 {
 				found.mu.Lock()
 				found.hosts[route.Namespace] = string(route.Spec.Hostnames[0])
@@ -149,7 +149,7 @@ func (b *bench) findAddresses(ctx context.Context) (*addresses, func(), error) {
 			}
 		}
 	}()
-	return found, func() { routes.Stop(); pods.Stop() }, nil
+	return found, func() { written.Stop(); pods.Stop() }, nil
 }
 
 // startOne starts an instance, waits for its first byte on both ways, and deletes it.

@@ -136,8 +136,9 @@ var unseen = []use{
 	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "berg-operator-tunnel-network"},
 	{Verb: "update", Group: "usvc-dev.developer.microsoft.com", Resource: "containernetworks/finalizers"},
 	{Verb: "update", Group: "usvc-dev.developer.microsoft.com", Resource: "containernetworktunnelproxies/finalizers"},
-	// Looked at when the operator binds it to itself, to read logs.
+	// Looked at when the operator binds it to itself, to read logs and to notify pods.
 	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "berg-operator-berg-record-logs"},
+	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "berg-operator-berg-warm-pods"},
 	// Looked at by the policy of config/fence when a pod of the operator is created.
 	{Verb: "use", Group: "scheduling.k8s.io", Resource: "priorityclasses", Name: "berg-operator-controller-manager", Own: true},
 }

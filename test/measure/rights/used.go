@@ -184,7 +184,7 @@ func (e entry) request() (request, bool) {
 // operator in a namespace of its own.
 var boundByItself = []string{
 	`ClusterRole "kibaship-project-admin"`, `ClusterRole "kibaship-tekton-integration"`, `ClusterRole "berg-operator-tunnel-network"`,
-	`ClusterRole "berg-operator-berg-record-logs"`,
+	`ClusterRole "berg-operator-berg-record-logs"`, `ClusterRole "berg-operator-berg-warm-pods"`,
 	`ClusterRole "system:basic-user"`,
 	` Role "berg-operator.v0.0.1"`,
 }

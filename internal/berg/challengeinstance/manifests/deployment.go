@@ -41,7 +41,7 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels:      in.withSource(labels),
+					Labels:      in.templateLabels(labels),
 					Annotations: annotations,
 				},
 				Spec: podSpec(in, c, endpoints),
@@ -164,6 +164,9 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 	set("CHALLENGE_NAMESPACE", in.Namespace())
 	if f := c.DynamicFlag; f != nil && f.Env != nil {
 		set(f.Env.Name, rules.Literal(in.Flag))
+		if in.Prepared {
+			env[len(env)-1] = flagVariable(f.Env.Name)
+		}
 	}
 	return env
 }

@@ -14,39 +14,76 @@ import (
 const (
 	flagContentName    = "flag-content"
 	flagExecutableName = "flag-executable"
+	flagVariableName   = "flag-variable"
+
+	// The keys of these ConfigMaps. keyPrepared alone stands for a flag that is not known yet.
+	keyContent    = "content"
+	keyExecutable = "executable"
+	keyVariable   = "variable"
+	keyPrepared   = "prepared"
+	// gateName is the folder of a flag file in the volume of a prepared instance.
+	gateName = "flag"
 
 	defaultContentMode    = 0o444
 	defaultGroupMode      = 0o440
 	defaultExecutableMode = 0o111
 )
 
-// flagConfigMaps returns one ConfigMap for each form of flag file in use. Containers share it.
+// flagConfigMaps returns one ConfigMap for each form of flag in use. Containers share it. A prepared instance has them before
+// it has a flag: then they have keyPrepared instead.
 func flagConfigMaps(in Inputs) ([]*corev1.ConfigMap, error) {
-	var content, executable bool
+	var variable, content, executable bool
 	for _, c := range in.Challenge.Containers {
 		if f := c.DynamicFlag; f != nil {
+			variable = variable || f.Env != nil && in.Prepared
 			content = content || f.Content != nil
 			executable = executable || f.Executable != nil
 		}
 	}
 	var out []*corev1.ConfigMap
+	add := func(name, key string, value []byte) {
+		data := map[string][]byte{key: value}
+		if in.Unclaimed {
+			data = map[string][]byte{keyPrepared: {}}
+		}
+		out = append(out, &corev1.ConfigMap{ObjectMeta: in.meta(name, name), BinaryData: data})
+	}
+	if variable {
+		add(flagVariableName, keyVariable, nil)
+		if last := out[len(out)-1]; !in.Unclaimed { // a variable is read from data only
+			last.BinaryData, last.Data = nil, map[string]string{keyVariable: in.Flag}
+		}
+	}
 	if content {
-		out = append(out, &corev1.ConfigMap{
-			ObjectMeta: in.meta(flagContentName, flagContentName),
-			BinaryData: map[string][]byte{"content": []byte(in.Flag + "\n")},
-		})
+		add(flagContentName, keyContent, []byte(in.Flag+"\n"))
 	}
 	if executable {
-		program, err := flagexec.Build(in.Flag, in.secret("executable"))
+		program, err := flagProgram(in)
 		if err != nil {
 			return nil, fmt.Errorf("spec.flag: %w", err)
 		}
-		out = append(out, &corev1.ConfigMap{
-			ObjectMeta: in.meta(flagExecutableName, flagExecutableName),
-			BinaryData: map[string][]byte{"executable": program},
-		})
+		add(flagExecutableName, keyExecutable, program)
 	}
 	return out, nil
+}
+
+func flagProgram(in Inputs) ([]byte, error) {
+	if in.Unclaimed {
+		return nil, nil
+	}
+	return flagexec.Build(in.Flag, in.secret("executable"))
+}
+
+// flagVariable refers to the flag of a prepared instance. The kubelet creates the container when the key exists.
+func flagVariable(name string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: flagVariableName}, Key: keyVariable,
+	}}}
+}
+
+// WaitsForFlag reports whether a container of a prepared instance starts only when the flag is known.
+func WaitsForFlag(c bergv1.Container) bool {
+	return c.DynamicFlag != nil && c.DynamicFlag.Late != bergv1.LateFile
 }
 
 // flagMount returns the volume and mount of a container's flag file, nil if it has none.
@@ -59,9 +96,9 @@ func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMou
 	var mode int32
 	switch {
 	case c.DynamicFlag.Content != nil:
-		file, volume, configMap, mode = c.DynamicFlag.Content, "content", flagContentName, defaultContentMode
+		file, volume, configMap, mode = c.DynamicFlag.Content, keyContent, flagContentName, defaultContentMode
 	case c.DynamicFlag.Executable != nil:
-		file, volume, configMap, mode = c.DynamicFlag.Executable, "executable", flagExecutableName, defaultExecutableMode
+		file, volume, configMap, mode = c.DynamicFlag.Executable, keyExecutable, flagExecutableName, defaultExecutableMode
 	default:
 		return nil, nil
 	}
@@ -73,18 +110,25 @@ func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMou
 	}
 	mountPath := in.path(c.Hostname, *file)
 	filename := path.Base(mountPath)
-	return &corev1.Volume{
-			Name: volume,
-			VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: configMap},
-				Items:                []corev1.KeyToPath{{Key: volume, Path: filename, Mode: ptr.To(mode)}},
-			}},
-		}, &corev1.VolumeMount{
-			Name:      volume,
-			MountPath: mountPath,
-			SubPath:   filename,
-			ReadOnly:  true,
-		}
+	source := &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMap},
+		Items:                []corev1.KeyToPath{{Key: volume, Path: filename, Mode: ptr.To(mode)}},
+	}
+	mount := &corev1.VolumeMount{Name: volume, MountPath: mountPath, SubPath: filename, ReadOnly: true}
+	switch {
+	case c.DynamicFlag.Late == bergv1.LateFile:
+		// The kubelet updates the files of a volume, but no file that was mounted alone.
+		source.Optional = ptr.To(true)
+		mount.MountPath, mount.SubPath = path.Dir(mountPath), ""
+	case in.Prepared:
+		// Before the flag is known, the folder of the file is a file itself. So the kubelet cannot create the container, and
+		// tries again. Without that file the kubelet would create a folder in place of the missing flag.
+		source.Optional = ptr.To(true)
+		source.Items[0].Path = path.Join(gateName, filename)
+		source.Items = append(source.Items, corev1.KeyToPath{Key: keyPrepared, Path: gateName})
+		mount.SubPath = source.Items[0].Path
+	}
+	return &corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: source}}, mount
 }
 
 // flagGroup returns the group of a container's flag file, nil if it has none. Kubernetes gives this group to all volumes of

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,6 +27,10 @@ type Inputs struct {
 	Seed    string
 	OwnerID string
 	Flag    string
+	// Existing is the namespace of a prepared instance that this one took over. Empty: it has a namespace of its own.
+	Existing string
+	// Prepared: its objects are made without knowledge of the owner and the flag, and Unclaimed: it has none yet.
+	Prepared, Unclaimed bool
 
 	ChallengeName      string
 	ChallengeNamespace string
@@ -54,7 +59,20 @@ var OwnershipLabels = ownership.Labels{
 
 // OwnerFor is the instance as the owner of the objects in its namespace.
 func OwnerFor(instance *bergv1.ChallengeInstance) ownership.Owner {
-	return OwnershipLabels.For(instance.UID, nil)
+	return OwnershipLabels.For(OwnerUID(instance), nil)
+}
+
+// OwnerUID is the UID that the objects of an instance carry: the UID of the prepared instance that it took over, else its own.
+func OwnerUID(instance *bergv1.ChallengeInstance) types.UID {
+	return cmp.Or(instance.Status.PreparedFrom, instance.UID)
+}
+
+// NamespaceFor returns the namespace of an instance. Its owner ID decides, or the prepared instance that it took over.
+func NamespaceFor(instance *bergv1.ChallengeInstance) string {
+	if instance.Status.PreparedFrom != "" {
+		return instance.Status.Namespace
+	}
+	return NamespaceName(instance.Spec.OwnerID)
 }
 
 // NamespaceOwner is the instance as the owner of its namespace. Other clients can create that namespace first, and copy the
@@ -78,7 +96,7 @@ const NamespacePrefix = "challenge-"
 func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
 
 // Namespace is the name of the namespace of the instance.
-func (in Inputs) Namespace() string { return NamespaceName(in.OwnerID) }
+func (in Inputs) Namespace() string { return cmp.Or(in.Existing, NamespaceName(in.OwnerID)) }
 
 // secret derives a value that stays the same for the life of the instance and that a player
 // cannot guess.
@@ -126,13 +144,30 @@ func (in Inputs) withSource(labels map[string]string) map[string]string {
 	return labels
 }
 
-// podLabels are the labels of a container's pod, and what selects it.
+// templateLabels adds the source to the labels of new pods. One that was prepared gets it later, with the owner.
+func (in Inputs) templateLabels(labels map[string]string) map[string]string {
+	if in.Prepared {
+		return labels
+	}
+	return in.withSource(labels)
+}
+
+// podLabels are the labels of a container's pod, and what selects it. A selector never changes, so that of a prepared instance
+// has no owner: OwnerLabels are added to its pods later.
 func (in Inputs) podLabels(container string) map[string]string {
-	return map[string]string{
+	labels := map[string]string{
 		bergv1.LabelManagedBy: bergv1.ManagedBy,
 		bergv1.LabelComponent: bergv1.ComponentPod,
 		bergv1.LabelChallenge: naming.LabelValue(in.ChallengeName),
-		bergv1.LabelOwnerID:   in.OwnerID,
 		bergv1.LabelContainer: container,
 	}
+	if !in.Prepared {
+		labels[bergv1.LabelOwnerID] = in.OwnerID
+	}
+	return labels
+}
+
+// OwnerLabels are the labels of the owner on the pods of an instance that was prepared.
+func OwnerLabels(instance *bergv1.ChallengeInstance) map[string]string {
+	return Inputs{Source: instance.Status.Source}.withSource(map[string]string{bergv1.LabelOwnerID: instance.Spec.OwnerID})
 }

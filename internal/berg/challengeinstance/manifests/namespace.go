@@ -21,14 +21,13 @@ var baselineCapabilities = []string{
 
 func namespace(in Inputs) *corev1.Namespace {
 	level := podSecurityLevel(in)
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: in.Namespace(),
 		Labels: in.withSource(map[string]string{
 			bergv1.LabelManagedBy:                bergv1.ManagedBy,
 			bergv1.LabelComponent:                bergv1.ComponentNamespace,
 			bergv1.LabelChallenge:                naming.LabelValue(in.ChallengeName),
 			bergv1.LabelChallengeNamespace:       in.ChallengeNamespace,
-			bergv1.LabelOwnerID:                  in.OwnerID,
 			bergv1.LabelInstanceID:               in.InstanceID,
 			"pod-security.kubernetes.io/enforce": level,
 			"pod-security.kubernetes.io/warn":    level,
@@ -39,6 +38,10 @@ func namespace(in Inputs) *corev1.Namespace {
 			bergv1.AnnotationChallenge: in.ChallengeName,
 		},
 	}}
+	if !in.Unclaimed {
+		ns.Labels[bergv1.LabelOwnerID] = in.OwnerID
+	}
+	return ns
 }
 
 func podSecurityLevel(in Inputs) string {

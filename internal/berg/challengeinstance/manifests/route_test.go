@@ -62,4 +62,12 @@ func TestRoutes(t *testing.T) {
 	if r.Name != "a-7000" {
 		t.Errorf("route %s", r.Name)
 	}
+	in.Cause = bergv1.CauseCrashing
+	named, err := PlanFoundation(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.HTTPRoutes[0].Annotations) > 0 || len(named.TLSRoutes[0].Annotations) > 0 || named.HTTPRoutes[0].Annotations[bergv1.AnnotationCause] != "Crashing" {
+		t.Errorf("the cause for players: %v, %v", f.HTTPRoutes[0].Annotations, named.HTTPRoutes[0].Annotations)
+	}
 }

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,6 +27,9 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 			Port:       p.Port,
 			Protocol:   p.Transport(),
 			TargetPort: intstr.FromInt32(p.Port),
+		}
+		if protocol := routedProtocol(p); protocol != "" {
+			sp.AppProtocol = &protocol
 		}
 		all = append(all, sp)
 		if p.OnNodePort() {
@@ -56,6 +60,24 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	}
 	return out
 }
+
+// routedProtocol returns the appProtocol of a Service's port by which a Gateway speaks another protocol than HTTP/1.1 to the pod. Other texts
+// of authors are for clients only: a Gateway might interpret them in its own way, for example https.
+func routedProtocol(p bergv1.Port) string {
+	if t := p.EffectiveType(); t != bergv1.PublicHTTPRoute && t != bergv1.PublicTLSRoute {
+		return ""
+	}
+	switch name := strings.ToLower(p.AppProtocol); name {
+	case "grpc", "h2c", "kubernetes.io/h2c":
+		return "kubernetes.io/h2c"
+	case proxyProtocol:
+		return name
+	}
+	return ""
+}
+
+// proxyProtocol is what berg-gate calls a port whose pods want the PROXY protocol.
+const proxyProtocol = "berg.norelect.ch/proxy-protocol"
 
 // PublicServiceName is the name of the Service by which players reach a public port.
 func PublicServiceName(c bergv1.Container, p bergv1.Port) string {

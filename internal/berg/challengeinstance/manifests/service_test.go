@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -102,5 +103,26 @@ func TestServices(t *testing.T) {
 	name["bot-headless"] = name["bot"]
 	if diff := cmp.Diff(name, summarize(headless, bergv1.Container{Hostname: "bot"})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestServicesNameProtocolsOfRoutes(t *testing.T) {
+	for _, test := range []struct {
+		kind      bergv1.PortType
+		own, want string
+	}{
+		{bergv1.PublicHTTPRoute, "grpc", "kubernetes.io/h2c"},
+		{bergv1.PublicHTTPRoute, "H2C", "kubernetes.io/h2c"},
+		{bergv1.PublicTLSRoute, proxyProtocol, proxyProtocol},
+		{bergv1.PublicHTTPRoute, "https", ""},
+		{bergv1.PublicTLSRoute, "not a name!", ""},
+		{bergv1.PublicPort, "grpc", ""},
+		{bergv1.InternalPort, "grpc", ""},
+	} {
+		c := bergv1.Container{Hostname: "web", Ports: []bergv1.Port{{Port: 80, Type: test.kind, AppProtocol: test.own}}}
+		in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{c}})
+		if got := ptr.Deref(services(in, c)[0].Spec.Ports[0].AppProtocol, ""); got != test.want {
+			t.Errorf("%s, %s: %q, want %q", test.kind, test.own, got, test.want)
+		}
 	}
 }

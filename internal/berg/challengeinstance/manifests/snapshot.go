@@ -68,6 +68,9 @@ func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	return same(s, now)
 }
 
+// Equals reports whether two snapshots result in the same pods and the same addresses.
+func (s Snapshot) Equals(other Snapshot) bool { return same(s, other) }
+
 // same reports whether two values are the same in JSON.
 func same(a, b any) bool {
 	x, errX := json.Marshal(a)

@@ -35,7 +35,7 @@ func WaitProblem(d admission.Decision, cfg config.Challenge) *outcome.Problem {
 		return queued(fmt.Sprintf("Queued: spec.cost of Challenge %s is above the operator's SOURCE_BUDGET (%d). The instance starts when one of them is changed",
 			d.Challenge, cfg.SourceBudget))
 	case admission.PlayersFirst:
-		return queued("Queued: instances of players go first. The instance of this check starts automatically when no player waits for a slot")
+		return queued("Queued: instances of players go first. An instance of a check, or a prepared one, starts automatically when no player waits for a slot")
 	case admission.SourceInstances:
 		limit = fmt.Sprintf("the operator's SOURCE_MAX_INSTANCES (%d) for source %s", cfg.SourceMaxInstances, d.Source)
 	case admission.SourceBudget:

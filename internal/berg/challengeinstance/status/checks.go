@@ -77,7 +77,7 @@ func contentIsReadable(c Candidate, _ config.Challenge) *outcome.Problem {
 // referenceIsAllowed comes before all checks of the Challenge: an instance that may not use it
 // must not learn whether it exists.
 func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
-	if c.Pinned != nil {
+	if c.Pinned != nil || c.Prepared {
 		return nil
 	}
 	from, target := c.Instance.Namespace, c.Key.Namespace
@@ -98,7 +98,7 @@ func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 // namespaceIsTaken comes before all checks of the Challenge: an instance of another namespace must neither take an owner's
 // ID nor learn anything.
 func namespaceIsTaken(c Candidate, cfg config.Challenge) *outcome.Problem {
-	if c.Pinned != nil || len(cfg.InstanceNamespaces) == 0 || slices.Contains(cfg.InstanceNamespaces, c.Instance.Namespace) {
+	if c.Pinned != nil || c.Prepared || len(cfg.InstanceNamespaces) == 0 || slices.Contains(cfg.InstanceNamespaces, c.Instance.Namespace) {
 		return nil
 	}
 	return &outcome.Problem{
@@ -156,7 +156,7 @@ func nodesAreSuitable(c Candidate, _ config.Challenge) *outcome.Problem {
 }
 
 func flagIsThere(c Candidate, _ config.Challenge) *outcome.Problem {
-	if c.Instance.Spec.Flag != "" {
+	if c.Instance.Spec.Flag != "" || c.Prepared {
 		return nil
 	}
 	if !manifests.NeedsFlag(c.containers()) {

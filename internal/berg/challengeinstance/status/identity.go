@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -16,6 +17,12 @@ import (
 var BeingBuilt = &outcome.Problem{
 	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: outcome.InProgress,
 	Message: "The namespace is being created",
+}
+
+// TakingOver is the state of an instance that has taken over a prepared one, until its flag is written.
+var TakingOver = &outcome.Problem{
+	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: outcome.InProgress,
+	Message: "The instance takes over a prepared one",
 }
 
 // Identity has the values that an instance is given when it starts, and keeps.
@@ -35,6 +42,22 @@ func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Ti
 	s.NamespaceUID, s.NamespaceTokenHash = "", identity.NamespaceTokenHash
 	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
+}
+
+// TakeOver gives an instance the identity of a prepared one, with its namespace and objects. The time starts now.
+func TakeOver(instance, prepared *bergv1.ChallengeInstance, now time.Time) {
+	s, from := &instance.Status, prepared.Status.DeepCopy()
+	s.InstanceID, s.Seed, s.PreparedFrom = from.InstanceID, from.Seed, prepared.UID
+	s.Namespace, s.NamespaceUID, s.NamespaceTokenHash = manifests.NamespaceFor(prepared), from.NamespaceUID, ""
+	s.Services, s.Images = from.Services, from.Images
+	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
+}
+
+// Claimable reports whether an instance of a player can take over a prepared one: nothing but the flag and the owner is missing.
+func Claimable(prepared *bergv1.ChallengeInstance) bool {
+	s := &prepared.Status
+	return prepared.DeletionTimestamp == nil && s.ClaimedBy == nil && s.ReadyAt != nil && s.NamespaceUID != "" && s.Phase == bergv1.PhaseRunning &&
+		meta.IsStatusConditionTrue(s.Conditions, bergv1.ConditionHealthy) && meta.IsStatusConditionTrue(s.Conditions, bergv1.ConditionUpToDate)
 }
 
 // setUUIDTime sets the time in a UUID of version 7.

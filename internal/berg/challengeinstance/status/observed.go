@@ -29,6 +29,8 @@ type Candidate struct {
 	Nodes nodes.Support
 	// Pinned is the snapshot that the instance was started with; nil before the start, and if it is Unreadable.
 	Pinned *manifests.Snapshot
+	// Prepared: no instance of a player has taken it over yet. It needs neither an owner nor a flag.
+	Prepared bool
 	// Unreadable says why the content of the start cannot be read; nil if it can, and before the start.
 	Unreadable error
 }

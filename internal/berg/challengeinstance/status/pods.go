@@ -85,6 +85,9 @@ func describePorts(ports []string, repeated bool) string {
 // of the runtime, then failures to create pods, and last the end of a pod that was not replaced.
 func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
 	live, ended := ContainerPods(o.Pods, c.Hostname)
+	if awaitsFlag(o, c, live, now) {
+		return o.Prepared, "", ""
+	}
 	for _, p := range live {
 		if v := NewPodView(p); v.reason != "" {
 			return false, v.reason, v.message + livenessHint(p, c)
@@ -109,6 +112,34 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 		return false, v.reason, v.message
 	}
 	return false, "", ""
+}
+
+const (
+	// flagInterval is how often the operator has the kubelet look for a flag that it has written. The kubelet itself looks after
+	// more than ten seconds.
+	flagInterval = 250 * time.Millisecond
+	// flagTimeout is how long a container may need to find its flag. After that its reason counts as for any other container.
+	flagTimeout = 15 * time.Second
+	// createContainerConfigError is the kubelet's reason for a container that refers to a missing key or file.
+	createContainerConfigError = "CreateContainerConfigError"
+)
+
+// awaitsFlag reports whether a container has its sandbox and its image, and waits for nothing but the flag.
+func awaitsFlag(o Observed, c bergv1.Container, live []*corev1.Pod, now time.Time) bool {
+	return len(live) > 0 && manifests.WaitsForFlag(c) && (o.Prepared || flagIsNew(o, now)) &&
+		!slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !podAwaitsFlag(p) })
+}
+
+// flagIsNew reports whether an instance has taken over a prepared one a moment ago.
+func flagIsNew(o Observed, now time.Time) bool {
+	s := o.Instance.Status
+	return s.PreparedFrom != "" && s.StartedAt != nil && now.Sub(s.StartedAt.Time) < flagTimeout
+}
+
+func podAwaitsFlag(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil && s.State.Waiting.Reason == createContainerConfigError
+	})
 }
 
 // PodView is the part of a pod that the status of an instance depends on.

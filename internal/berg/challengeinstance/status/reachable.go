@@ -34,7 +34,8 @@ func findObstacle(out Outcome) *obstacle {
 	}
 	for _, c := range out.Pinned.Containers {
 		for _, p := range c.Ports {
-			if !p.Public() {
+			// No Service leads to a container that waits for the flag.
+			if !p.Public() || out.Prepared && manifests.WaitsForFlag(c) {
 				continue
 			}
 			if o := out.findPortObstacle(c, p); o != nil {

@@ -138,7 +138,7 @@ var _ = Describe("An instance behind the gate", func() {
 		By("a gate without a replica that is ready")
 		i := bergtest.Instance(ctx, challenges, "gated")
 		expect.Shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonGatewayNotReady)
-		Expect(routesMessage(i)).To(ContainSubstring("no replica of the gate"))
+		expect.Becomes(ctx, i, func(g Gomega) { g.Expect(routesMessage(i)).To(ContainSubstring("no replica of the gate")) })
 		untilPods(ctx, i, corev1.PodRunning)
 		setPods(ctx, i, func(p *corev1.Pod) {
 			p.Status.PodIP, p.Status.PodIPs = own.String(), []corev1.PodIP{{IP: own.String()}}

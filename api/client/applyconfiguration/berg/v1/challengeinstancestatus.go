@@ -37,7 +37,8 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	// with the next change of the status, and all that are known are there in the
 	// phase Running; afterwards they do not change.
 	Start *StartTimesApplyConfiguration `json:"start,omitempty"`
-	// Namespace that holds the instance: challenge-<ownerId>.
+	// Namespace that holds the instance: challenge-<ownerId>; of an instance that took over a prepared one, the namespace of
+	// that. Its label berg.norelect.ch/owner-id is the owner.
 	Namespace *string `json:"namespace,omitempty"`
 	// UID of that namespace, since the operator created it. A namespace of the same name with another
 	// UID is not the instance's, also with the same labels and annotations: nothing is written in it.
@@ -47,6 +48,12 @@ type ChallengeInstanceStatusApplyConfiguration struct {
 	NamespaceTokenHash *string `json:"namespaceTokenHash,omitempty"`
 	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
 	Seed *string `json:"seed,omitempty"`
+	// UID of the prepared ChallengeInstance whose namespace and objects this instance took over. Its objects carry this UID
+	// instead of the instance's own.
+	PreparedFrom *types.UID `json:"preparedFrom,omitempty"`
+	// The instance that takes over this prepared one. Set once: from then on only that instance gets its namespace and
+	// objects, and this resource is deleted.
+	ClaimedBy *InstanceReferenceApplyConfiguration `json:"claimedBy,omitempty"`
 	// Where players reach the instance: one entry for each port that is not
 	// internal. Complete in the phase Running; empty if all are internal, and while
 	// the instance is being deleted.
@@ -167,6 +174,22 @@ func (b *ChallengeInstanceStatusApplyConfiguration) WithNamespaceTokenHash(value
 // If called multiple times, the Seed field is set to the value of the last call.
 func (b *ChallengeInstanceStatusApplyConfiguration) WithSeed(value string) *ChallengeInstanceStatusApplyConfiguration {
 	b.Seed = &value
+	return b
+}
+
+// WithPreparedFrom sets the PreparedFrom field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PreparedFrom field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithPreparedFrom(value types.UID) *ChallengeInstanceStatusApplyConfiguration {
+	b.PreparedFrom = &value
+	return b
+}
+
+// WithClaimedBy sets the ClaimedBy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClaimedBy field is set to the value of the last call.
+func (b *ChallengeInstanceStatusApplyConfiguration) WithClaimedBy(value *InstanceReferenceApplyConfiguration) *ChallengeInstanceStatusApplyConfiguration {
+	b.ClaimedBy = value
 	return b
 }
 

@@ -50,6 +50,9 @@ type ChallengeSpecApplyConfiguration struct {
 	// it have started. Instances that run are not ended when the number is lowered. Default: no bound
 	// but the operator's CHALLENGE_MAX_INSTANCES.
 	MaxInstances *int32 `json:"maxInstances,omitempty"`
+	// How many instances are prepared before players ask for one: their pods run, or wait for nothing but the flag. An instance
+	// that starts takes over a prepared one of its Challenge. Default: none is prepared.
+	Warm *WarmApplyConfiguration `json:"warm,omitempty"`
 	// Share of the budget of its source, the operator's SOURCE_BUDGET, that one instance takes. 0:
 	// nothing. Default: 1.
 	Cost *int32 `json:"cost,omitempty"`
@@ -187,6 +190,14 @@ func (b *ChallengeSpecApplyConfiguration) WithAllowOutboundTraffic(value bool) *
 // If called multiple times, the MaxInstances field is set to the value of the last call.
 func (b *ChallengeSpecApplyConfiguration) WithMaxInstances(value int32) *ChallengeSpecApplyConfiguration {
 	b.MaxInstances = &value
+	return b
+}
+
+// WithWarm sets the Warm field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Warm field is set to the value of the last call.
+func (b *ChallengeSpecApplyConfiguration) WithWarm(value *WarmApplyConfiguration) *ChallengeSpecApplyConfiguration {
+	b.Warm = value
 	return b
 }
 

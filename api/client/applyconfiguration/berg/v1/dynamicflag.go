@@ -2,6 +2,10 @@
 
 package v1
 
+import (
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
 // DynamicFlagApplyConfiguration represents a declarative configuration of the DynamicFlag type for use
 // with apply.
 //
@@ -16,6 +20,11 @@ type DynamicFlagApplyConfiguration struct {
 	// the prize for code execution. The container drops CAP_DAC_OVERRIDE, so that
 	// not even its root can read the program, and runs on amd64 nodes only.
 	Executable *FlagFileApplyConfiguration `json:"executable,omitempty"`
+	// When the container of a prepared instance (warm) starts. file: before the flag is known. The file appears when a player
+	// gets the instance, in a folder that has nothing else: the folder of path hides the folder of the image, and the program
+	// must read the file when it needs the flag, not when it starts. For content and executable. Default: the container starts
+	// when the flag is known.
+	Late *bergv1.FlagLate `json:"late,omitempty"`
 }
 
 // DynamicFlagApplyConfiguration constructs a declarative configuration of the DynamicFlag type for use with
@@ -45,5 +54,13 @@ func (b *DynamicFlagApplyConfiguration) WithContent(value *FlagFileApplyConfigur
 // If called multiple times, the Executable field is set to the value of the last call.
 func (b *DynamicFlagApplyConfiguration) WithExecutable(value *FlagFileApplyConfiguration) *DynamicFlagApplyConfiguration {
 	b.Executable = value
+	return b
+}
+
+// WithLate sets the Late field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Late field is set to the value of the last call.
+func (b *DynamicFlagApplyConfiguration) WithLate(value bergv1.FlagLate) *DynamicFlagApplyConfiguration {
+	b.Late = &value
 	return b
 }

@@ -1,0 +1,290 @@
+package warm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/access"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+// These rights are in a role of their own, config/berg/warm. Prepared instances are in the operator's own namespace, to which no
+// platform has access.
+//
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=create,namespace=berg-operator-system
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-berg-warm-pods,verbs=bind
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berg-operator-berg-warm-pods,verbs=list;watch
+
+// Pods is the right to change the metadata of the pods of an instance, which makes the kubelet look for the flag.
+var Pods = access.Right{
+	Role: "berg-operator-berg-warm-pods", Binding: "berg-operator-warm", Component: bergv1.ComponentWarm,
+	Attributes: authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch"},
+	Folder:     "berg/warm", Setting: "CHALLENGE_WARM_MAX_INSTANCES",
+}
+
+const (
+	actionPrepare = "Prepare"
+	namePrefix    = "warm-"
+)
+
+var reconcileMetrics = reconcile.NewMetrics("berg_warm", "Attempts to keep prepared instances that failed and are repeated.")
+
+func init() { metrics.Registry.MustRegister(reconcileMetrics) }
+
+// Reconciler keeps prepared instances.
+type Reconciler struct {
+	reconcile.Access
+	Config config.Challenge
+	// Namespace is the operator's own.
+	Namespace string
+
+	backoff *outcome.Backoff
+}
+
+// everything is the one request: all pools share a limit.
+var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "warm"}}
+
+// SetupWithManager opens the watches.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.backoff = outcome.NewBackoff()
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{everything} })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("challengeinstance-warm").
+		Watches(&bergv1.Challenge{}, enqueue, builder.WithPredicates(predicate.Funcs{UpdateFunc: challengeChanged})).
+		Watches(&bergv1.ChallengeInstance{}, enqueue, builder.WithPredicates(predicate.Funcs{UpdateFunc: r.instanceChanged})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+}
+
+func challengeChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*bergv1.Challenge), e.ObjectNew.(*bergv1.Challenge)
+	return before.UID != after.UID || before.Generation != after.Generation || status.Frozen(before) != status.Frozen(after) ||
+		checked(before) != checked(after) || accepted(before) != accepted(after)
+}
+
+// instanceChanged passes changes of prepared instances, and of players' instances only whether their pods find a node.
+func (r *Reconciler) instanceChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
+	if !r.isPrepared(after) {
+		return isStarved(before) != isStarved(after)
+	}
+	return observe(before) != observe(after) || before.Status.Phase != after.Status.Phase
+}
+
+func (r *Reconciler) isPrepared(i *bergv1.ChallengeInstance) bool {
+	return i.Namespace == r.Namespace && i.Labels[bergv1.LabelPrepared] != ""
+}
+
+// isStarved reports whether the pods of an instance find no node.
+func isStarved(i *bergv1.ChallengeInstance) bool {
+	return i.DeletionTimestamp == nil && i.Status.Cause == bergv1.CauseNoCapacity
+}
+
+func accepted(c *bergv1.Challenge) bool {
+	return checked(c) && meta.IsStatusConditionTrue(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
+}
+
+// checked reports whether the condition Accepted is about the Challenge as it is.
+func checked(c *bergv1.Challenge) bool {
+	condition := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
+	return condition != nil && condition.ObservedGeneration == c.Generation
+}
+
+// observe returns a prepared instance as a decision needs it.
+func observe(i *bergv1.ChallengeInstance) Prepared {
+	return Prepared{
+		UID: i.UID, Age: -i.CreationTimestamp.Unix(), Claimable: status.Claimable(i),
+		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
+		Bound:    i.DeletionTimestamp != nil || i.Status.ClaimedBy != nil,
+	}
+}
+
+// observed is all that a round decides from.
+type observed struct {
+	pools      []Pool
+	challenges []*bergv1.Challenge // of the pools; nil: there is none of that name
+	prepared   map[types.UID]*bergv1.ChallengeInstance
+	starved    int
+}
+
+// reconcile is one round.
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Duration, error) {
+	r.backoff.ResetIfReplaced(req, "")
+	o, err := r.observeAll(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for n, change := range Decide(o.pools, r.Config.WarmMaxInstances, o.starved) {
+		for _, uid := range change.Delete {
+			errs = append(errs, r.end(ctx, o.prepared[uid]))
+		}
+		for range change.Create {
+			if err := r.create(ctx, o.challenges[n]); err != nil {
+				errs = append(errs, fmt.Errorf("prepare an instance of Challenge %s: %w", o.pools[n].Challenge, err))
+				break
+			}
+		}
+		if o.challenges[n] != nil {
+			errs = append(errs, r.writeStatus(ctx, o, n, change))
+		}
+	}
+	return 0, errors.Join(errs...)
+}
+
+// observeAll reads all Challenges and instances. The lists wait for own writes.
+func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
+	var challenges bergv1.ChallengeList
+	var instances bergv1.ChallengeInstanceList
+	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+		return o, err
+	}
+	if err := r.Client.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+		return o, err
+	}
+	o.prepared = map[types.UID]*bergv1.ChallengeInstance{}
+	index := map[types.NamespacedName]int{}
+	add := func(key types.NamespacedName, c *bergv1.Challenge) *Pool {
+		n, known := index[key]
+		if !known {
+			n = len(o.pools)
+			index[key] = n
+			o.pools, o.challenges = append(o.pools, Pool{Challenge: key}), append(o.challenges, c)
+		}
+		return &o.pools[n]
+	}
+	for n := range challenges.Items {
+		c := &challenges.Items[n]
+		if c.Spec.Warm == nil && meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionWarm) == nil {
+			continue
+		}
+		p := add(client.ObjectKeyFromObject(c), c)
+		// After an edit nothing changes until the Challenge was checked.
+		p.MaxInstances, p.Frozen = int(c.Spec.MaxInstances), status.Frozen(c) || !checked(c)
+		if c.Spec.Warm != nil && (accepted(c) || !checked(c)) && len(c.Spec.Containers) > 0 {
+			p.Min, p.Max = int(c.Spec.Warm.Min), int(c.Spec.Warm.Max)
+		}
+	}
+	for n := range instances.Items {
+		i := &instances.Items[n]
+		key := types.NamespacedName{Namespace: cmp.Or(i.Spec.ChallengeRef.Namespace, r.Config.Namespace), Name: i.Spec.ChallengeRef.Name}
+		if r.isPrepared(i) {
+			p := add(key, nil)
+			state := observe(i)
+			if c := o.challenges[index[key]]; c != nil && string(c.UID) != i.Labels[bergv1.LabelPrepared] {
+				state.Outdated = true
+			}
+			p.Prepared = append(p.Prepared, state)
+			o.prepared[i.UID] = i
+			continue
+		}
+		if position, known := index[key]; known && i.DeletionTimestamp == nil {
+			o.pools[position].Players++
+		}
+		if isStarved(i) {
+			o.starved++
+		}
+	}
+	return o, nil
+}
+
+// create makes an instance without a player. Its owner ID is a random UUID, and names its namespace.
+func (r *Reconciler) create(ctx context.Context, c *bergv1.Challenge) error {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return err
+	}
+	return r.Client.Create(ctx, &bergv1.ChallengeInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Namespace, Name: namePrefix + id.String(),
+			Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelPrepared: string(c.UID)},
+		},
+		Spec: bergv1.ChallengeInstanceSpec{ChallengeRef: bergv1.ChallengeReference{Namespace: c.Namespace, Name: c.Name}, OwnerID: id.String()},
+	})
+}
+
+// end deletes a prepared instance in the version in which no instance has claimed it.
+func (r *Reconciler) end(ctx context.Context, i *bergv1.ChallengeInstance) error {
+	err := apply.DeleteUnchanged(ctx, r.Client, i.DeepCopy())
+	if apierrors.IsConflict(err) {
+		return outcome.ErrConflict // an event follows
+	}
+	return err
+}
+
+// writeStatus writes the condition Warm of a Challenge. A Challenge without spec.warm has none.
+func (r *Reconciler) writeStatus(ctx context.Context, o observed, n int, change Change) error {
+	before := o.challenges[n]
+	c := before.DeepCopy()
+	if c.Spec.Warm == nil || c.Spec.Warm.Min == 0 {
+		meta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionWarm)
+	} else {
+		condition := r.condition(o, n, change)
+		condition.Type = bergv1.ChallengeConditionWarm
+		conditions.Upsert(&c.Status.Conditions, c.Generation, r.Clock.Now(), condition)
+	}
+	return reconcile.Status[*bergv1.Challenge]{
+		Client:  r.Client,
+		Pointer: func(c *bergv1.Challenge) any { return &c.Status },
+		Rejected: func(c *bergv1.Challenge, err error) {
+			reconcile.Warning(r.Events, c, bergv1.ReasonRefused, actionPrepare, "The API server refuses the status of this Challenge: "+err.Error())
+		},
+	}.Patch(ctx, before, c)
+}
+
+// condition says whether a player gets a prepared instance. It has no count, which would change with every start.
+func (r *Reconciler) condition(o observed, n int, change Change) metav1.Condition {
+	p := o.pools[n]
+	unready := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	switch {
+	case r.Config.WarmMaxInstances == 0:
+		return unready(bergv1.WarmDisabled, "The operator's CHALLENGE_WARM_MAX_INSTANCES is 0: no instance is prepared, and spec.warm has no effect")
+	case slices.ContainsFunc(p.Prepared, func(i Prepared) bool { return i.Claimable }):
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: bergv1.WarmReady, Message: "The next instance takes over a prepared one"}
+	case p.Min == 0:
+		return unready(bergv1.ReasonInvalidChallenge, "No instance is prepared until the Challenge is accepted and has containers")
+	case status.Frozen(o.challenges[n]):
+		return unready(bergv1.ReasonFrozen, "The Challenge is frozen. No instance is prepared until the annotation "+bergv1.AnnotationFrozen+" is removed")
+	case o.starved > 0:
+		return unready(bergv1.WarmNoCapacity, "Pods of players find no node: they get the capacity of prepared instances")
+	case change.Wanted == 0:
+		return unready(bergv1.WarmLimited, "A limit is reached: spec.warm.max or spec.maxInstances of the Challenge, or the operator's CHALLENGE_WARM_MAX_INSTANCES")
+	}
+	message := "Instances are being prepared"
+	for _, i := range p.Prepared {
+		if ready := meta.FindStatusCondition(o.prepared[i.UID].Status.Conditions, reconcile.ConditionReady); !i.Bound && ready != nil && ready.Status == metav1.ConditionFalse {
+			message = strings.TrimSuffix("Instances are being prepared. The first one is not ready: "+ready.Message, ".")
+			break
+		}
+	}
+	return unready(bergv1.WarmPreparing, message)
+}

@@ -1,0 +1,155 @@
+package warm
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxStarting is the number of prepared instances that start at a time. More would take CPU time of the nodes from the starts of
+// players.
+const maxStarting = 8
+
+// Pool has the prepared instances of one Challenge.
+type Pool struct {
+	Challenge types.NamespacedName
+	// Min, Max and MaxInstances are fields of the Challenge; zero is no bound. Min is zero if none may be prepared.
+	Min, Max, MaxInstances int
+	// Frozen: none is created, and outdated ones stay.
+	Frozen bool
+	// Players is the number of instances that are not prepared ones.
+	Players  int
+	Prepared []Prepared
+}
+
+// Prepared is a prepared instance.
+type Prepared struct {
+	UID types.UID
+	// Age orders them: the larger, the older.
+	Age int64
+	// Claimable: an instance can take it over.
+	Claimable bool
+	// Outdated: its Challenge, an image or a setting has changed.
+	Outdated bool
+	// Bound: an instance takes it over, or it is being deleted.
+	Bound bool
+}
+
+// Change is what a decision changes in one Pool.
+type Change struct {
+	// Wanted is the number of prepared instances within all limits.
+	Wanted int
+	Create int
+	Delete []types.UID
+}
+
+// Decide returns a change for each pool. limit bounds all pools together, and starved is the number of instances of players whose
+// pods find no node: each gets the capacity of a prepared instance, and none is created.
+func Decide(pools []Pool, limit, starved int) []Change {
+	changes := make([]Change, len(pools))
+	for n, count := range share(pools, limit) {
+		changes[n].Wanted = count
+	}
+	starting := 0
+	kept := make([][]Prepared, len(pools))
+	for n, p := range pools {
+		kept[n], changes[n].Delete = keep(p, changes[n].Wanted)
+		for _, i := range kept[n] {
+			if !i.Claimable {
+				starting++
+			}
+		}
+	}
+	if starved > 0 {
+		giveUp(pools, kept, changes, starved)
+		return changes
+	}
+	for created := true; created; {
+		created = false
+		for n, p := range pools {
+			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && starting < maxStarting {
+				c.Create++
+				starting++
+				created = true
+			}
+		}
+	}
+	return changes
+}
+
+// share distributes the limit evenly: one for each Challenge, then another one, until all have their minimum.
+func share(pools []Pool, limit int) []int {
+	counts, wanted := make([]int, len(pools)), make([]int, len(pools))
+	for n, p := range pools {
+		wanted[n] = p.Min
+		for _, bound := range []int{p.Max, p.MaxInstances} {
+			if bound > 0 {
+				wanted[n] = min(wanted[n], max(0, bound-p.Players))
+			}
+		}
+	}
+	for added := true; added && limit > 0; {
+		added = false
+		for n := range pools {
+			if counts[n] < wanted[n] && limit > 0 {
+				counts[n]++
+				limit--
+				added = true
+			}
+		}
+	}
+	return counts
+}
+
+// keep returns the instances that are kept, and those that are deleted: outdated ones, then those beyond the wanted number, the
+// ready ones last. Outdated ones of a frozen Challenge stay: the freeze may end with the content that they have.
+func keep(p Pool, wanted int) (kept []Prepared, deleted []types.UID) {
+	for _, i := range p.Prepared {
+		switch {
+		case i.Bound:
+		case i.Outdated && !p.Frozen:
+			deleted = append(deleted, i.UID)
+		default:
+			kept = append(kept, i)
+		}
+	}
+	slices.SortFunc(kept, bestFirst)
+	for _, i := range kept[min(len(kept), wanted):] {
+		deleted = append(deleted, i.UID)
+	}
+	return kept[:min(len(kept), wanted)], deleted
+}
+
+// bestFirst orders by readiness, then by age.
+func bestFirst(a, b Prepared) int {
+	return cmp.Or(cmp.Compare(asNumber(b.Claimable), asNumber(a.Claimable)), cmp.Compare(b.Age, a.Age), cmp.Compare(a.UID, b.UID))
+}
+
+func asNumber(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// giveUp deletes as many instances as players need, from the largest pools. Those that are being deleted count.
+func giveUp(pools []Pool, kept [][]Prepared, changes []Change, needed int) {
+	for n, p := range pools {
+		needed -= len(p.Prepared) - len(kept[n])
+	}
+	for ; needed > 0; needed-- {
+		largest := -1
+		for n := range kept {
+			if len(kept[n]) > 0 && (largest < 0 || len(kept[n]) > len(kept[largest])) {
+				largest = n
+			}
+		}
+		if largest < 0 {
+			return
+		}
+		last := len(kept[largest]) - 1
+		changes[largest].Delete = append(changes[largest].Delete, kept[largest][last].UID)
+		kept[largest] = kept[largest][:last]
+	}
+}

@@ -1,0 +1,151 @@
+package commitstatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/git"
+	"github.com/bergctf/berg-operator/internal/kibaship/poll"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+const (
+	// workers is how many states are sent at the same time.
+	workers = 8
+	// maxAnswer is how much of an answer is read, so that its connection serves the next request.
+	maxAnswer = 64 << 10
+)
+
+// Reconciler sends the states of commits.
+type Reconciler struct {
+	reconcile.Access
+	Config    config.KibaShip
+	Providers *poll.Providers
+}
+
+// SetupWithManager opens the watch, which others open too.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("kibaship-commit-status").
+		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return o.GetAnnotations()[kibashipv1.AnnotationRef] != ""
+		}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(r)
+}
+
+// Reconcile sends the state of the commit of a Deployment, unless it was sent. If the build of the commit before has not ended, it was
+// cancelled, which is sent first.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d := &kibashipv1.Deployment{}
+	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	a := &kibashipv1.Application{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}, a); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	source := a.Spec.GitRepository
+	if d.DeletionTimestamp != nil || d.Spec.GitRepository == nil || !metav1.IsControlledBy(d, a) ||
+		source == nil || source.AutoBuild == nil || !source.AutoBuild.CommitStatus || source.SecretRef == nil {
+		return ctrl.Result{}, nil
+	}
+	commit, now := d.Spec.GitRepository.CommitSHA, computeState(d)
+	former, sent, _ := strings.Cut(d.Annotations[kibashipv1.AnnotationReported], "=")
+	switch {
+	case former == commit && sent == string(now):
+		return ctrl.Result{}, nil
+	case former != commit && sent == string(pending):
+		commit, now = former, cancelled
+	}
+	refusal, err := r.send(ctx, a, d.Name, commit, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if refusal != "" {
+		reconcile.Warning(r.Events, d, kibashipv1.ReasonCommitStatusRefused, "Report", refusal)
+	}
+	noted := d.DeepCopy()
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, kibashipv1.AnnotationReported, commit+"="+string(now))
+	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, noted, client.MergeFrom(d))) // its event sends the next state
+}
+
+// failed are the reasons of a run that has ended without an image.
+var failed = []string{
+	kibashipv1.ReasonRunFailed, kibashipv1.ReasonRunCancelled, kibashipv1.ReasonRunTimedOut, kibashipv1.ReasonPodRefused, kibashipv1.ReasonImagePullFailed,
+}
+
+func computeState(d *kibashipv1.Deployment) state {
+	c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
+	switch {
+	case c == nil || c.ObservedGeneration != d.Generation:
+		return pending
+	case c.Status == metav1.ConditionTrue:
+		return success
+	case c.Status == metav1.ConditionFalse && slices.Contains(failed, c.Reason):
+		return failure
+	default:
+		return pending
+	}
+}
+
+// errNotSent is the error of a state that is sent again. The text of its cause may have an address with a token.
+var errNotSent = errors.New("the git provider does not take the state of a commit")
+
+// send sends a state, and returns why the provider refuses it.
+func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deployment, commit string, now state) (refusal string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, git.Timeout)
+	defer cancel()
+	source, builds := a.Spec.GitRepository, r.Config.Builds
+	token, err := r.Providers.Token(ctx, a.Namespace, source.SecretRef.Name)
+	if err != nil {
+		return "", err
+	}
+	through, err := r.Providers.Client(ctx, a.Namespace, source.Provider)
+	if err != nil {
+		return "", err
+	}
+	requests, err := commitState{
+		provider: source.Provider, base: builds.Providers[string(source.Provider)], public: builds.PublicProvider(string(source.Provider)),
+		repository: strings.TrimSuffix(source.Repository, ".git"), commit: commit, build: newBuildName(deployment), state: now, token: token,
+	}.requests(ctx)
+	if err != nil {
+		return "", errNotSent
+	}
+	status := 0
+	for _, q := range requests {
+		answer, err := through.Do(q)
+		if err != nil {
+			return "", errNotSent
+		}
+		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
+		_ = answer.Body.Close()
+		if status = answer.StatusCode; status != http.StatusNotFound {
+			break
+		}
+	}
+	switch {
+	case status < 300:
+		return "", nil
+	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		return "", fmt.Errorf("%w: it answers %d", errNotSent, status)
+	default:
+		return fmt.Sprintf("The git provider answers %d (%s) to the state of commit %s: give the token in Secret %s the right to write commit statuses, or set "+
+			"spec.gitRepository.autoBuild.commitStatus of the Application to false", status, http.StatusText(status), commit, source.SecretRef.Name), nil
+	}
+}

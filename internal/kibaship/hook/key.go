@@ -1,0 +1,51 @@
+package hook
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Keys is how the operator gets the key of all secrets. It is read once in the life of the process.
+type Keys struct {
+	Live      client.Reader
+	Client    client.Writer
+	Namespace string
+
+	mu  sync.Mutex
+	key []byte
+}
+
+// Get returns the key, which it creates if there is none.
+func (k *Keys) Get(ctx context.Context) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.key != nil {
+		return k.key, nil
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: KeySecret}}
+	err := k.Live.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if apierrors.IsNotFound(err) {
+		key := make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // it never fails
+		secret.Data = map[string][]byte{KeyName: key}
+		// No cache has Secrets.
+		err = k.Client.Create(ctx, secret, client.DisableReadYourWritesConsistency)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of webhooks: %w", err)
+	}
+	if len(secret.Data[KeyName]) < sha256.Size {
+		return nil, fmt.Errorf("Secret %s: the key %s has less than %d bytes: delete the Secret, and start the operator again",
+			client.ObjectKeyFromObject(secret), KeyName, sha256.Size)
+	}
+	k.key = secret.Data[KeyName]
+	return k.key, nil
+}

@@ -1,0 +1,133 @@
+package kibaship
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+// slack is how much longer than 1.15 times its run a build may take from the push. Times of runs are whole seconds.
+const slack = 3 * time.Second
+
+var _ = Describe("A push", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		setOperator(ctx, map[string]string{"GIT_WEBHOOK_URL": "http://pushes.example.org", "GIT_POLL_INTERVAL": "5s"})
+		DeferCleanup(func(ctx SpecContext) {
+			setOperator(ctx, map[string]string{"GIT_WEBHOOK_URL": "", "GIT_POLL_INTERVAL": ""})
+		}, NodeTimeout(deployed.StartLimit))
+	}, NodeTimeout(deployed.StartLimit))
+
+	autoBuild := func(g *kibashipv1.GitRepository) { g.AutoBuild = &kibashipv1.AutoBuild{Enabled: true} }
+	// pushed waits until the pushes of the branch main are built up to a commit.
+	pushed := func(ctx context.Context, p platform, commit string) *kibashipv1.Deployment {
+		GinkgoHelper()
+		d := &kibashipv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "project-" + p.project + "-app-web-deployment-push-main-kibaship-com"}}
+		Eventually(func(g Gomega) {
+			g.Expect(world.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.BuiltImage).NotTo(BeNil(), d.Status.Message)
+			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(commit), d.Status.Message)
+		}).WithContext(ctx).WithTimeout(buildLimit).WithPolling(100 * time.Millisecond).Should(Succeed())
+		return d
+	}
+
+	It("to a private repository is found by a question, and is built", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		commit := newRepository(ctx, "private/"+p.project, map[string]string{"Dockerfile": hello, "text": "first"})
+		p.token(ctx, "git", site.Token)
+		p.application(ctx, "private/"+p.project, private("git"), autoBuild)
+		Expect(p.run(ctx, pushed(ctx, p, commit).Status.BuiltImage.Reference)).To(Equal("first"))
+		commit = newRepository(ctx, "private/"+p.project, map[string]string{"Dockerfile": hello, "text": "second"})
+		Expect(p.run(ctx, pushed(ctx, p, commit).Status.BuiltImage.Reference)).To(Equal("second"))
+	}, SpecTimeout(2*buildLimit))
+
+	It("is announced by a webhook, and is built in little more than the time of its run", func(ctx SpecContext) {
+		pod := installReceiver(ctx)
+		p := newPlatform(ctx)
+		newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "first"})
+		a := p.application(ctx, "public/"+p.project, autoBuild)
+		expect.Becomes(ctx, a, func(g Gomega) {
+			g.Expect(a.Status.AutoBuild).NotTo(BeNil())
+			g.Expect(a.Status.AutoBuild.WebhookSecret).NotTo(BeEmpty())
+		})
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: a.Status.AutoBuild.WebhookSecret}}
+		Expect(world.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		address := "http://" + world.Forward(client.ObjectKeyFromObject(pod), 8080) + strings.TrimPrefix(a.Status.AutoBuild.WebhookURL, "http://pushes.example.org")
+		send := func(key string) int {
+			const body = `{"ref":"refs/heads/main"}`
+			mac := hmac.New(sha256.New, []byte(key))
+			_, _ = io.WriteString(mac, body)
+			q, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
+			Expect(err).NotTo(HaveOccurred())
+			q.Header.Set("X-Forgejo-Signature", hex.EncodeToString(mac.Sum(nil)))
+			q.Header.Set("X-Forgejo-Event", "push")
+			answer, err := http.DefaultClient.Do(q)
+			Expect(err).NotTo(HaveOccurred())
+			_ = answer.Body.Close()
+			return answer.StatusCode
+		}
+		Expect(send("forged")).To(Equal(http.StatusUnauthorized))
+
+		commit := newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "second"})
+		begun := time.Now()
+		Expect(send(string(secret.Data["secret"]))).To(Equal(http.StatusAccepted))
+		d := pushed(ctx, p, commit)
+		took := time.Since(begun)
+		run := d.Status.CurrentPipelineRun
+		bare := run.CompletionTime.Sub(run.StartTime.Time)
+		GinkgoWriter.Printf("from the push to the image: %s, of which the run took %s\n", took, bare)
+		Expect(took).To(BeNumerically("<=", bare*115/100+slack))
+		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("second"))
+	}, SpecTimeout(2*buildLimit))
+})
+
+// installReceiver installs config/kibaship/pushes with the operator's image until the spec ends, and returns a pod of it.
+func installReceiver(ctx context.Context) *corev1.Pod {
+	GinkgoHelper()
+	kubectl := func(ctx context.Context, args ...string) {
+		GinkgoHelper()
+		command := exec.CommandContext(ctx, "kubectl", args...)
+		command.Stdout, command.Stderr, command.Env = GinkgoWriter, GinkgoWriter, os.Environ()
+		Expect(command.Run()).To(Succeed())
+	}
+	const folder = "../../../config/kibaship/pushes"
+	operators, err := world.OperatorPods(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(operators).NotTo(BeEmpty())
+	namespace := world.Operator.Namespace
+	kubectl(ctx, "apply", "--server-side", "-k", folder)
+	DeferCleanup(func(ctx SpecContext) { kubectl(ctx, "delete", "-k", folder) }, NodeTimeout(deployed.DeleteLimit))
+	kubectl(ctx, "-n", namespace, "set", "image", "deployment/kibaship-pushes", "receiver="+operators[0].Spec.Containers[0].Image)
+	var pod *corev1.Pod
+	Eventually(func(g Gomega) {
+		program := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kibaship-pushes"}}
+		g.Expect(world.Get(ctx, client.ObjectKeyFromObject(program), program)).To(Succeed())
+		g.Expect(program.Status.ObservedGeneration).To(Equal(program.Generation))
+		g.Expect(program.Status.UpdatedReplicas).To(Equal(program.Status.Replicas))
+		pods, err := world.Pods(ctx, namespace, client.MatchingLabels{"app.kubernetes.io/name": "kibaship-pushes"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pods).NotTo(BeEmpty())
+		for i := range pods {
+			g.Expect(deployed.PodReady(&pods[i])).To(BeTrue())
+		}
+		pod = &pods[0]
+	}).WithContext(ctx).WithTimeout(deployed.StartLimit).Should(Succeed())
+	return pod
+}

@@ -1,0 +1,348 @@
+package builds
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/hook"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/gitrepo"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/installed"
+)
+
+// receiverUser is the account of config/kibaship/pushes.
+const receiverUser = "system:serviceaccount:" + installed.Namespace + ":kibaship-pushes"
+
+// watched is an Application whose pushes are built, and its repository.
+type watched struct {
+	world
+	*gitrepo.Repository
+}
+
+// newWatched has the operator ask a repository on this machine, with changed settings.
+func newWatched(ctx context.Context, changes map[string]string, modify ...func(*kibashipv1.GitRepository)) watched {
+	GinkgoHelper()
+	DeferCleanup(registry.Exempt(netip.MustParsePrefix("127.0.0.0/8")))
+	repository := gitrepo.New(GinkgoT())
+	settings := map[string]string{"GIT_PROVIDER_URLS": "github.com=" + repository.URL}
+	for name, value := range changes {
+		settings[name] = value
+	}
+	inprocess.Restart(settings, nil)
+	spec := git()
+	spec.GitRepository.AutoBuild = &kibashipv1.AutoBuild{Enabled: true}
+	for _, m := range modify {
+		m(spec.GitRepository)
+	}
+	return watched{newWorld(ctx, spec, registrySecret), repository}
+}
+
+// deployment is the one of a branch.
+func (w watched) deployment(branch string) *kibashipv1.Deployment {
+	return &kibashipv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: naming.PushedBranch(w.app.Name, branch)}}
+}
+
+// builds waits until a Deployment builds a commit, and returns it.
+func (w watched) builds(ctx context.Context, d *kibashipv1.Deployment, commit string) *kibashipv1.Deployment {
+	GinkgoHelper()
+	expect.Becomes(ctx, d, func(g Gomega) {
+		g.Expect(d.Spec.GitRepository).NotTo(BeNil())
+		g.Expect(d.Spec.GitRepository.CommitSHA).To(Equal(commit))
+		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+		g.Expect(d.Status.CurrentPipelineRun).NotTo(BeNil())
+		g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning), "%s", d.Status.Message)
+	})
+	return d
+}
+
+// shows waits until the Application says something of its builds.
+func (w watched) shows(ctx context.Context, status metav1.ConditionStatus, reason, text string) {
+	GinkgoHelper()
+	expect.Becomes(ctx, w.app, func(g Gomega) {
+		c := meta.FindStatusCondition(w.app.Status.Conditions, kibashipv1.ConditionAutoBuild)
+		g.Expect(c).NotTo(BeNil())
+		g.Expect(c.Status).To(Equal(status), "%s", c.Message)
+		g.Expect(c.Reason).To(Equal(reason))
+		g.Expect(c.Message).To(ContainSubstring(text))
+		g.Expect(w.app.Status.Phase).To(Equal(kibashipv1.ApplicationReady), "what keeps pushes from building keeps no one from building by hand")
+	})
+}
+
+var _ = Describe("A push", func() {
+	poll := map[string]string{"GIT_POLL_INTERVAL": "1s"}
+
+	It("starts a build, and ends the build of an older commit of its branch", func(ctx context.Context) {
+		w := newWatched(ctx, poll)
+		first := w.Git("rev-parse", "main")
+		d := w.builds(ctx, w.deployment("main"), first)
+		w.shows(ctx, metav1.ConditionTrue, kibashipv1.ReasonWatching, "")
+		Expect(w.app.Status.AutoBuild.Refs).To(Equal([]kibashipv1.AutoBuildRef{{Ref: "refs/heads/main", CommitSHA: first, Deployment: d.Name}}))
+		Expect(w.runs(ctx)).To(HaveLen(1))
+
+		By("nothing new is pushed: nothing is written")
+		asked, before := w.Asked(), []string{d.ResourceVersion, w.app.ResourceVersion}
+		Eventually(w.Asked).WithTimeout(40 * time.Second).Should(BeNumerically(">", asked+1))
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(w.app), w.app)).To(Succeed())
+		Expect([]string{d.ResourceVersion, w.app.ResourceVersion}).To(Equal(before))
+
+		By("three commits, of which the last one says that it is not built")
+		w.Git("commit", "--quiet", "--allow-empty", "-m", "second")
+		second := w.Commit("main", "third")
+		w.builds(ctx, d, second)
+		expect.Event(ctx, w.app, corev1.EventTypeNormal, kibashipv1.ReasonBuildReplaced)
+		Expect(w.runs(ctx)).To(HaveLen(2), "no commit between the newest ones is built")
+		skipped := w.Commit("main", "docs\n\n[skip ci]")
+		expect.Becomes(ctx, w.app, func(g Gomega) {
+			g.Expect(w.app.Status.AutoBuild.Refs).To(HaveLen(1))
+			g.Expect(w.app.Status.AutoBuild.Refs[0].CommitSHA).To(Equal(skipped))
+			g.Expect(w.app.Status.AutoBuild.Refs[0].Message).To(ContainSubstring("[skip ci]"))
+		})
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		Expect(d.Spec.GitRepository.CommitSHA).To(Equal(second))
+
+		By("its author goes back to the first commit, which stays until the next push")
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = first })
+		apiserver.Change(ctx, w.app, func() { metav1.SetMetaDataAnnotation(&w.app.ObjectMeta, kibashipv1.AnnotationPushed, "x") })
+		asked = w.Asked()
+		Eventually(w.Asked).WithTimeout(40 * time.Second).Should(BeNumerically(">", asked))
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		Expect(d.Spec.GitRepository.CommitSHA).To(Equal(first))
+		w.builds(ctx, d, w.Commit("main", "fourth"))
+	})
+
+	It("is built where the rule says so: branches, the highest tag, and no pull request of a fork", func(ctx context.Context) {
+		w := newWatched(ctx, poll, func(g *kibashipv1.GitRepository) {
+			g.AutoBuild.Branches, g.AutoBuild.Tags = []string{"main", "feature/*"}, []string{"v*"}
+		})
+		login := w.Commit("feature/Login", "a branch")
+		w.Commit("other", "another branch")
+		w.Git("tag", "v1.9.0", "main")
+		w.Git("tag", "-a", "v1.10.0", "-m", "a release", "feature/Login")
+		w.Git("push", "--quiet", "origin", "v1.9.0", "v1.10.0", "other:refs/pull/1/head")
+		w.builds(ctx, w.deployment("feature/Login"), login)
+		tag := &kibashipv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: naming.PushedTag(w.app.Name)}}
+		w.builds(ctx, tag, login)
+		w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		var all kibashipv1.DeploymentList
+		Expect(k8s.List(ctx, &all, client.InNamespace(w.namespace))).To(Succeed())
+		Expect(all.Items).To(HaveLen(3))
+	})
+
+	It("says why it starts no build", func(ctx context.Context) {
+		By("nothing asks")
+		w := newWatched(ctx, nil)
+		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonAutoBuildOff, "GIT_POLL_INTERVAL or GIT_WEBHOOK_URL")
+		Expect(w.Asked()).To(BeZero())
+
+		By("a Deployment of its name is of others")
+		by := w.deployment("main")
+		by.Spec.ApplicationRef.Name = w.app.Name
+		by.Spec.GitRepository = &kibashipv1.DeploymentSource{CommitSHA: sha(1)}
+		Expect(k8s.Create(ctx, by)).To(Succeed())
+		inprocess.Restart(map[string]string{"GIT_PROVIDER_URLS": "github.com=" + w.URL, "GIT_POLL_INTERVAL": "1s"}, nil)
+		expect.Becomes(ctx, w.app, func(g Gomega) {
+			g.Expect(w.app.Status.AutoBuild.Refs).To(HaveLen(1))
+			g.Expect(w.app.Status.AutoBuild.Refs[0].Message).To(ContainSubstring("was not created for pushes"))
+		})
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(by), by)).To(Succeed())
+		Expect(by.Spec.GitRepository.CommitSHA).To(Equal(sha(1)))
+
+		By("no branch matches")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.AutoBuild.Branches = []string{"none"} })
+		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonNothingMatches, "spec.gitRepository.autoBuild")
+
+		By("the repository does not exist")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.Repository = "team/none" })
+		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonRepositoryNotRead, "404")
+
+		By("it is switched off")
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.AutoBuild.Enabled = false })
+		expect.Becomes(ctx, w.app, func(g Gomega) {
+			g.Expect(w.app.Status.AutoBuild).To(BeNil())
+			g.Expect(meta.FindStatusCondition(w.app.Status.Conditions, kibashipv1.ConditionAutoBuild)).To(BeNil())
+		})
+		bad := w.app.DeepCopy()
+		bad.Spec.GitRepository.AutoBuild.Branches = []string{"a b"}
+		Expect(k8s.Update(ctx, bad)).To(MatchError(ContainSubstring("branches")))
+	})
+
+	It("to a private repository is built with the token of its own Application", func(ctx context.Context) {
+		w := newWatched(ctx, poll, func(g *kibashipv1.GitRepository) {
+			g.PublicAccess, g.SecretRef = false, &kibashipv1.LocalReference{Name: registrySecret} // its key token is x
+		})
+		w.Token = "x"
+		w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		w.Token = "another"
+		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonRepositoryNotRead, "wants another login")
+	})
+
+	It("is announced by a webhook, which alone builds nothing", func(ctx context.Context) {
+		Expect(installed.Folder(ctx, k8s, "config/kibaship/pushes", "kubectl")).To(Succeed())
+		w := newWatched(ctx, map[string]string{"GIT_WEBHOOK_URL": "https://pushes.example.org/"})
+		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		w.shows(ctx, metav1.ConditionTrue, kibashipv1.ReasonWatching, "")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.app.Status.AutoBuild.WebhookSecret}}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		Expect(string(secret.Data["url"])).To(Equal(w.app.Status.AutoBuild.WebhookURL))
+		path := strings.TrimPrefix(w.app.Status.AutoBuild.WebhookURL, "https://pushes.example.org")
+		receiver := startReceiver(ctx)
+		send := func(body, key string) (status int, took time.Duration) {
+			GinkgoHelper()
+			mac := hmac.New(sha256.New, []byte(key))
+			_, _ = io.WriteString(mac, body)
+			q, err := http.NewRequestWithContext(ctx, http.MethodPost, receiver+path, strings.NewReader(body))
+			Expect(err).NotTo(HaveOccurred())
+			q.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+			q.Header.Set("X-GitHub-Event", "push")
+			begun := time.Now()
+			answer, err := http.DefaultClient.Do(q)
+			Expect(err).NotTo(HaveOccurred())
+			_ = answer.Body.Close()
+			return answer.StatusCode, time.Since(begun)
+		}
+		right := string(secret.Data["secret"])
+
+		By("a right one")
+		newest := w.Commit("main", "second")
+		status, _ := send(`{"ref":"refs/heads/main"}`, right)
+		Expect(status).To(Equal(http.StatusAccepted))
+		w.builds(ctx, d, newest)
+
+		By("100 forged and 100 repeated ones, and right ones among them")
+		times := func(name string) (all []time.Duration) {
+			GinkgoHelper()
+			for n := range 8 { // fewer than the burst of an Application
+				status, took := send(fmt.Sprintf(`{%q:%d}`, name, n), right)
+				Expect(status).To(Equal(http.StatusAccepted))
+				all = append(all, took)
+			}
+			return all
+		}
+		quiet := times("quiet")
+		before := w.runs(ctx)
+		attacks, results := make(chan int, 200), make(chan int, 200)
+		for n := range cap(attacks) {
+			attacks <- n
+		}
+		close(attacks)
+		for range 4 {
+			go func() {
+				defer GinkgoRecover()
+				for n := range attacks {
+					key := right
+					if n%2 == 0 {
+						key = "forged"
+					}
+					status, _ := send(`{"ref":"refs/heads/main"}`, key)
+					results <- status
+				}
+			}()
+		}
+		loud := times("loud")
+		for range cap(results) {
+			Expect(<-results).To(BeElementOf(http.StatusAccepted, http.StatusUnauthorized, http.StatusTooManyRequests))
+		}
+		GinkgoWriter.Printf("the slowest right webhook: %s in quiet, %s among 200 others\n", slices.Max(quiet), slices.Max(loud))
+		Expect(slices.Max(loud)).To(BeNumerically("<=", 2*slices.Max(quiet)+20*time.Millisecond), "the machine has other work, too")
+		Consistently(func() []string { return w.runs(ctx) }).WithTimeout(6 * time.Second).Should(Equal(before))
+
+		By("the account of the receiver may write no more")
+		as := apiserver.As(receiverUser)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(w.app), w.app)).To(Succeed())
+		for name, patch := range map[string]string{
+			"spec":       `{"spec":{"gitRepository":{"repository":"team/other"}}}`,
+			"label":      `{"metadata":{"labels":{"x":"y"}}}`,
+			"annotation": `{"metadata":{"annotations":{"x":"y"}}}`,
+			"finalizer":  `{"metadata":{"finalizers":null}}`,
+		} {
+			Expect(as.Patch(ctx, w.app.DeepCopy(), apiserver.RawPatch(patch))).To(MatchError(ContainSubstring("kibaship-pushes may write")), name)
+		}
+		Expect(as.Get(ctx, client.ObjectKeyFromObject(w.app), w.app.DeepCopy())).To(MatchError(ContainSubstring("forbidden")))
+		Expect(as.Get(ctx, client.ObjectKeyFromObject(secret), &corev1.Secret{})).To(MatchError(ContainSubstring("forbidden")))
+
+		By("the Application is made again: the old webhook is no longer one")
+		Expect(k8s.Delete(ctx, w.app)).To(Succeed())
+		expect.Gone(ctx, w.app)
+		status, _ = send(`{"again":1}`, right)
+		Expect(status).To(Equal(http.StatusGone))
+	})
+
+	It("is found in time while another provider hangs", func(ctx context.Context) {
+		w := newWatched(ctx, poll)
+		silent := gitrepo.New(GinkgoT())
+		silent.Silence()
+		inprocess.Restart(map[string]string{
+			"GIT_PROVIDER_URLS": "github.com=" + w.URL + ",gitlab.com=" + silent.URL, "GIT_POLL_INTERVAL": "1s",
+		}, nil)
+		for n := range 19 {
+			spec := git()
+			spec.ProjectRef.Name = w.project
+			spec.GitRepository.Provider, spec.GitRepository.AutoBuild = kibashipv1.GitLab, &kibashipv1.AutoBuild{Enabled: true}
+			Expect(k8s.Create(ctx, &kibashipv1.Application{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("project-%s-app-silent-%d-kibaship-com", w.project, n)}, Spec: spec,
+			})).To(Succeed())
+		}
+		Eventually(silent.Asked).Should(BeNumerically(">=", 8))
+		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		commit := w.Commit("main", "while another one hangs")
+		begun := time.Now()
+		w.builds(ctx, d, commit)
+		Expect(time.Since(begun)).To(BeNumerically("<", 15*time.Second))
+	})
+})
+
+// startReceiver runs the receiver of webhooks in this process, as its account, until the spec ends; and returns its URL.
+func startReceiver(ctx context.Context) string {
+	GinkgoHelper()
+	key := &corev1.Secret{}
+	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: hook.KeySecret}, key)).To(Succeed())
+	file := filepath.Join(GinkgoT().TempDir(), "key")
+	Expect(os.WriteFile(file, key.Data[hook.KeyName], 0o600)).To(Succeed())
+	rc := rest.CopyConfig(apiserver.Config)
+	rc.Impersonate = rest.ImpersonationConfig{UserName: receiverUser}
+	writes, err := dynamic.NewForConfig(rc)
+	Expect(err).NotTo(HaveOccurred())
+	var log bytes.Buffer
+	DeferCleanup(func() { Expect(log.String()).NotTo(ContainSubstring(string(key.Data[hook.KeyName]))) })
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	url := "http://" + listener.Addr().String()
+	server, listener := ports.NewServer(listener, ports.Options{
+		Handler: &hook.Receiver{KeyFile: file, Client: writes, Clock: clock.RealClock{}, Log: logger}, KeepAlive: true, Log: logger,
+	})
+	go func() { _ = server.Serve(listener) }()
+	DeferCleanup(func() { _ = server.Close() })
+	return url
+}
