@@ -160,7 +160,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		return err
 	}
 	return (&retention.Reconciler{
-		Access: deps.Access("kibaship-operator"), Config: cfg, Live: deps.Writer.Live, Namespace: deps.Namespace,
+		Access: deps.Access("kibaship-operator"), Config: cfg, Live: deps.Writer.Live,
 	}).SetupWithManager(ctx, mgr)
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +21,7 @@ import (
 
 // The right to read the login is separate: an administrator applies config/kibaship/retention.
 //
-// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=kibaship-image-cleanup,verbs=get,namespace=system
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=cleanup,verbs=get,namespace=kibaship-images
 
 // interval is after how long the images of an Application are looked through again: by then others are old enough.
 const interval = 24 * time.Hour
@@ -67,19 +68,35 @@ func newCondition(status metav1.ConditionStatus, reason, message string) *metav1
 
 func refused(err error) *metav1.Condition {
 	return newCondition(metav1.ConditionFalse, kibashipv1.ReasonDeletionRefused, fmt.Sprintf(
-		"The registry does not delete images for the login of Secret %s: allow it there, or set IMAGE_CLEANUP=false and use the registry's own rules. It is tried again once a day. %v", secretName, err))
+		"The registry does not delete images for the login of Secret %s in namespace %s: allow it there, or set IMAGE_CLEANUP=false and use the registry's own rules. It is tried again once a day. %v", loginName, loginNamespace, err))
 }
 
-// report writes the condition of an Application, or removes it for nil. The rest of the status belongs to the controller of Applications.
+// report writes the condition of an Application, or removes it for nil. The rest of the status belongs to the controller of Applications,
+// which may write at the same time: a conflict must not repeat the clean-up.
 func (r *Reconciler) report(ctx context.Context, a *kibashipv1.Application, condition *metav1.Condition) error {
+	if !r.set(a.DeepCopy(), condition) {
+		return nil
+	}
+	return outcome.WrapNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current := &kibashipv1.Application{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(a), current); err != nil {
+			return err
+		}
+		before := current.DeepCopy()
+		if current.UID != a.UID || !r.set(current, condition) {
+			return nil
+		}
+		return r.Client.Status().Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}))
+}
+
+// set sets the condition on an Application, and reports whether that changes its status.
+func (r *Reconciler) set(a *kibashipv1.Application, condition *metav1.Condition) (changed bool) {
 	before := a.DeepCopy()
 	if condition == nil {
 		meta.RemoveStatusCondition(&a.Status.Conditions, kibashipv1.ConditionImagesCleanedUp)
 	} else {
 		conditions.Upsert(&a.Status.Conditions, a.Generation, r.Clock.Now(), *condition)
 	}
-	if equality.Semantic.DeepEqual(before.Status, a.Status) {
-		return nil
-	}
-	return outcome.WrapNotFound(r.Client.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return !equality.Semantic.DeepEqual(before.Status, a.Status)
 }

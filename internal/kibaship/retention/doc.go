@@ -10,5 +10,5 @@
 // from the API server before the first deletion, and again after the last one: an image that was named in between is put back, whose layers
 // the registry still has. While a build of the Application runs, nothing is deleted, since a build may push any image again.
 //
-// The login with the right to delete is in a Secret in the operator's namespace, which only this package reads. Builds do not have it.
+// The login with the right to delete is in a Secret of a namespace of its own, which only this package reads. Builds do not have it.
 package retention

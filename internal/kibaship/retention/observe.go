@@ -16,9 +16,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// secretName is the Secret in the operator's namespace with the login that may delete: .dockerconfigjson, and ca.crt where the registry has
-// authorities of its own.
-const secretName = "kibaship-image-cleanup" //nolint:gosec // a name
+// The Secret with the login that may delete: .dockerconfigjson, and ca.crt where the registry has authorities of its own. It has a namespace of
+// its own, since the operator may have rights on all Secrets of the one where it runs.
+const (
+	loginNamespace = "kibaship-images"
+	loginName      = "cleanup"
+)
 
 // authorityKey is the key of that Secret with certificates of authorities.
 const authorityKey = "ca.crt"
@@ -59,33 +62,34 @@ func (r *Reconciler) repository(ctx context.Context, a *kibashipv1.Application) 
 // open returns the repository with the login of the Secret.
 func (r *Reconciler) open(ctx context.Context, repository string) (*registry.Repository, error) {
 	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: secretName}, secret)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: loginNamespace, Name: loginName}, secret)
 	switch {
 	case apply.Absent(err):
-		return nil, fmt.Errorf("secret %s does not exist in namespace %s: create it with the login that may delete images", secretName, r.Namespace)
+		return nil, fmt.Errorf("secret %s does not exist in namespace %s: create it with the login that may delete images", loginName, loginNamespace)
 	case err != nil:
-		return nil, fmt.Errorf("read Secret %s, see config/kibaship/retention: %w", secretName, err)
+		return nil, fmt.Errorf("read Secret %s in namespace %s, see config/kibaship/retention: %w", loginName, loginNamespace, err)
 	}
 	logins, err := registry.ParseLogins(secret.Data[registry.ConfigKey])
 	if err != nil {
-		return nil, fmt.Errorf("key %s of Secret %s: %w", registry.ConfigKey, secretName, err)
+		return nil, fmt.Errorf("key %s of Secret %s: %w", registry.ConfigKey, loginName, err)
 	}
 	through, err := registry.Transport(secret.Data[authorityKey], registry.Public)
 	if err != nil {
-		return nil, fmt.Errorf("key %s of Secret %s: %w", authorityKey, secretName, err)
+		return nil, fmt.Errorf("key %s of Secret %s: %w", authorityKey, loginName, err)
 	}
 	return registry.OpenRepository(repository, logins, through)
 }
 
-// each calls do with each page of a list. The cache has one page, an API server has several.
+// each calls do with each page of a list, or with all of it if the options have no limit: the cache has no pages.
 func each[L client.ObjectList](ctx context.Context, from client.Reader, newList func() L, do func(L), options ...client.ListOption) error {
+	limit := (&client.ListOptions{}).ApplyOptions(options).Limit
 	for page := ""; ; {
 		list := newList()
 		if err := from.List(ctx, list, append(slices.Clip(options), client.Continue(page))...); err != nil {
 			return err
 		}
 		do(list)
-		if page = list.GetContinue(); page == "" {
+		if page = list.GetContinue(); page == "" || limit == 0 {
 			return nil
 		}
 	}

@@ -14,8 +14,6 @@ type Reconciler struct {
 	Config config.KibaShip
 	// Live reads from the API server.
 	Live client.Reader
-	// Namespace is the operator's namespace.
-	Namespace string
 
 	backoff *outcome.Backoff
 }

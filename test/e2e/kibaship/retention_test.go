@@ -25,8 +25,6 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-const cleanUpSecret = "kibaship-image-cleanup"
-
 // distribution starts the registry of that name in a Project, without a login, and returns its address.
 func (p platform) distribution(ctx context.Context) (host string) {
 	GinkgoHelper()
@@ -74,7 +72,7 @@ func retain(ctx context.Context, host, login string) {
 	Expect(err).NotTo(HaveOccurred())
 	user, password, _ := strings.Cut(login, ":")
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: deployed.World.Operator.Namespace, Name: cleanUpSecret}, Type: corev1.SecretTypeDockerConfigJson,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kibaship-images", Name: "cleanup"}, Type: corev1.SecretTypeDockerConfigJson,
 		StringData: map[string]string{
 			corev1.DockerConfigJsonKey: fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, host, user, password), "ca.crt": string(authority),
 		},
@@ -82,8 +80,7 @@ func retain(ctx context.Context, host, login string) {
 	Expect(world.Create(ctx, secret)).To(Succeed())
 	setOperator(ctx, map[string]string{"BUILD_REGISTRY": host + "/kibaship", "IMAGE_CLEANUP": "true"})
 	DeferCleanup(func(ctx SpecContext) {
-		kubectl(ctx, "delete", "--ignore-not-found", "--wait=false")
-		Expect(world.Delete(ctx, secret)).To(Succeed())
+		kubectl(ctx, "delete", "--ignore-not-found") // with the Secret in its namespace
 		setOperator(ctx, map[string]string{"BUILD_REGISTRY": site.Registry + "/kibaship", "IMAGE_CLEANUP": "false"})
 	}, NodeTimeout(deployed.StartLimit))
 }

@@ -30,7 +30,7 @@ func newClass(ctx context.Context, quota map[corev1.ResourceName]string) *kibash
 	return class
 }
 
-var _ = Describe("A class of Projects", func() {
+var _ = Describe("A class of Projects", Serial, func() {
 	It("gives its limits to the Projects that name it, and changes them", func(ctx context.Context) {
 		const count = "count/applications.platform.operator.kibaship.com"
 		class := newClass(ctx, map[corev1.ResourceName]string{corev1.ResourceRequestsCPU: "2", count: "1"})
@@ -60,6 +60,7 @@ var _ = Describe("A class of Projects", func() {
 
 	It("that does not exist is refused by its name, and one that is deleted leaves the limits", func(ctx context.Context) {
 		class := newClass(ctx, map[corev1.ResourceName]string{corev1.ResourcePods: "5"})
+		asked(ctx)
 		missing := kibashiptest.NewProject(kibashiptest.NewName(), func(p *kibashipv1.Project) { p.Spec.Class = "no-such-class" })
 		Expect(k8s.Create(ctx, missing)).To(MatchError(And(ContainSubstring("spec.class"), ContainSubstring(`"no-such-class"`), ContainSubstring(class.Name))))
 		bad := kibashiptest.NewProject(kibashiptest.NewName(), func(p *kibashipv1.Project) { p.Spec.Class = "No Class" })
