@@ -6,19 +6,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -79,7 +75,11 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	}
 	lead := func(ctx context.Context) error { writer.Lead(ctx); return nil }
 	if config.LeaderElection {
-		lead = func(ctx context.Context) error { return elect(ctx, rc, config, writer.Lead) }
+		lock, err := newLock(rc, config)
+		if err != nil {
+			return err
+		}
+		lead = func(ctx context.Context) error { return elect(ctx, lock, renewDeadline, writer.Lead) }
 	}
 	for _, part := range []manager.RunnableFunc{
 		lead,
@@ -101,38 +101,6 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("serve: %w", err)
-	}
-	return nil
-}
-
-// The times of the lease. Statuses may wait; connections do not depend on it.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
-)
-
-// elect calls lead while this replica has the lease. A replica that cannot renew it, because the API server does not answer, tries to get it
-// again: it must not end, since a new process could not read the routes.
-func elect(ctx context.Context, rc *rest.Config, config Config, lead func(context.Context)) error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("get the host name for the identity of this replica: %w", err)
-	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, config.Namespace, config.LeaseName,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()}, rc, renewDeadline)
-	if err != nil {
-		return fmt.Errorf("prepare the lease %s/%s: %w", config.Namespace, config.LeaseName, err)
-	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true, Name: config.LeaseName,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: lead, OnStoppedLeading: func() {}},
-	})
-	if err != nil {
-		return fmt.Errorf("prepare the lease %s/%s: %w", config.Namespace, config.LeaseName, err)
-	}
-	for ctx.Err() == nil {
-		elector.Run(ctx)
 	}
 	return nil
 }

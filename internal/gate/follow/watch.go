@@ -47,7 +47,12 @@ func CacheOptions() cache.Options {
 			}},
 			&discoveryv1.EndpointSlice{}: {Transform: func(object any) (any, error) {
 				if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
-					slice.ManagedFields, slice.Annotations, slice.OwnerReferences = nil, nil, nil
+					service := slice.Labels[discoveryv1.LabelServiceName]
+					slice.ObjectMeta = nameOnly(slice)
+					slice.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+					for i := range slice.Endpoints {
+						slice.Endpoints[i] = addressOnly(&slice.Endpoints[i])
+					}
 				}
 				return object, nil
 			}},
@@ -68,6 +73,14 @@ func CacheOptions() cache.Options {
 
 func nameOnly(object client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}
+}
+
+func addressOnly(endpoint *discoveryv1.Endpoint) discoveryv1.Endpoint {
+	out := discoveryv1.Endpoint{Addresses: endpoint.Addresses, Conditions: endpoint.Conditions}
+	if endpoint.TargetRef != nil {
+		out.TargetRef = &corev1.ObjectReference{UID: endpoint.TargetRef.UID}
+	}
+	return out
 }
 
 // Watch tells State and Endpoints of each change. It returns when all handlers are registered; synced reports when each has seen

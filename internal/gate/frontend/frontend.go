@@ -21,6 +21,7 @@ const (
 	keepAlive     = 30 * time.Second
 	maxHeader     = 32 << 10
 	maxStreams    = 100
+	acceptPause   = 50 * time.Millisecond
 	// guestShare is the part of all connections, as a divisor, that may wait for a first request or a pod. The oldest of them ends for a
 	// further one.
 	guestShare = 8

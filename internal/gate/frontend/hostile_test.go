@@ -9,14 +9,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/bergctf/berg-operator/internal/gate/routing"
 )
 
 // dialFrom connects to a port of the gate from an address of the loopback.
@@ -339,6 +343,39 @@ func TestServerNamesLeaveNothing(t *testing.T) {
 	}
 	if n := len(g.front.hosts.open) + len(g.front.visits.open); n > 0 {
 		t.Errorf("%d names are kept", n)
+	}
+}
+
+// scarce is a listener that has no file for some connections.
+type scarce struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+// Accept fails, and later accepts.
+func (l *scarce) Accept() (net.Conn, error) {
+	if l.failures.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestTooManyFilesEndNothing(t *testing.T) {
+	g := newGate(t, Options{Drain: time.Second})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := &scarce{Listener: listener}
+	few.failures.Store(3)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.front.Serve(ctx, routing.Port{Number: plainPort}, few) }()
+	g.addresses[plainPort] = listener.Addr().String()
+	g.served(t)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -203,6 +203,28 @@ func TestWebSocketsOutliveTheDrainOfRequests(t *testing.T) {
 	_ = stream.Close()
 }
 
+func TestIdleConnectionsOfPodsStay(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, Options{Drain: time.Second})
+	g.serve(t, "socket", startPod(t, echoUpgraded))
+	g.serve(t, "raw", echo(t, "raw", func(c net.Conn) net.Conn { return c }))
+	g.routeHTTP("socket", "https", "socket.example")
+	g.routeTLS("raw", "raw.example")
+	conn, stream := g.dialTLS(t, securePort, "socket.example"), g.dialTLS(t, rawPort, "raw.example")
+	answers, lines := upgrade(t, conn, "socket.example"), bufio.NewReader(stream)
+	fmt.Fprintln(stream, "first")
+	_, _ = lines.ReadString('\n')
+	<-time.After(max(handshakeTime, headerTime) + time.Second) // no time of a connection's beginning may end it
+	fmt.Fprintln(conn, "later")
+	if line, err := answers.ReadString('\n'); line != "echo later\n" {
+		t.Errorf("WebSocket: %q, %v", line, err)
+	}
+	fmt.Fprintln(stream, "later")
+	if line, err := lines.ReadString('\n'); line != "raw later\n" {
+		t.Errorf("stream: %q, %v", line, err)
+	}
+}
+
 func TestDrainHasAnEnd(t *testing.T) {
 	g := newGate(t, Options{Drain: 50 * time.Millisecond})
 	g.serve(t, "socket", startPod(t, echoUpgraded))

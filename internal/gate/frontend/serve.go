@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/pires/go-proxyproto"
 
@@ -51,6 +53,10 @@ func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Li
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
+			if exhausted(err) && ctx.Err() == nil {
+				pause(ctx, acceptPause)
+				continue
+			}
 			if ctx.Err() == nil {
 				_ = server.Close()
 				return fmt.Errorf("accept connections at port %d: %w", port.Number, err)
@@ -74,6 +80,19 @@ func (f *Frontend) Serve(ctx context.Context, port routing.Port, listener net.Li
 	}
 	_ = server.Close()
 	return nil
+}
+
+// exhausted reports whether Accept failed for now only: the process or the machine has too many files, or the client has gone.
+func exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM) ||
+		errors.Is(err, syscall.ECONNABORTED)
+}
+
+func pause(ctx context.Context, duration time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(duration):
+	}
 }
 
 // waitFor waits until all connections have ended, those that left HTTP included, or until ctx is done: the end of the process ends the others.

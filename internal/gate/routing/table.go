@@ -35,11 +35,17 @@ type port struct {
 
 // host has everything that is served under one pattern of host names.
 type host struct {
-	http map[Key][]Rule
+	http []attached
 	// rules are those of all routes, in the order in which they are tried.
 	rules []Rule
-	tls   map[Key][]Backend
-	keys  []Key // of tls, in order: the first one is served
+	tls   []attached // in order: the first one is served
+}
+
+// attached is a route of a host. There is nearly always one: maps would take most of the memory of a table.
+type attached struct {
+	key     Key
+	rules   []Rule
+	targets []Backend
 }
 
 // NewTable returns an empty Table.
@@ -116,23 +122,23 @@ func (t *Table) add(key Key, spot place, route *Route) {
 	hosts := t.port(spot.port).hosts
 	h := hosts[spot.host]
 	if h == nil {
-		h = &host{http: map[Key][]Rule{}, tls: map[Key][]Backend{}}
+		h = &host{}
 		hosts[spot.host] = h
 	}
 	if key.Kind == TLSRoute {
-		h.tls[key] = route.Targets
+		h.tls = append(h.tls, attached{key: key, targets: route.Targets})
 	} else {
-		h.http[key] = route.Rules
+		h.http = append(h.http, attached{key: key, rules: route.Rules})
 	}
 	h.order()
 }
 
 func (t *Table) remove(key Key) {
+	removed := func(a attached) bool { return a.key == key }
 	for _, spot := range t.placed[key] {
 		hosts := t.ports[spot.port].hosts
 		h := hosts[spot.host]
-		delete(h.http, key)
-		delete(h.tls, key)
+		h.http, h.tls = slices.DeleteFunc(h.http, removed), slices.DeleteFunc(h.tls, removed)
 		if len(h.http) == 0 && len(h.tls) == 0 {
 			delete(hosts, spot.host)
 			continue
@@ -142,20 +148,15 @@ func (t *Table) remove(key Key) {
 	delete(t.placed, key)
 }
 
-// order sorts what routes of one host share. It makes new slices, because readers keep the old ones.
+// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one.
 func (h *host) order() {
 	var rules []Rule
-	for _, list := range h.http {
-		rules = append(rules, list...)
+	for _, route := range h.http {
+		rules = append(rules, route.rules...)
 	}
 	slices.SortFunc(rules, compareRules)
 	h.rules = rules
-	keys := make([]Key, 0, len(h.tls))
-	for key := range h.tls {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b Key) int { return compareKeys(a, b) })
-	h.keys = keys
+	slices.SortFunc(h.tls, func(a, b attached) int { return compareKeys(a.key, b.key) })
 }
 
 // Rule returns the rule that serves a request at a port. known reports whether a route has the host at all.
@@ -186,8 +187,8 @@ func (t *Table) Targets(number Port, serverName string) (targets []Backend, know
 	defer t.mu.RUnlock()
 	if p := t.ports[number]; p != nil {
 		candidates(serverName, func(pattern string) bool {
-			if h := p.hosts[pattern]; h != nil && len(h.keys) > 0 {
-				targets, known = h.tls[h.keys[0]], true
+			if h := p.hosts[pattern]; h != nil && len(h.tls) > 0 {
+				targets, known = h.tls[0].targets, true
 			}
 			return !known
 		})
@@ -240,8 +241,8 @@ func (h *host) first() (all [][]Backend) {
 	if n := slices.IndexFunc(h.rules, func(r Rule) bool { return r.Match.matches(request) }); n >= 0 {
 		all = append(all, h.rules[n].Backends)
 	}
-	if len(h.keys) > 0 {
-		all = append(all, h.tls[h.keys[0]])
+	if len(h.tls) > 0 {
+		all = append(all, h.tls[0].targets)
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ type Endpoints struct {
 	mu sync.RWMutex
 	// slices has the content of each EndpointSlice, and services their names: a Service has one or more.
 	slices   map[types.NamespacedName]sliceContent
-	services map[types.NamespacedName]map[string]bool
+	services map[types.NamespacedName][]string
 	ports    map[portKey][]Address
 	// changed is closed at the next change.
 	changed chan struct{}
@@ -46,7 +47,7 @@ type sliceContent struct {
 // NewEndpoints returns Endpoints without addresses.
 func NewEndpoints() *Endpoints {
 	return &Endpoints{
-		slices: map[types.NamespacedName]sliceContent{}, services: map[types.NamespacedName]map[string]bool{}, ports: map[portKey][]Address{}, changed: make(chan struct{}),
+		slices: map[types.NamespacedName]sliceContent{}, services: map[types.NamespacedName][]string{}, ports: map[portKey][]Address{}, changed: make(chan struct{}),
 	}
 }
 
@@ -79,10 +80,7 @@ func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}
 	e.remove(key)
 	e.slices[key] = content
-	if e.services[content.service] == nil {
-		e.services[content.service] = map[string]bool{}
-	}
-	e.services[content.service][slice.Name] = true
+	e.services[content.service] = append(e.services[content.service], slice.Name)
 	e.join(content.service, content)
 	close(e.changed)
 	e.changed = make(chan struct{})
@@ -108,8 +106,8 @@ func (e *Endpoints) remove(slice types.NamespacedName) {
 		return
 	}
 	delete(e.slices, slice)
-	delete(e.services[content.service], slice.Name)
-	if len(e.services[content.service]) == 0 {
+	rest := slices.DeleteFunc(e.services[content.service], func(name string) bool { return name == slice.Name })
+	if e.services[content.service] = rest; len(rest) == 0 {
 		delete(e.services, content.service)
 	}
 	e.join(content.service, content)
@@ -119,7 +117,7 @@ func (e *Endpoints) remove(slice types.NamespacedName) {
 func (e *Endpoints) join(service types.NamespacedName, changed sliceContent) {
 	for port := range changed.ports {
 		var joined []Address
-		for name := range e.services[service] {
+		for _, name := range e.services[service] {
 			joined = append(joined, e.slices[types.NamespacedName{Namespace: service.Namespace, Name: name}].ports[port]...)
 		}
 		if len(joined) == 0 {

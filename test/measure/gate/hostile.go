@@ -209,7 +209,7 @@ func hostile(ctx context.Context, b *bench) ([]figure, error) {
 			if err != nil {
 				return all, err
 			}
-			time.Sleep(b.options.traffic) // until it has its connections
+			<-time.After(b.options.traffic) // until it has its connections
 			after, err := b.others(ctx, t)
 			m.Gate = max(m.Gate, b.resident(b.gate))
 			ended := attacker.ProcessState != nil

@@ -135,7 +135,7 @@ func (b *bench) writeAlone(ctx context.Context, s *side, seen *observations, n i
 			if time.Since(written) > time.Minute || ctx.Err() != nil {
 				return nil, nil, fmt.Errorf("%s does not serve %s", s.name, name)
 			}
-			time.Sleep(poll)
+			<-time.After(poll)
 		}
 		took = append(took, time.Since(written))
 		if at, found := seen.of(name); found {
@@ -161,14 +161,14 @@ func (b *bench) writeTogether(ctx context.Context, s *side, seen *observations, 
 			if time.Since(written) > 5*time.Minute || ctx.Err() != nil {
 				return 0, 0, fmt.Errorf("%s does not serve %s", s.name, name(i))
 			}
-			time.Sleep(poll)
+			<-time.After(poll)
 		}
 	}
 	served = milliseconds(time.Since(written))
 	for i := range n {
 		at, found := seen.of(name(i))
 		for ; !found; at, found = seen.of(name(i)) {
-			time.Sleep(poll)
+			<-time.After(poll)
 		}
 		bare = max(bare, milliseconds(at.Sub(written)))
 	}

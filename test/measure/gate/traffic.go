@@ -165,13 +165,16 @@ func latency(ctx context.Context, p path, duration time.Duration, percent int) (
 func steadily(ctx context.Context, c *http.Client, url string, duration, pause time.Duration) (took []time.Duration, err error) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
+	slots := make(chan struct{}, 4*workers) // a machine that stalls must not make one address exceed its connections
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for range int(duration / pause) {
 		<-ticker.C
 		asking.Go(func() {
 			began := time.Now()
+			slots <- struct{}{}
 			_, failed := ask(ctx, c, url)
+			<-slots
 			mu.Lock()
 			defer mu.Unlock()
 			took = append(took, time.Since(began))
