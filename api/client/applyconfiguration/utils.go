@@ -134,10 +134,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationkibashipv1alpha1.ApplicationStatusApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ApplicationTypes"):
 		return &applyconfigurationkibashipv1alpha1.ApplicationTypesApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("AutoBuild"):
+		return &applyconfigurationkibashipv1alpha1.AutoBuildApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("AutoBuildRef"):
+		return &applyconfigurationkibashipv1alpha1.AutoBuildRefApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("AutoBuildStatus"):
+		return &applyconfigurationkibashipv1alpha1.AutoBuildStatusApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("Bounds"):
 		return &applyconfigurationkibashipv1alpha1.BoundsApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("BuildArg"):
 		return &applyconfigurationkibashipv1alpha1.BuildArgApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("BuildDay"):
+		return &applyconfigurationkibashipv1alpha1.BuildDayApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("BuiltImage"):
 		return &applyconfigurationkibashipv1alpha1.BuiltImageApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ClusterBounds"):
@@ -164,6 +172,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationkibashipv1alpha1.DockerImageApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("GitRepository"):
 		return &applyconfigurationkibashipv1alpha1.GitRepositoryApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ImageRetention"):
+		return &applyconfigurationkibashipv1alpha1.ImageRetentionApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("Limits"):
 		return &applyconfigurationkibashipv1alpha1.LimitsApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("LocalReference"):
@@ -174,6 +184,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationkibashipv1alpha1.PipelineRunStatusApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("Project"):
 		return &applyconfigurationkibashipv1alpha1.ProjectApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ProjectClass"):
+		return &applyconfigurationkibashipv1alpha1.ProjectClassApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ProjectClassSpec"):
+		return &applyconfigurationkibashipv1alpha1.ProjectClassSpecApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ProjectSpec"):
 		return &applyconfigurationkibashipv1alpha1.ProjectSpecApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("ProjectStatus"):
@@ -182,6 +196,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationkibashipv1alpha1.ProjectUsageApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("TypePolicy"):
 		return &applyconfigurationkibashipv1alpha1.TypePolicyApplyConfiguration{}
+	case kibashipv1alpha1.SchemeGroupVersion.WithKind("UsageDay"):
+		return &applyconfigurationkibashipv1alpha1.UsageDayApplyConfiguration{}
 	case kibashipv1alpha1.SchemeGroupVersion.WithKind("Volumes"):
 		return &applyconfigurationkibashipv1alpha1.VolumesApplyConfiguration{}
 

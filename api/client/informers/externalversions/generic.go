@@ -63,6 +63,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.KibaShip().V1alpha1().Deployments().Informer()}, nil
 	case kibashipv1alpha1.SchemeGroupVersion.WithResource("projects"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.KibaShip().V1alpha1().Projects().Informer()}, nil
+	case kibashipv1alpha1.SchemeGroupVersion.WithResource("projectclasses"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.KibaShip().V1alpha1().ProjectClasses().Informer()}, nil
 
 		// Group=quix.io, Version=v1
 	case quixv1.SchemeGroupVersion.WithResource("environments"):

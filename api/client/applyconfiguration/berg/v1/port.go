@@ -23,6 +23,8 @@ type PortApplyConfiguration struct {
 	Protocol *bergv1.Protocol `json:"protocol,omitempty"`
 	// Application protocol of the port, for example http or ssh. It is passed on in status.services
 	// for clients that choose how to connect; http and https there make an address for browsers.
+	// On a port with a route, grpc and h2c make the Gateway speak HTTP/2 to the container, and
+	// berg.norelect.ch/proxy-protocol makes berg-gate send the address of each player first.
 	AppProtocol *string `json:"appProtocol,omitempty"`
 	// Who can reach the port. internalPort: the containers of the instance;
 	// publicPort: anyone, on a port of every node; publicHttpRoute: anyone, by

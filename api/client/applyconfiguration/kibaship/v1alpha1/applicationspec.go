@@ -19,6 +19,9 @@ type ApplicationSpecApplyConfiguration struct {
 	// The size of the Application. It must be within the resourceBounds of the Project; an amount that
 	// is left out comes from the Project's defaultLimits.
 	Limits *LimitsApplyConfiguration `json:"limits,omitempty"`
+	// For type GitRepository: which images of earlier builds stay in the registry, where IMAGE_CLEANUP is on. Default: as
+	// IMAGE_RETENTION_COUNT and IMAGE_RETENTION_AGE say.
+	ImageRetention *ImageRetentionApplyConfiguration `json:"imageRetention,omitempty"`
 	// For type GitRepository: where the source is, and how it is built.
 	GitRepository *GitRepositoryApplyConfiguration `json:"gitRepository,omitempty"`
 	// For type DockerImage: the image.
@@ -60,6 +63,14 @@ func (b *ApplicationSpecApplyConfiguration) WithType(value kibashipv1alpha1.Appl
 // If called multiple times, the Limits field is set to the value of the last call.
 func (b *ApplicationSpecApplyConfiguration) WithLimits(value *LimitsApplyConfiguration) *ApplicationSpecApplyConfiguration {
 	b.Limits = value
+	return b
+}
+
+// WithImageRetention sets the ImageRetention field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ImageRetention field is set to the value of the last call.
+func (b *ApplicationSpecApplyConfiguration) WithImageRetention(value *ImageRetentionApplyConfiguration) *ApplicationSpecApplyConfiguration {
+	b.ImageRetention = value
 	return b
 }
 

@@ -20,6 +20,8 @@ type ApplicationStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// The size in force: the spec's, completed from the Project's defaultLimits.
 	Limits *LimitsApplyConfiguration `json:"limits,omitempty"`
+	// The builds that pushes start, where spec.gitRepository.autoBuild is enabled.
+	AutoBuild *AutoBuildStatusApplyConfiguration `json:"autoBuild,omitempty"`
 	// The steps that are done, and the steps that are missing and why.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
@@ -59,6 +61,14 @@ func (b *ApplicationStatusApplyConfiguration) WithObservedGeneration(value int64
 // If called multiple times, the Limits field is set to the value of the last call.
 func (b *ApplicationStatusApplyConfiguration) WithLimits(value *LimitsApplyConfiguration) *ApplicationStatusApplyConfiguration {
 	b.Limits = value
+	return b
+}
+
+// WithAutoBuild sets the AutoBuild field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AutoBuild field is set to the value of the last call.
+func (b *ApplicationStatusApplyConfiguration) WithAutoBuild(value *AutoBuildStatusApplyConfiguration) *ApplicationStatusApplyConfiguration {
+	b.AutoBuild = value
 	return b
 }
 

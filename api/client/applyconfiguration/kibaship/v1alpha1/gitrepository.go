@@ -41,6 +41,8 @@ type GitRepositoryApplyConfiguration struct {
 	Env *LocalReferenceApplyConfiguration `json:"env,omitempty"`
 	// Directory of the files of a single-page application after its build.
 	SPAOutputDirectory *string `json:"spaOutputDirectory,omitempty"`
+	// Whether a push starts a build, and of which branches and tags. Default: builds start by Deployments that you create.
+	AutoBuild *AutoBuildApplyConfiguration `json:"autoBuild,omitempty"`
 }
 
 // GitRepositoryApplyConfiguration constructs a declarative configuration of the GitRepository type for use with
@@ -163,5 +165,13 @@ func (b *GitRepositoryApplyConfiguration) WithEnv(value *LocalReferenceApplyConf
 // If called multiple times, the SPAOutputDirectory field is set to the value of the last call.
 func (b *GitRepositoryApplyConfiguration) WithSPAOutputDirectory(value string) *GitRepositoryApplyConfiguration {
 	b.SPAOutputDirectory = &value
+	return b
+}
+
+// WithAutoBuild sets the AutoBuild field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AutoBuild field is set to the value of the last call.
+func (b *GitRepositoryApplyConfiguration) WithAutoBuild(value *AutoBuildApplyConfiguration) *GitRepositoryApplyConfiguration {
+	b.AutoBuild = value
 	return b
 }

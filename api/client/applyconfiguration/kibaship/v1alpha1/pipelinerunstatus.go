@@ -29,6 +29,8 @@ type PipelineRunStatusApplyConfiguration struct {
 	CommitSHA *string `json:"commitSha,omitempty"`
 	// Reference of the image that was built.
 	Image *string `json:"image,omitempty"`
+	// Size of that image in bytes, as the registry stores it.
+	ImageBytes *int64 `json:"imageBytes,omitempty"`
 	// Why the run failed, why it waits, or what it warns of.
 	Message *string `json:"message,omitempty"`
 }
@@ -100,6 +102,14 @@ func (b *PipelineRunStatusApplyConfiguration) WithCommitSHA(value string) *Pipel
 // If called multiple times, the Image field is set to the value of the last call.
 func (b *PipelineRunStatusApplyConfiguration) WithImage(value string) *PipelineRunStatusApplyConfiguration {
 	b.Image = &value
+	return b
+}
+
+// WithImageBytes sets the ImageBytes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ImageBytes field is set to the value of the last call.
+func (b *PipelineRunStatusApplyConfiguration) WithImageBytes(value int64) *PipelineRunStatusApplyConfiguration {
+	b.ImageBytes = &value
 	return b
 }
 

@@ -12,6 +12,8 @@ import (
 //
 // ProjectSpec limits the workloads of a tenant.
 type ProjectSpecApplyConfiguration struct {
+	// ProjectClass whose limits the Project has where it sets none of its own. Default: none.
+	Class *string `json:"class,omitempty"`
 	// Which types of Applications the Project may have, and how large each may be. Default:
 	// every type but the two clusters, of any size.
 	ApplicationTypes *ApplicationTypesApplyConfiguration `json:"applicationTypes,omitempty"`
@@ -37,6 +39,14 @@ type ProjectSpecApplyConfiguration struct {
 // apply.
 func ProjectSpec() *ProjectSpecApplyConfiguration {
 	return &ProjectSpecApplyConfiguration{}
+}
+
+// WithClass sets the Class field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Class field is set to the value of the last call.
+func (b *ProjectSpecApplyConfiguration) WithClass(value string) *ProjectSpecApplyConfiguration {
+	b.Class = &value
+	return b
 }
 
 // WithApplicationTypes sets the ApplicationTypes field in the declarative configuration to the given value

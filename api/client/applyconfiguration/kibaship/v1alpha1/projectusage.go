@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ProjectUsageApplyConfiguration represents a declarative configuration of the ProjectUsage type for use
@@ -17,6 +18,17 @@ type ProjectUsageApplyConfiguration struct {
 	Deployments *int32 `json:"deployments,omitempty"`
 	// Used amounts of the quota, as the cluster counts them. Absent without a quota.
 	Quota *v1.ResourceList `json:"quota,omitempty"`
+	// Amounts that the Project asks for: cpu, memory and storage are the sums of its Applications. Used amounts of the quota follow, with
+	// quota. before their names, for example quota.requests.cpu.
+	Asked *v1.ResourceList `json:"asked,omitempty"`
+	// Time until which days counts the amounts in asked. They are counted when they change, and after each day.
+	CountedUntil *metav1.Time `json:"countedUntil,omitempty"`
+	// Usage of the last 31 days (UTC) on which there was any, the oldest first.
+	Days []UsageDayApplyConfiguration `json:"days,omitempty"`
+	// Builds of the last 31 days (UTC) on which one ended, the oldest first.
+	Builds []BuildDayApplyConfiguration `json:"builds,omitempty"`
+	// The builds that were counted last, so that each one is counted once.
+	CountedBuilds []string `json:"countedBuilds,omitempty"`
 }
 
 // ProjectUsageApplyConfiguration constructs a declarative configuration of the ProjectUsage type for use with
@@ -46,5 +58,57 @@ func (b *ProjectUsageApplyConfiguration) WithDeployments(value int32) *ProjectUs
 // If called multiple times, the Quota field is set to the value of the last call.
 func (b *ProjectUsageApplyConfiguration) WithQuota(value v1.ResourceList) *ProjectUsageApplyConfiguration {
 	b.Quota = &value
+	return b
+}
+
+// WithAsked sets the Asked field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Asked field is set to the value of the last call.
+func (b *ProjectUsageApplyConfiguration) WithAsked(value v1.ResourceList) *ProjectUsageApplyConfiguration {
+	b.Asked = &value
+	return b
+}
+
+// WithCountedUntil sets the CountedUntil field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CountedUntil field is set to the value of the last call.
+func (b *ProjectUsageApplyConfiguration) WithCountedUntil(value metav1.Time) *ProjectUsageApplyConfiguration {
+	b.CountedUntil = &value
+	return b
+}
+
+// WithDays adds the given value to the Days field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Days field.
+func (b *ProjectUsageApplyConfiguration) WithDays(values ...*UsageDayApplyConfiguration) *ProjectUsageApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithDays")
+		}
+		b.Days = append(b.Days, *values[i])
+	}
+	return b
+}
+
+// WithBuilds adds the given value to the Builds field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Builds field.
+func (b *ProjectUsageApplyConfiguration) WithBuilds(values ...*BuildDayApplyConfiguration) *ProjectUsageApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithBuilds")
+		}
+		b.Builds = append(b.Builds, *values[i])
+	}
+	return b
+}
+
+// WithCountedBuilds adds the given value to the CountedBuilds field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the CountedBuilds field.
+func (b *ProjectUsageApplyConfiguration) WithCountedBuilds(values ...string) *ProjectUsageApplyConfiguration {
+	for i := range values {
+		b.CountedBuilds = append(b.CountedBuilds, values[i])
+	}
 	return b
 }

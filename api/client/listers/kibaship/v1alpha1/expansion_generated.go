@@ -21,3 +21,7 @@ type DeploymentNamespaceListerExpansion interface{}
 // ProjectListerExpansion allows custom methods to be added to
 // ProjectLister.
 type ProjectListerExpansion interface{}
+
+// ProjectClassListerExpansion allows custom methods to be added to
+// ProjectClassLister.
+type ProjectClassListerExpansion interface{}

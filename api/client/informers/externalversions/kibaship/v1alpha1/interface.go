@@ -14,6 +14,8 @@ type Interface interface {
 	Deployments() TypedDeploymentInformer
 	// Projects returns a ProjectInformer.
 	Projects() TypedProjectInformer
+	// ProjectClasses returns a ProjectClassInformer.
+	ProjectClasses() TypedProjectClassInformer
 }
 
 type version struct {
@@ -40,4 +42,9 @@ func (v *version) Deployments() TypedDeploymentInformer {
 // Projects returns a TypedProjectInformer.
 func (v *version) Projects() TypedProjectInformer {
 	return &projectInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// ProjectClasses returns a TypedProjectClassInformer.
+func (v *version) ProjectClasses() TypedProjectClassInformer {
+	return &projectClassInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

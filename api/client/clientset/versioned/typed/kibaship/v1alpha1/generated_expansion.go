@@ -7,3 +7,5 @@ type ApplicationExpansion interface{}
 type DeploymentExpansion interface{}
 
 type ProjectExpansion interface{}
+
+type ProjectClassExpansion interface{}

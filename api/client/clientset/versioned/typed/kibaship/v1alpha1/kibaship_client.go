@@ -15,6 +15,7 @@ type KibaShipV1alpha1Interface interface {
 	ApplicationsGetter
 	DeploymentsGetter
 	ProjectsGetter
+	ProjectClassesGetter
 }
 
 // KibaShipV1alpha1Client is used to interact with features provided by the platform.operator.kibaship.com group.
@@ -32,6 +33,10 @@ func (c *KibaShipV1alpha1Client) Deployments(namespace string) DeploymentInterfa
 
 func (c *KibaShipV1alpha1Client) Projects() ProjectInterface {
 	return newProjects(c)
+}
+
+func (c *KibaShipV1alpha1Client) ProjectClasses() ProjectClassInterface {
+	return newProjectClasses(c)
 }
 
 // NewForConfig creates a new KibaShipV1alpha1Client for the given config.
