@@ -16,7 +16,7 @@ type AutoBuild struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
-	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9_*?\[][a-zA-Z0-9._/+@#*?\[\]^-]*$`
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_*?\[][a-zA-Z0-9._/+@#*?\[\]^-]*$')`,message="must be a name of a branch, or a pattern with * and ?, such as release/*"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branches"
 	Branches []string `json:"branches,omitempty"`
 
@@ -27,7 +27,7 @@ type AutoBuild struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
-	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9_*?\[][a-zA-Z0-9._/+@#*?\[\]^-]*$`
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_*?\[][a-zA-Z0-9._/+@#*?\[\]^-]*$')`,message="must be a name of a tag, or a pattern with * and ?, such as v*"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tags"
 	Tags []string `json:"tags,omitempty"`
 
@@ -47,7 +47,7 @@ type AutoBuildStatus struct {
 
 	// Secret in this namespace with the secret of the webhook, in the key secret, and in the key signing-token as GitLab's signing token.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Webhook Secret"
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Webhook Secret",xDescriptors={"urn:alm:descriptor:io.kubernetes:Secret"}
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 
 	// The branches and the tag that are built, with their newest commits.

@@ -18,7 +18,7 @@ const (
 	mainFile   = "install.yaml"
 	mainFamily = "berg"
 	// maxObjects is how many objects an installation of the main family may have.
-	maxObjects = 27
+	maxObjects = 29
 )
 
 // cost is what a file installs.

@@ -47,11 +47,11 @@ func (r *Reconciler) autoBuild(ctx context.Context, a *kibashipv1.Application) (
 		return nil, err
 	}
 	existing := map[string]*kibashipv1.Deployment{}
-	var built []string
+	var commits []string
 	for i := range all.Items {
 		d := &all.Items[i]
 		existing[d.Name] = d
-		built = append(built, d.Annotations[kibashipv1.AnnotationPushed])
+		commits = append(commits, d.Annotations[kibashipv1.AnnotationPushed])
 	}
 	source := a.Spec.GitRepository
 	question := poll.Question{
@@ -61,7 +61,7 @@ func (r *Reconciler) autoBuild(ctx context.Context, a *kibashipv1.Application) (
 	if source.SecretRef != nil {
 		question.Secret = source.SecretRef.Name
 	}
-	b.Answer, b.Answered = r.Poller.Ask(client.ObjectKeyFromObject(a), question, built)
+	b.Answer, b.Answered = r.Poller.Ask(client.ObjectKeyFromObject(a), question, commits)
 	for _, ref := range b.Answer.Refs {
 		row := kibashipv1.AutoBuildRef{Ref: ref.Name, CommitSHA: ref.Commit, Deployment: deploymentName(a, ref)}
 		if b.Answer.Skipped[ref.Commit] {
