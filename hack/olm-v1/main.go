@@ -155,8 +155,11 @@ func (b bundle) rules() (cluster, namespaced []rbacv1.PolicyRule) {
 	namespaced = append(namespaced, manageRules("apps", "deployments", deployments...)...)
 	namespaced = append(namespaced, manageRules("", "serviceaccounts", accounts...)...)
 	for _, kind := range []struct{ kind, group, resource string }{
-		{"Service", "", "services"}, {"NetworkPolicy", "networking.k8s.io", "networkpolicies"},
-		{"PodDisruptionBudget", "policy", "poddisruptionbudgets"}, {"Role", rbacv1.GroupName, "roles"}, {"ConfigMap", "", "configmaps"},
+		{"Service", "", "services"},
+		{"NetworkPolicy", "networking.k8s.io", "networkpolicies"},
+		{"PodDisruptionBudget", "policy", "poddisruptionbudgets"},
+		{"Role", rbacv1.GroupName, "roles"},
+		{"ConfigMap", "", "configmaps"},
 	} {
 		if len(names[kind.kind]) > 0 {
 			namespaced = append(namespaced, manageRules(kind.group, kind.resource, names[kind.kind]...)...)

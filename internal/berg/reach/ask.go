@@ -98,7 +98,7 @@ func (s *askStage) find(key types.NamespacedName, uid types.UID, q Question, req
 	if !s.trust.begin(s.clock.Now()) {
 		return Answer{}
 	}
-	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // forget calls it
+	ctx, stop := context.WithCancel(context.Background())
 	a := &asked{uid: uid, question: q, answer: Answer{Pending: true}, stop: stop}
 	s.asked[key] = a
 	go s.keepAsking(ctx, a, requeue)

@@ -85,7 +85,7 @@ func TestEachReplicaOfTheGateIsAsked(t *testing.T) {
 			t.Errorf("all serve it: %+v", got)
 		}
 		before := r.count("a")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // the time of the bubble
 		if r.count("a") != before || len(requeued) > 0 {
 			t.Error("the gate is asked after all have answered")
 		}
@@ -112,7 +112,7 @@ func TestASilentReplicaIsWaitedForUntilItIsGone(t *testing.T) {
 		w.Ask(one, "1", question("a", "b"), func() { requeued <- struct{}{} })
 		<-requeued
 		for range 5 {
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) //nolint:forbidigo // the time of the bubble
 			if got := w.Ask(one, "1", question("a", "b"), nil); got.Served || !strings.Contains(got.Problem, "b does not answer the operator: connection refused") {
 				t.Fatalf("%+v", got)
 			}
@@ -131,7 +131,7 @@ func TestAGateThatIsNotReachedDelaysFewInstances(t *testing.T) {
 		w := newWaiter(time.Second, clock.RealClock{}, nil)
 		r := newReplicas(w)
 		w.Ask(one, "1", question("a"), func() {})
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of the bubble
 		if got := w.Ask(one, "1", question("a"), nil); got != (Answer{}) || r.count("a") != maxFailures {
 			t.Errorf("after a minute: %+v, asked %d times", got, r.count("a"))
 		}
@@ -139,7 +139,7 @@ func TestAGateThatIsNotReachedDelaysFewInstances(t *testing.T) {
 			t.Errorf("the next one waits: %+v", got)
 		}
 		r.set("a", gateadmin.Served{Host: true, Pod: true})
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // the time of the bubble
 		if got := w.Ask(two, "2", question("a"), func() {}); !got.Pending {
 			t.Errorf("it is not tried again: %+v", got)
 		}
@@ -161,7 +161,7 @@ func TestABurstIsAskedAboutCompletely(t *testing.T) {
 			asking++
 			most = max(most, asking)
 			mu.Unlock()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // the time of the bubble
 			mu.Lock()
 			asking--
 			mu.Unlock()
@@ -189,11 +189,11 @@ func TestAnInstanceThatEndsIsNotAskedAbout(t *testing.T) {
 		r := newReplicas(w, "a")
 		r.set("a", gateadmin.Served{})
 		w.Ask(one, "1", question("a"), func() {})
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // the time of the bubble
 		w.Forget(one)
 		synctest.Wait()
 		before := r.count("a")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // the time of the bubble
 		if r.count("a") != before {
 			t.Error("it is asked about")
 		}

@@ -11,8 +11,10 @@ import (
 const (
 	// Controller is the controllerName of the GatewayClass that the gate serves.
 	Controller = "berg.norelect.ch/gate"
-	// Name is the label app.kubernetes.io/name of the gate's objects, and Port the name of its admin port.
-	Name, Port = "berg-gate", "admin"
+	// Name is the label app.kubernetes.io/name of the gate's objects.
+	Name = "berg-gate"
+	// Port is the name of the gate's admin port.
+	Port = "admin"
 )
 
 // Served is the answer to GET /served?host=NAME: whether players reach a host through the replica.
