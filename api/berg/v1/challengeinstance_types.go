@@ -692,7 +692,7 @@ const (
 	AnnotationFlagAt = "berg.norelect.ch/flag-at"
 	// AnnotationPullSecret on a Deployment is the Secret that its image is pulled with,
 	// and the version of the source that this was copied from.
-	AnnotationPullSecret = "berg.norelect.ch/pull-secret" //nolint:gosec // its key, and no secret
+	AnnotationPullSecret = "berg.norelect.ch/pull-secret"
 
 	// AnnotationImage on a pod is the beginning of the digest that the image had when a rollout pulled it once more.
 	AnnotationImage = "berg.norelect.ch/image"

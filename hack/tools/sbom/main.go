@@ -43,7 +43,7 @@ func run(args []string) error {
 		return err
 	}
 	if flags.NArg() == 0 || *name == "" || *version == "" || *output == "" {
-		return errors.New("usage: sbom --name NAME --version VERSION --output FILE [--notices FILE] PROGRAM...")
+		return errors.New("usage: sbom --name NAME --version VERSION --output FILE [--notices FILE] PROGRAM, and more of them")
 	}
 	var programs []*debug.BuildInfo
 	for _, file := range flags.Args() {
