@@ -257,12 +257,13 @@ func (l *Listener) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	return l.Certificates[0], nil
 }
 
-// Plain reports whether a port serves HTTP without TLS.
+// Plain reports whether a port serves HTTP without TLS. A port without listeners does, too: it answers that a host is served by HTTPS, or
+// that it is not served.
 func (t *Table) Plain(number Port) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	p := t.ports[number]
-	return p != nil && len(p.listeners) > 0 && p.listeners[0].Mode == HTTP
+	return p == nil || len(p.listeners) == 0 || p.listeners[0].Mode == HTTP
 }
 
 // Secure reports whether an HTTPS listener serves a host.
