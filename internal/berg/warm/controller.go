@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,11 +90,12 @@ func challengeChanged(e event.UpdateEvent) bool {
 		checked(before) != checked(after) || accepted(before) != accepted(after)
 }
 
-// instanceChanged passes changes of prepared instances, and of players' instances only whether their pods find a node.
+// instanceChanged passes changes of prepared instances, and of players' instances only their start and whether their pods find a
+// node.
 func (r *Reconciler) instanceChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
 	if !r.isPrepared(after) {
-		return isStarved(before) != isStarved(after)
+		return isStarted(before) != isStarted(after) || isStarved(before) != isStarved(after)
 	}
 	return observe(before) != observe(after) || before.Status.Phase != after.Status.Phase
 }
@@ -101,6 +103,8 @@ func (r *Reconciler) instanceChanged(e event.UpdateEvent) bool {
 func (r *Reconciler) isPrepared(i *bergv1.ChallengeInstance) bool {
 	return i.Namespace == r.Namespace && i.Labels[bergv1.LabelPrepared] != ""
 }
+
+func isStarted(i *bergv1.ChallengeInstance) bool { return i.Status.InstanceID != "" }
 
 // isStarved reports whether the pods of an instance find no node.
 func isStarved(i *bergv1.ChallengeInstance) bool {
@@ -192,6 +196,12 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 			p.Min, p.Max = int(c.Spec.Warm.Min), int(c.Spec.Warm.Max)
 		}
 	}
+	takesOver := sets.New[types.UID]()
+	for n := range instances.Items {
+		if claim := instances.Items[n].Status.ClaimedBy; claim != nil {
+			takesOver.Insert(claim.UID)
+		}
+	}
 	for n := range instances.Items {
 		i := &instances.Items[n]
 		key := types.NamespacedName{Namespace: cmp.Or(i.Spec.ChallengeRef.Namespace, r.Config.Namespace), Name: i.Spec.ChallengeRef.Name}
@@ -205,7 +215,7 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 			o.prepared[i.UID] = i
 			continue
 		}
-		if position, known := index[key]; known && i.DeletionTimestamp == nil {
+		if position, known := index[key]; known && i.DeletionTimestamp == nil && (isStarted(i) || takesOver.Has(i.UID)) {
 			o.pools[position].Players++
 		}
 		if isStarved(i) {

@@ -18,7 +18,8 @@ type Pool struct {
 	Min, Max, MaxInstances int
 	// Frozen: none is created, and outdated ones stay.
 	Frozen bool
-	// Players is the number of instances that are not prepared ones.
+	// Players is the number of instances of players that have started or take one over. One that waits takes over a prepared one
+	// or gets its slot, so it must not end it.
 	Players  int
 	Prepared []Prepared
 }
