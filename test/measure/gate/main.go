@@ -78,9 +78,11 @@ type scenario struct {
 	run  func(context.Context, *bench) ([]figure, error)
 }
 
-// scenarios in their order. starts needs a cluster with real nodes, and hostile is that of make attack-gate: both run only when they are
-// asked for.
-var scenarios = []scenario{{"traffic", traffic}, {"churn", churn}, {"routes", routes}, {"memory", memory}, {"starts", starts}, {"hostile", hostile}}
+// scenarios in their order. starts needs a cluster with real nodes, and the last two are those of make attack-gate: they run only when they
+// are asked for.
+var scenarios = []scenario{
+	{"traffic", traffic}, {"churn", churn}, {"routes", routes}, {"memory", memory}, {"starts", starts}, {"confusion", confusion}, {"hostile", hostile},
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
