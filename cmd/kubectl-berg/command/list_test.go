@@ -46,7 +46,8 @@ func TestAListSaysHowInstancesAreUsed(t *testing.T) {
 	uses.Merge([]gateadmin.Report{{Since: noon.Add(-time.Hour), Hosts: []gateadmin.HostUse{
 		{ID: gateadmin.ID("open"), First: noon.Add(-30 * time.Minute), Last: noon, Open: 1},
 		{ID: gateadmin.ID("idle"), First: noon.Add(-50 * time.Minute), Last: noon.Add(-40 * time.Minute)},
-		{ID: gateadmin.ID("new")}, {ID: gateadmin.ID("old")},
+		{ID: gateadmin.ID("new")},
+		{ID: gateadmin.ID("old")},
 	}}}, noon, true)
 	for host, want := range map[string]string{
 		"open": "in use", "idle": "last used 40m00s ago", "new": "never opened", "old": "not used since 2030-06-01T11:00:00Z", "node": "",

@@ -11,11 +11,10 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
-	streaming "k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // NewDialer returns a dialer for the subresource portforward of a pod. It uses WebSockets, or SPDY where a proxy refuses them.
@@ -24,13 +23,13 @@ func NewDialer(config *rest.Config, target *url.URL) (httpstream.Dialer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("prepare a connection to a pod: %w", err)
 	}
-	older := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
-	newer, err := portforward.NewSPDYOverWebsocketDialer(target, config)
+	older := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
+	newer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(target, config)
 	if err != nil {
 		return nil, fmt.Errorf("prepare a connection to a pod: %w", err)
 	}
-	return portforward.NewFallbackDialer(newer, older, func(err error) bool {
-		return streaming.IsUpgradeFailure(err) || streaming.IsHTTPSProxyError(err)
+	return portforward.NewFallbackDialerForStreaming(newer, older, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }
 
@@ -93,7 +92,7 @@ func send(conn httpstream.Connection, port int32, req *http.Request) (*http.Resp
 
 // bounded ends requests with a context, for dialers that take none.
 type bounded struct {
-	ctx  context.Context //nolint:containedctx // of the one request that the transport is made for
+	ctx  context.Context // of the one request that the transport is made for
 	next http.RoundTripper
 }
 

@@ -39,7 +39,7 @@ func (c cluster) forward(ctx context.Context, config *rest.Config, pod string, c
 	}
 	listening := make(chan struct{})
 	ports := []string{fmt.Sprintf("%d:%d", control, proxy.DefaultControlPort), fmt.Sprintf("%d:%d", data, proxy.DefaultDataPort)}
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, io.Discard)
 	if err != nil {
 		return err
 	}
