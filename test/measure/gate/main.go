@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -200,7 +201,7 @@ func table(all []figure) string {
 			if f.missed() {
 				result = "**missed**"
 			}
-			limit, met = fmt.Sprintf("%s %s %s", strings.Replace(f.Of, "gate", "", 1), sign, number(f.Limit)), result
+			limit, met = fmt.Sprintf("%s %s %s", strings.Replace(f.Of, "gate", "", 1), sign, cmp.Or(number(f.Limit), "0")), result
 			if f.Of != "gate" {
 				met += fmt.Sprintf(": %.2f", f.Value)
 			}
