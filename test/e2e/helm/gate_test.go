@@ -61,7 +61,7 @@ func (p player) dial(ctx context.Context, port string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(p.node, port))
 }
 
-// get returns the status of an answer, and where it redirects to. Ports are where the gate is reached, by the port of the URL.
+// get returns the status of an answer, and where it redirects to or after how many seconds to try again. Ports are where the gate is reached, by the port of the URL.
 func (p player) get(ctx context.Context, address string, ports map[string]string) (status int, location string, err error) {
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: p.pool, MinVersion: tls.VersionTLS12},
@@ -84,6 +84,9 @@ func (p player) get(ctx context.Context, address string, ports map[string]string
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0, "", err
+	}
+	if seconds := response.Header.Get("Retry-After"); seconds != "" { // each page of the gate has its own
+		return response.StatusCode, "try again after " + seconds + " s: ", response.Body.Close()
 	}
 	return response.StatusCode, response.Header.Get("Location"), response.Body.Close()
 }
@@ -221,8 +224,8 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 			}
 			asked[i.Name] = true
 			go func() {
-				status, _, err := alice.get(ctx, service(i, "web").URL+"/healthz", nil)
-				answers <- fmt.Sprint(i.Name, ": ", status, " ", err)
+				status, retry, err := alice.get(ctx, service(i, "web").URL+"/healthz", nil)
+				answers <- fmt.Sprint(i.Name, ": ", retry, status, " ", err)
 			}()
 		}
 		for range starts {
