@@ -8,8 +8,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
-// prepared names the Challenges that ask for prepared instances and have none ready. It reports nothing without such a Challenge.
-func prepared(s Survey) []Result {
+// preparedInstances names the Challenges that ask for prepared instances and have none ready. It reports nothing without such a Challenge.
+func preparedInstances(s Survey) []Result {
 	const check = "prepared instances"
 	asking, missing := 0, []string{}
 	for n := range s.Challenges {

@@ -186,8 +186,7 @@ type observed struct {
 	challenges []*bergv1.Challenge // of the pools; nil: there is none of that name
 	prepared   map[types.UID]*bergv1.ChallengeInstance
 	starved    int
-	// asked is what platforms ask for, by the Challenge.
-	asked map[types.NamespacedName]bergv1.Warm
+	asked      asked
 }
 
 // reconcile is one round.
@@ -220,12 +219,14 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	var challenges bergv1.ChallengeList
 	var prepared bergv1.ChallengeInstanceList
+	var registrations corev1.ConfigMapList
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
-	if err := r.observeAsked(ctx, &o); err != nil {
+	if err := r.Client.List(ctx, &registrations, client.HasLabels{bergv1.LabelWarm, bergv1.LabelPrepullChallenge}, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
+	o.asked = readAsked(registrations.Items)
 	if err := r.Client.List(ctx, &prepared, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
@@ -242,7 +243,7 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	}
 	for n := range challenges.Items {
 		c := &challenges.Items[n]
-		w := o.find(c)
+		w := o.asked.find(c)
 		if w == nil && meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionWarm) == nil {
 			continue
 		}
@@ -333,7 +334,7 @@ func (r *Reconciler) end(ctx context.Context, i *bergv1.ChallengeInstance) error
 func (r *Reconciler) writeStatus(ctx context.Context, o observed, n int, change Change) error {
 	before := o.challenges[n]
 	c := before.DeepCopy()
-	if w := o.find(c); w == nil || w.Min == 0 {
+	if w := o.asked.find(c); w == nil || w.Min == 0 {
 		meta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionWarm)
 	} else {
 		condition := r.condition(o, n, change)
