@@ -41,7 +41,7 @@ func allowed(dir string, test bool) []string {
 	case floor == "internal" && name == "operator":
 		return []string{"internal/operator", "internal/kit", "internal/config"}
 	case floor == "internal" && name == "platform": // the platform API knows the kinds, what they need, what an event looks like and what removes flags, and nothing else of the operator
-		return []string{"internal/platform", "internal/kit", "api/berg", "internal/berg/plan", "internal/berg/redact", "internal/berg/view"}
+		return []string{"internal/platform", "internal/kit", "api/berg", "internal/berg/plan", "internal/berg/redact", "internal/berg/rules", "internal/berg/view"}
 	case floor == "internal" && name == "gate": // it tells players why an instance does not run in the words of the one view of an event
 		gate := []string{"internal/gate", "internal/kit", "api/berg", "internal/berg/view"}
 		if test { // it is attacked alike from inside and from outside

@@ -105,7 +105,7 @@ func sortRows(rows []listed, column string) {
 }
 
 func (r *root) list() *cobra.Command {
-	var s selection
+	s := selection{prepared: true}
 	var watch, problems, usage bool
 	var column, operatorNamespace string
 	c := &cobra.Command{
@@ -205,6 +205,8 @@ func (r *root) cells(row listed, namespaces, usage bool) []console.Cell {
 	}
 	left := console.Cell{Text: "-"}
 	switch {
+	case row.Prepared:
+		left = console.Cell{Text: "prepared", Colour: console.Cyan}
 	case row.Frozen:
 		left = console.Cell{Text: "frozen", Colour: console.Cyan}
 	case row.SecondsLeft != nil:
@@ -224,7 +226,7 @@ func (r *root) cells(row listed, namespaces, usage bool) []console.Cell {
 		if !row.Started.IsZero() {
 			started = row.Started.Format(time.RFC3339)
 		}
-		cells = append(cells, console.Cell{Text: row.Owner}, console.Cell{Text: cmp.Or(row.Source, "-")}, console.Cell{Text: started})
+		cells = append(cells, console.Cell{Text: cmp.Or(row.Owner, "-")}, console.Cell{Text: cmp.Or(row.Source, "-")}, console.Cell{Text: started})
 	}
 	if usage {
 		cells = append(cells, console.Cell{Text: cmp.Or(row.used, "-")})

@@ -169,9 +169,16 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"other label": {func(s *Survey) {
 			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
 		}, "listener http", console.Problem, "routes=yes"},
-		"no label":      {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
-		"no pod":        {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
-		"not pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
+		"no label":          {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
+		"no pod":            {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
+		"not pulled":        {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
+		"asked for in vain": {func(s *Survey) { s.Challenges[0].Spec.Warm = &bergv1.Warm{Min: 2} }, "prepared instances", console.Warning, "CHALLENGE_WARM_MAX_INSTANCES is 0"},
+		"none prepared": {func(s *Survey) {
+			env(s, "CHALLENGE_WARM_MAX_INSTANCES", "4")
+			s.Challenges[0].Status.Conditions = append(s.Challenges[0].Status.Conditions, metav1.Condition{
+				Type: bergv1.ChallengeConditionWarm, Status: metav1.ConditionFalse, Reason: bergv1.WarmNoCapacity, Message: "Pods of players find no node",
+			})
+		}, "prepared instances", console.Warning, "Pods of players find no node"},
 		"being pulled":  {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", console.Unknown, "no instance has pods"},
 		"unknown names": {func(s *Survey) { s.Shared = map[string]string{"CHALLENGE_DOMAINS": "a"} }, "settings", console.Problem, "CHALLENGE_DOMAINS is no setting"},
 		"replaced settings": {func(s *Survey) {
@@ -290,5 +297,14 @@ func TestAdviceNamesRolesThatGrantWhatIsMissing(t *testing.T) {
 		if got := rights(s)[0].Do; got != test.want {
 			t.Errorf("%v: %q, want %q", test.missing, got, test.want)
 		}
+	}
+}
+
+func TestPreparedInstancesAreCountedApart(t *testing.T) {
+	s := healthySurvey()
+	players := instances(s)[0].Text
+	s.Instances = append(s.Instances, bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{bergv1.LabelPrepared: "uid"}}})
+	if got := instances(s)[0].Text; got != players+", and 1 prepared without a player" {
+		t.Errorf("%q, want %q and the prepared one", got, players)
 	}
 }

@@ -105,8 +105,12 @@ func join(all ...amount) string {
 
 func (o Overview) instanceLine() doctor.Result {
 	i := o.Instances
+	prepared := ""
+	if i.Prepared > 0 {
+		prepared = fmt.Sprintf("; %d prepared, without a player", i.Prepared)
+	}
 	if i.Total == 0 {
-		return doctor.Result{Check: "instances", Level: console.OK, Text: "none"}
+		return doctor.Result{Check: "instances", Level: console.OK, Text: "none" + prepared}
 	}
 	var phases []string
 	for _, phase := range bergv1.Phases {
@@ -123,7 +127,7 @@ func (o Overview) instanceLine() doctor.Result {
 			text += fmt.Sprintf("; %d %s", extra.n, extra.label)
 		}
 	}
-	return doctor.Result{Check: "instances", Level: console.OK, Text: text}
+	return doctor.Result{Check: "instances", Level: console.OK, Text: text + prepared}
 }
 
 func (o Overview) problemLines() (lines []doctor.Result) {

@@ -44,7 +44,7 @@ const maxChallengeName = 64
 
 // Errors returns why no instance of a Challenge can become Running, as far as its spec shows it.
 func Errors(c *bergv1.Challenge, s Settings) field.ErrorList {
-	errs := append(Validate(c.Spec.Containers, s.Allowed), validateWarm(c)...)
+	errs := append(Validate(c.Spec.Containers, s.Allowed), ValidateWarm(c)...)
 	if len(c.Name) > maxChallengeName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name,
 			fmt.Sprintf("a name may have at most %d characters: no ChallengeInstance can refer to a longer one (spec.challengeRef.name)", maxChallengeName)))
