@@ -125,6 +125,10 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nENTRYPOINT [\"/start.sh\"]\n", "start.sh": "\ufeff#!/bin/sh\nexec run\n"},
 			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"build: start.sh: begins with a byte order mark"},
 		},
+		"an address of its own": {
+			files: map[string]string{"compose.yaml": "services:\n  a:\n    image: example.com/a:1\n    ports: ['80:80']\n    networks: {n: {ipv4_address: 172.16.0.4}}\nnetworks: {n: }\n"},
+			want:  "001, [a none 80:publicHttpRoute]", said: []string{"compose.yaml:5: a: networks: 172.16.0.4: the cluster gives addresses"},
+		},
 		"no Dockerfile": {files: map[string]string{"compose.yaml": "services:\n  a: {build: ./web, ports: ['80:80']}\n"}, want: "001, [a none 80:publicHttpRoute]", said: []string{"web/Dockerfile: does not exist, so that docker build fails"}},
 		"a start script writes a variable": {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nprintf '%s' \"${TEAM_SECRET}\" | tee /home/ctf/flag\nexec run\n"},

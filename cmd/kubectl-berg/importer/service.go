@@ -312,6 +312,11 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 			d.lost(s, "deploy", "placement", "the administrator chooses the nodes of challenges")
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		if n := c.Networks[name]; n != nil && cmp.Or(n.Ipv4Address, n.Ipv6Address) != "" {
+			d.lost(s, "networks", cmp.Or(n.Ipv4Address, n.Ipv6Address), "the cluster gives addresses: use the hostname where another container names this one")
+		}
+	}
 	if len(s.aliases) > 0 {
 		d.lost(s, "hostname", strings.Join(s.aliases, ", "), "other containers reach it by one name only: change it where files of images use another one")
 	}
