@@ -32,7 +32,7 @@ if [ -n "$TOKEN_FILE" ]; then
 	[ -s "$TOKEN_FILE" ] || { echo "spec.gitRepository.secretRef: the Secret has no key token" >&2; exit 1; }
 	# Asked by git itself, so that the token stands in no argument, variable or file of the clone;
 	# and for the server of the URL alone, as it may send on to another one.
-	helper='!f() { test "$1" = get || exit 0; echo "username=$GIT_USER"; echo "password=$(tr -d "\r" <"$TOKEN_FILE")"; }; f'
+	helper='!f() { test "$1" = get || exit 0; echo "username=$GIT_USER"; echo "password=$(cat "$TOKEN_FILE")"; }; f'
 fi
 authenticated() {
 	git -c credential.helper= -c "credential.$server.helper=$helper" \

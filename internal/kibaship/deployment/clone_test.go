@@ -282,7 +282,7 @@ func TestTheTokenIsForItsServerAlone(t *testing.T) {
 	} {
 		given.Store(0)
 		taken.Store(0)
-		c := runClone(t, tc.url, ".", "BRANCH=main", "TOKEN_FILE="+tokenFile(t, token+"\r\n")) // as saved on Windows
+		c := runClone(t, tc.url, ".", "BRANCH=main", "TOKEN_FILE="+tokenFile(t, token))
 		if c.err == nil {
 			t.Errorf("%s: there is nothing to clone: %s", name, c.out)
 		}
