@@ -99,7 +99,7 @@ func TestAlternativeHealthySetups(t *testing.T) {
 		"no agent of Cilium":   func(s *Survey) { s.CiliumAgents = Missing },
 		"images on every node": func(s *Survey) { setImagesReady(s, metav1.ConditionTrue, bergv1.ImagesPulled, "") },
 		"settings of a ConfigMap": func(s *Survey) {
-			s.Sources = map[string]string{"CHALLENGE_DOMAIN": "play.example.org"}
+			s.Shared = map[string]string{"CHALLENGE_DOMAIN": "play.example.org\r\n"}
 			s.Deployment.Spec.Template.Spec.Containers[0].Env = s.Deployment.Spec.Template.Spec.Containers[0].Env[1:]
 		},
 	} {
@@ -184,7 +184,18 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"replaced settings": {func(s *Survey) {
 			env(s, "CHALLENGE_MAX_INSTANCES", "7")
 			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9", "GATE_DRAIN": "9s"}
-		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; variables of the Deployment replace CHALLENGE_MAX_INSTANCES"},
+		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; options and variables of the Deployment replace CHALLENGE_MAX_INSTANCES"},
+		"a replaced option": {func(s *Survey) {
+			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect", "--challenge-max-instances", "7"}
+			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9"}
+		}, "settings", console.Warning, "replace CHALLENGE_MAX_INSTANCES"},
+		"an option": {func(s *Survey) {
+			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--network-policy=none", "--network-policy=cilium"}
+			delete(s.APIs, APICilium)
+		}, "network policy", console.Problem, "no instance starts"},
+		"invalid values": {func(s *Survey) {
+			s.Shared, s.SharedProblem = map[string]string{"CHALLENGE_HTTP_PORT": "http"}, `CHALLENGE_HTTP_PORT="http": must be a number`
+		}, "settings", console.Problem, `former settings, and does not start again with those of the ConfigMap: CHALLENGE_HTTP_PORT="http"`},
 		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", console.Unknown, "ConfigMap berg"},
 		"a setting of a Secret": {func(s *Survey) {
 			c := &s.Deployment.Spec.Template.Spec.Containers[0]
