@@ -116,24 +116,24 @@ func settingSources(s Survey) []Result {
 		return result("settings", console.Problem, "running programs keep their former settings, and new ones do not start: "+strings.ReplaceAll(err.Error(), "\n", "; "),
 			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
 	}
-	names := map[string][]string{}
+	bySource := map[string][]string{}
 	var replaced []string
 	for _, name := range slices.Sorted(maps.Keys(Defaults)) {
 		_, source, _ := s.origin(name)
-		names[source] = append(names[source], name)
+		bySource[source] = append(bySource[source], name)
 		if s.Shared[name] != "" && (source == fromOptions || source == fromVariables) {
 			replaced = append(replaced, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Shared)) {
 		if _, own := Defaults[name]; !own { // a setting of the platform API, or of the gate
-			names[fromConfigMap] = append(names[fromConfigMap], name)
+			bySource[fromConfigMap] = append(bySource[fromConfigMap], name)
 		}
 	}
 	var texts []string
 	for _, source := range []string{fromOptions, fromVariables, fromConfigMap} {
-		if len(names[source]) > 0 {
-			texts = append(texts, fmt.Sprintf("from %s: %s", source, strings.Join(names[source], ", ")))
+		if len(bySource[source]) > 0 {
+			texts = append(texts, fmt.Sprintf("from %s: %s", source, strings.Join(bySource[source], ", ")))
 		}
 	}
 	switch text := strings.Join(texts, "; "); {
