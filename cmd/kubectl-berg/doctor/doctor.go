@@ -94,6 +94,8 @@ type Survey struct {
 	// Checks and Records are read by Event; nil if they were not read.
 	Checks  []bergv1.ChallengeCheck
 	Records []metav1.PartialObjectMetadata
+	// Uses is how players use instances; nil without the gate, or if it was not read.
+	Uses *view.Uses
 	// InstancePods are the pods of all instances.
 	InstancePods []corev1.Pod
 	Quotas       []corev1.ResourceQuota

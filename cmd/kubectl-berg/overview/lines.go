@@ -24,6 +24,10 @@ func (o Overview) Lines() []doctor.Result {
 		lines = append(append([]doctor.Result{}, o.Operator...), o.dangerLines()...)
 	}
 	lines = append(lines, o.instanceLine())
+	if u := o.Use; u != nil {
+		text := join(amount{u.Active, "in use"}, amount{u.Idle, "idle"}, amount{u.NeverOpened, "never opened"})
+		lines = append(lines, doctor.Result{Check: "use", Level: console.OK, Text: text})
+	}
 	lines = append(lines, o.problemLines()...)
 	lines = append(lines, o.queueLine())
 	lines = append(lines, o.capacityLines()...)

@@ -195,6 +195,13 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 		status, _, err = alice.get(ctx, "https://never."+gateDomain+"/", nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(http.StatusNotFound))
+
+		By("asking the replicas who was there")
+		idle := bergtest.Running(ctx, gateStage, "routed")
+		list := must(output(ctx, "go", "run", "./cmd/kubectl-berg", "list", "-n", gateStage, "--usage"))
+		Expect(list).To(And(MatchRegexp(instance.Name+`\s.*\sin use\s`), MatchRegexp(idle.Name+`\s.*\snever opened\s`)))
+		Expect(must(output(ctx, "go", "run", "./cmd/kubectl-berg", "status"))).To(ContainSubstring("1 in use, 1 never opened"))
+		Expect(k8s.Delete(ctx, idle)).To(Succeed())
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 	}, SpecTimeout(3*startLimit))
 
