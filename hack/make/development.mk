@@ -59,7 +59,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 	$(MAKE) chart
 
 # Pages whose commands name the version.
-VERSIONED_PAGES := README.md docs/registries.md docs/clients.md docs/kubectl-berg.md docs/local-clusters.md docs/tunnel/quickstart.md
+VERSIONED_PAGES := README.md docs/olm.md docs/olm-v1.md docs/registries.md docs/clients.md docs/kubectl-berg.md docs/local-clusters.md docs/tunnel/quickstart.md
 
 CHART := deploy/helm/berg-operator
 
@@ -70,7 +70,7 @@ chart: $(BIN)/kustomize ## Generate deploy/, the files to apply and the parts of
 	sed -Ei 's#^(version: |appVersion: v).*#\1$(VERSION)#; s#(/berg-operator/(blob/)?)v[^/]*/#\1v$(VERSION)/#' $(CHART)/Chart.yaml $(CHART)/README.md
 	go run ./hack/schemas --config config --output deploy/schemas
 	sed -i 's|/berg-operator/v[^/]*/deploy/|/berg-operator/v$(VERSION)/deploy/|' docs/operations.md
-	sed -Ei 's#(kubectl-berg_|/berg-operator:|/berg-operator/api@|/berg-operator/releases/tag/|/berg-operator/releases/download/)v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?#\1v$(VERSION)#g' $(VERSIONED_PAGES)
+	sed -Ei 's#(kubectl-berg_|/berg-operator:|/berg-operator-catalog:|/berg-operator/api@|/berg-operator/releases/tag/|/berg-operator/releases/download/)v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?#\1v$(VERSION)#g' $(VERSIONED_PAGES)
 
 .PHONY: outdated
 outdated: ## Print the direct dependencies that are behind their newest version. It asks the module proxy.

@@ -124,6 +124,26 @@ test-releases:
 	go build -C test/cluster/components/image -o $(BIN)/image .
 	IMAGE=$(BIN)/image hack/test-releases $(DIST)/olm $(VERSION) $(OLM_RELEASES)
 
+# The folder of the last release, as it was published. Empty while there is none: this tree's release, and as the next one that of a copy.
+LAST_RELEASE ?=
+UPGRADE := $(DIST)/upgrade
+# For this machine alone.
+RELEASE_HERE := PLATFORMS=linux/$(ARCH) PLUGIN_PLATFORMS=linux/$(ARCH)
+
+.PHONY: e2e-releases
+e2e-releases: $(BIN)/helm $(BIN)/operator-sdk $(BIN)/opm ## Install, upgrade and remove by each installer, from the folder of LAST_RELEASE to this tree's release; needs root.
+	hack/packages node olm
+	go build -C test/cluster/components/image -o $(BIN)/image .
+	$(MAKE) release $(RELEASE_HERE)
+ifeq ($(LAST_RELEASE),)
+	rm -rf $(UPGRADE) && mkdir -p $(UPGRADE)
+	hack/copy-tree $(UPGRADE)
+	$(MAKE) -C $(UPGRADE) next-version VERSION=$(VERSION:%.0=%.1)
+	$(MAKE) -C $(UPGRADE) VERSION=$(VERSION:%.0=%.1) release $(RELEASE_HERE)
+endif
+	hack/with-cluster --profile olm --name $(OLM_CLUSTER)-releases -- bash -c \
+		'set -a && eval "$$(go run $(CLUSTER) registry --name $(OLM_CLUSTER)-releases)" && hack/walk-releases $(or $(LAST_RELEASE),$(RELEASE) $(UPGRADE)/dist/release) $(if $(LAST_RELEASE),$(RELEASE))'
+
 # The gate, with the conformance tests of the Gateway API.
 GATE_CLUSTER ?= berg-gate
 # The image that the conformance tests send requests to, under the names that they use.

@@ -65,6 +65,9 @@ release: $(BIN)/helm $(BIN)/operator-sdk ## Make everything that is published, w
 	find $(DIST)/plugin -maxdepth 1 -type f -exec cp {} $(RELEASE)/ \;
 	$(BIN)/helm package $(PINNED)/deploy/helm/berg-operator --destination $(RELEASE)
 	cp $(PINNED)/deploy/*.yaml $(RELEASE)/
+	cp config/olm/install.yaml $(RELEASE)/olm-berg-operator.yaml
+	for package in $(PACKAGES); do cp config/olm/$$package.yaml $(RELEASE)/olm-$$package.yaml || exit; done
+	for file in config/olm/v1/*.yaml; do cp $$file $(RELEASE)/olm-v1-$${file##*/} || exit; done
 	cd $(RELEASE) && sha256sum * >../SHA256SUMS && mv ../SHA256SUMS .
 	@echo "make: $$(ls $(RELEASE) | wc -l) files are in $(RELEASE)"
 

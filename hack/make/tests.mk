@@ -122,6 +122,18 @@ TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
 test-integration-berg $(TEST_INTEGRATION): test-integration-%:
 	$(MAKE) test-integration INTEGRATION='$(filter $(subst -,/,$*) $(subst -,/,$*)/%,$(INTEGRATION))'
 
+# The older versions of Kubernetes that docs/compatibility.md promises: a module for each in test/cluster/components.
+OLDER_VERSIONS := $(patsubst test/cluster/components/kubernetes-%/,%,$(wildcard test/cluster/components/kubernetes-*/))
+
+.PHONY: test-versions $(OLDER_VERSIONS:%=test-version-%)
+test-versions: $(OLDER_VERSIONS:%=test-version-%) ## Run CRDs, admission policies, doctor and the journeys of Berg on each older version of Kubernetes, once per release; needs root.
+
+# test-version-1.33 runs one.
+$(OLDER_VERSIONS:%=test-version-%): export BERG_CLUSTER_KUBERNETES = $(@:test-version-%=%)
+$(OLDER_VERSIONS:%=test-version-%): test-version-%:
+	$(MAKE) test-integration INTEGRATION='berg/docs berg/life operator plugin' AUDIT= TEST_CLUSTER=$(TEST_CLUSTER)-$(subst .,-,$*)
+	$(MAKE) e2e E2E=berg AUDIT= E2E_CLUSTER=$(E2E_CLUSTER)-$(subst .,-,$*)
+
 # Which rights the operator used in a suite, and in those before it on the same cluster.
 used = $(DIST)/rights/integration-$(subst /,-,$1).json
 

@@ -63,6 +63,8 @@ Environment
   BERG_CLUSTER_CACHE  where binaries and clusters live      (the user's cache directory, berg-operator)
   BERG_CLUSTER_BIN    where binaries are kept; may be read-only once filled, so that users can share it
                                                             ($BERG_CLUSTER_CACHE/bin)
+  BERG_CLUSTER_KUBERNETES
+                      an older minor version, such as 1.33       (the newest one)
   BERG_CLUSTER_GOGC   GOGC of what runs in a cluster: 400 saves a tenth of the CPU time for twice the memory
                                                             (Go's default)
 `

@@ -134,7 +134,7 @@ func parseRuleSettings(given []string) (rules.Settings, error) {
 	out := rules.Settings{SandboxAssumed: true}
 	for _, text := range given {
 		name, value, ok := strings.Cut(text, "=")
-		switch _, known := doctor.Defaults[name]; {
+		switch known := slices.Contains(doctor.SettingNames, name); {
 		case ok && known:
 			values[name], last = value, name
 			out.SandboxAssumed = out.SandboxAssumed && name != nestedProfile

@@ -280,7 +280,7 @@ func planSettings(s doctor.Survey, given []string) (plan.Settings, time.Duration
 	own := map[string]string{}
 	for _, text := range given {
 		name, value, ok := strings.Cut(text, "=")
-		if _, known := doctor.Defaults[name]; !ok || !known {
+		if !ok || !slices.Contains(doctor.SettingNames, name) {
 			return plan.Settings{}, 0, console.Errorf(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that affects the plan", text)
 		}
 		own[name] = value

@@ -184,11 +184,11 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"replaced settings": {func(s *Survey) {
 			env(s, "CHALLENGE_MAX_INSTANCES", "7")
 			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9", "GATE_DRAIN": "9s"}
-		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; options and variables of the Deployment replace CHALLENGE_MAX_INSTANCES"},
+		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; the Deployment replaces what the ConfigMap says of CHALLENGE_MAX_INSTANCES"},
 		"a replaced option": {func(s *Survey) {
 			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect", "--challenge-max-instances", "7"}
 			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9"}
-		}, "settings", console.Warning, "replace CHALLENGE_MAX_INSTANCES"},
+		}, "settings", console.Warning, "the Deployment replaces what the ConfigMap says of CHALLENGE_MAX_INSTANCES"},
 		"an option": {func(s *Survey) {
 			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--network-policy=none", "--network-policy=cilium"}
 			delete(s.APIs, APICilium)
@@ -196,6 +196,14 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"invalid values": {func(s *Survey) {
 			s.Shared, s.SharedProblem = map[string]string{"CHALLENGE_HTTP_PORT": "http"}, `CHALLENGE_HTTP_PORT="http": must be a number`
 		}, "settings", console.Problem, `former settings, and does not start again with those of the ConfigMap: CHALLENGE_HTTP_PORT="http"`},
+		"replaced settings that no check uses": {func(s *Survey) {
+			env(s, "SOURCE_BUDGET", "7")
+			s.Shared = map[string]string{"SOURCE_BUDGET": "9"}
+		}, "settings", console.Warning, "the Deployment replaces what the ConfigMap says of SOURCE_BUDGET"},
+		"settings replaced by options": {func(s *Survey) {
+			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--gateway-name=other"}
+			s.Shared = map[string]string{"GATEWAY_NAME": "shared"}
+		}, "settings", console.Warning, "from options of the Deployment: GATEWAY_NAME; "},
 		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", console.Unknown, "ConfigMap berg"},
 		"a setting of a Secret": {func(s *Survey) {
 			c := &s.Deployment.Spec.Template.Spec.Containers[0]

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,8 +12,8 @@ import (
 	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// SettingNames are the settings of the operator that doctor, lint, plan and status use. make generate writes their
-// defaults into zz_generated.defaults.go, because the plugin may not import the operator.
+// SettingNames are the settings of the operator that doctor, lint, plan and status use. make generate writes the
+// defaults of all settings into zz_generated.defaults.go, because the plugin may not import the operator.
 var SettingNames = []string{
 	"CHALLENGE_DOMAIN", "CHALLENGE_HTTP_PORT", "CHALLENGE_HTTP_TLS", "CHALLENGE_TLS_PORT",
 	"GATEWAY_NAME", "GATEWAY_NAMESPACE", "CHALLENGE_HTTP_LISTENER_NAME", "CHALLENGE_TLS_LISTENER_NAME",
@@ -26,30 +25,48 @@ var SettingNames = []string{
 	"CHALLENGE_WARM_MAX_INSTANCES",
 }
 
-// Setting returns the value from the options and variables of the operator's Deployment, from its ConfigMap, or the default. It
-// is not known if it comes from an object that could not be read.
+// Setting returns the value that the operator uses: from an option of its Deployment, a variable, the ConfigMap, or the default. It is not
+// known if it comes from an object that could not be read.
 func (s Survey) Setting(name string) (value string, known bool) {
+	value, _, known = s.origin(name)
+	return value, known
+}
+
+// Where settings come from.
+const (
+	fromOptions   = "options of the Deployment"
+	fromVariables = "variables of the Deployment"
+	fromConfigMap = "the ConfigMap " + kitsettings.ConfigMap
+	fromDefaults  = "defaults"
+)
+
+// origin returns the value of a setting with its source.
+func (s Survey) origin(name string) (value, source string, known bool) {
 	value = s.Sources[name]
 	if c := s.container(); c != nil {
 		if option, given := kitsettings.FindOption(c.Args, name); given {
-			return option, true
+			return option, fromOptions, true
 		}
 		// The last one of a name counts.
 		for _, e := range slices.Backward(c.Env) {
 			if e.Name == name {
 				if e.ValueFrom != nil {
-					return Defaults[name], false
+					return Defaults[name], fromVariables, false
 				}
 				value = e.Value
 				break
 			}
 		}
 	}
-	switch value = strings.TrimSpace(value); {
+	value = strings.TrimSpace(value)
+	shared := strings.TrimSpace(s.Shared[name])
+	switch {
 	case value != "" && value != Defaults[name]:
-		return value, true
-	default: // as a variable that is not set
-		return cmp.Or(strings.TrimSpace(s.Shared[name]), Defaults[name]), len(s.Unread) == 0
+		return value, fromVariables, true
+	case shared != "": // a variable with the default counts as not set
+		return shared, fromConfigMap, len(s.Unread) == 0
+	default:
+		return Defaults[name], fromDefaults, len(s.Unread) == 0
 	}
 }
 
@@ -88,14 +105,11 @@ func settings(s Survey) []Result {
 	if len(texts) > 0 {
 		results = result("settings", console.Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
 	}
-	return append(results, sharedSettings(s)...)
+	return append(results, settingSources(s)...)
 }
 
-// sharedSettings reports the settings of the ConfigMap: which are in force, which a variable replaces, and names that no program knows.
-func sharedSettings(s Survey) []Result {
-	if len(s.Shared) == 0 {
-		return nil
-	}
+// settingSources reports which settings options and variables give, which the ConfigMap, which of both, and names that no program knows.
+func settingSources(s Survey) []Result {
 	if err := kitsettings.CheckNames(s.Shared); err != nil {
 		return result("settings", console.Problem, "running programs keep their former settings, and new ones do not start: "+strings.ReplaceAll(err.Error(), "\n", "; "),
 			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
@@ -104,17 +118,33 @@ func sharedSettings(s Survey) []Result {
 		return result("settings", console.Problem, "the operator keeps its former settings, and does not start again with those of the ConfigMap: "+s.SharedProblem,
 			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
 	}
-	var used, replaced []string
-	for _, name := range slices.Sorted(maps.Keys(s.Shared)) {
-		if value, _ := s.Setting(name); slices.Contains(SettingNames, name) && value != strings.TrimSpace(s.Shared[name]) {
+	bySource := map[string][]string{}
+	var replaced []string
+	for _, name := range slices.Sorted(maps.Keys(Defaults)) {
+		_, source, _ := s.origin(name)
+		bySource[source] = append(bySource[source], name)
+		if s.Shared[name] != "" && (source == fromOptions || source == fromVariables) {
 			replaced = append(replaced, name)
-		} else {
-			used = append(used, name)
 		}
 	}
-	text := fmt.Sprintf("from the ConfigMap %s: %s", kitsettings.ConfigMap, strings.Join(used, ", "))
-	if len(replaced) > 0 {
-		return result("settings", console.Warning, fmt.Sprintf("%s; options and variables of the Deployment replace %s", text, strings.Join(replaced, ", ")), "Remove them from one of both.")
+	for _, name := range slices.Sorted(maps.Keys(s.Shared)) {
+		if _, own := Defaults[name]; !own { // a setting of the platform API, or of the gate
+			bySource[fromConfigMap] = append(bySource[fromConfigMap], name)
+		}
 	}
-	return result("settings", console.OK, text, "")
+	var texts []string
+	for _, source := range []string{fromOptions, fromVariables, fromConfigMap} {
+		if len(bySource[source]) > 0 {
+			texts = append(texts, fmt.Sprintf("from %s: %s", source, strings.Join(bySource[source], ", ")))
+		}
+	}
+	switch text := strings.Join(texts, "; "); {
+	case len(replaced) > 0:
+		return result("settings", console.Warning, fmt.Sprintf("%s; the Deployment replaces what the ConfigMap says of %s", text, strings.Join(replaced, ", ")),
+			"Remove them from one of both.")
+	case text != "":
+		return result("settings", console.OK, text, "")
+	default:
+		return nil
+	}
 }

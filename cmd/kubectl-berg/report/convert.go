@@ -180,8 +180,8 @@ func convertSettings(s doctor.Survey) []Setting {
 	byName := map[string]Setting{}
 	show := func(name, value string) {
 		setting := Setting{Name: name}
-		switch {
-		case !slices.Contains(doctor.KnownSettings, name):
+		switch _, own := doctor.Defaults[name]; {
+		case !own:
 			setting.Hidden = "not a setting of the operator"
 		case secretNames.MatchString(name) && !strings.HasSuffix(name, "_FILE") && value != "":
 			setting.Hidden = "may be a secret"
@@ -203,11 +203,8 @@ func convertSettings(s doctor.Survey) []Setting {
 		show(e.Name, e.Value)
 	}
 	for name := range s.Shared { // as far as no variable replaces it
-		value, _ := s.Setting(name)
-		if slices.Contains(doctor.SettingNames, name) {
+		if value, known := s.Setting(name); known {
 			show(name, value)
-		} else if byName[name] == (Setting{}) {
-			show(name, s.Shared[name])
 		}
 	}
 	var all []Setting

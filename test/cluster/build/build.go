@@ -53,7 +53,7 @@ const (
 var (
 	ControlPlane = &Part{
 		Name:    "control-plane",
-		sources: []string{"kubernetes"},
+		sources: []string{kubernetes},
 		recipe:  "everything but the node's programs",
 		build: func(b *builder, out string) error {
 			if err := b.kubernetes(out, func(program string) bool { return !slices.Contains(nodePrograms, program) }); err != nil {
@@ -65,7 +65,7 @@ var (
 	}
 	NodeAgents = &Part{
 		Name:    "node",
-		sources: []string{"kubernetes"},
+		sources: []string{kubernetes},
 		recipe:  strings.Join(nodePrograms, " "),
 		build: func(b *builder, out string) error {
 			return b.kubernetes(out, func(program string) bool { return slices.Contains(nodePrograms, program) })
@@ -118,6 +118,17 @@ var (
 		build:   (*builder).optionalAPIs,
 	}
 )
+
+// kubernetes is the module of Kubernetes and etcd. BERG_CLUSTER_KUBERNETES chooses an older minor version: components has one for each
+// version that make test-versions runs.
+var kubernetes = kubernetesModule(os.Getenv("BERG_CLUSTER_KUBERNETES"))
+
+func kubernetesModule(minor string) string {
+	if minor == "" {
+		return "kubernetes"
+	}
+	return "kubernetes-" + minor
+}
 
 var nodePrograms = []string{"kubelet", "kube-proxy"}
 
@@ -273,7 +284,7 @@ func (b *builder) dir(part *Part) (string, error) {
 
 // kubernetes builds those tools of the kubernetes module of which the program name is wanted.
 func (b *builder) kubernetes(out string, wanted func(program string) bool) error {
-	module := b.module("kubernetes")
+	module := b.module(kubernetes)
 	version, err := goOutput(b.ctx, module, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
 		return err
@@ -291,7 +302,7 @@ func (b *builder) kubernetes(out string, wanted func(program string) bool) error
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version, major, minor)
 	}
-	return b.compile("kubernetes", out, flags, packages...)
+	return b.compile(kubernetes, out, flags, packages...)
 }
 
 func (b *builder) kwok(out string) error {

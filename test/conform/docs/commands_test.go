@@ -203,14 +203,14 @@ func TestCommandsNameTheVersionOfTheTree(t *testing.T) {
 	}
 	named := 0
 	for _, page := range pages(t) {
-		for _, m := range regexp.MustCompile(`(?:kubectl-berg_|/berg-operator:|/berg-operator/api@|/berg-operator/)v(\d+\.\d+\.\d+(?:-[a-z]+\.\d+)?)`).FindAllStringSubmatch(string(read(t, page)), -1) {
+		for _, m := range regexp.MustCompile(`(?:kubectl-berg_|/berg-operator:|/berg-operator-catalog:|/berg-operator/api@|/berg-operator/)v(\d+\.\d+\.\d+(?:-[a-z]+\.\d+)?)`).FindAllStringSubmatch(string(read(t, page)), -1) {
 			named++
 			if m[1] != string(version[1]) {
 				t.Errorf("%s: %s is not of %s", page, m[0], version[1])
 			}
 		}
 		listed := regexp.MustCompile(`(?m)^VERSIONED_PAGES := .*\b` + regexp.QuoteMeta(page) + `\b`).Match(read(t, "hack/make/development.mk"))
-		if has := regexp.MustCompile(`kubectl-berg_v|/berg-operator:v|/berg-operator/api@v`).Match(read(t, page)); has != listed {
+		if has := regexp.MustCompile(`kubectl-berg_v|/berg-operator:v|/berg-operator-catalog:v|/berg-operator/api@v`).Match(read(t, page)); has != listed {
 			t.Errorf("%s: names a version: %t, is one of VERSIONED_PAGES: %t", page, has, listed)
 		}
 	}

@@ -34,8 +34,9 @@ const (
 // grantPlatformAPI does what docs/platform-api.md says before the setting: namespace, token, rights.
 func grantPlatformAPI(ctx context.Context) {
 	GinkgoHelper()
+	// The Gateway of the tests is in the same namespace.
+	Expect(client.IgnoreAlreadyExists(world.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: platformNamespace}}))).To(Succeed())
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: platformNamespace}},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "berg-api-tokens"},
 			StringData: map[string]string{"ctfd": "{endpoint: chall-manager, token: " + platformToken + "}"},

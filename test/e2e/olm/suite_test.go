@@ -8,6 +8,7 @@
 package olm
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
@@ -76,4 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	first, second, head = releases[0], releases[1], releases[2]
 	apiserver.Connect(apiextensionsv1.AddToScheme, operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme)
 	world = &cluster{WithWatch: apiserver.Client}
+	// Connect makes it, and it is not left behind by the operator.
+	gateway := resource("gateway.networking.k8s.io/v1", "Gateway", gatewaytest.Namespace, gatewaytest.Name, nil)
+	expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return world.Get(ctx, client.ObjectKeyFromObject(gateway), gateway) })
 }, NodeTimeout(limits.Scaled(time.Minute)))
