@@ -62,12 +62,12 @@ func (s *State) compileAll() {
 	compiled := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways))
 	var listeners []*routing.Listener
 	var secrets []types.NamespacedName
-	for name, gateway := range s.gateways {
+	for _, gateway := range slices.SortedFunc(maps.Values(s.gateways), func(a, b *gatewayv1.Gateway) int { return routing.CompareAge(a, b) }) {
 		if !s.classes[string(gateway.Spec.GatewayClassName)] {
 			continue
 		}
-		result := routing.CompileGateway(gateway, s.address(gateway), cluster)
-		compiled[name] = &result
+		result := routing.CompileGateway(gateway, s.address(gateway), listeners, cluster)
+		compiled[types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}] = &result
 		listeners = append(listeners, result.Listeners...)
 		secrets = append(secrets, certificateRefs(gateway)...)
 	}

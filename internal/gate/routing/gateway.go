@@ -72,11 +72,17 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. AttachedRoutes of the statuses are not counted yet.
-func CompileGateway(gateway *gatewayv1.Gateway, address int, cluster Cluster) Gateway {
+// CompileGateway translates a Gateway that is served at one of the addresses. older are the listeners of Gateways that go before it.
+// AttachedRoutes of the statuses are not counted yet.
+func CompileGateway(gateway *gatewayv1.Gateway, address int, older []*Listener, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0
 	conflicts := findConflicts(gateway.Spec.Listeners)
+	for i := range gateway.Spec.Listeners {
+		if conflicts[i] == "" {
+			conflicts[i] = findOlder(gateway.Namespace, &gateway.Spec.Listeners[i], address, older)
+		}
+	}
 	for i := range gateway.Spec.Listeners {
 		listener, status := compileListener(gateway, i, address, conflicts[i], cluster)
 		out.Listeners = append(out.Listeners, listener)
@@ -138,6 +144,32 @@ func findConflicts(listeners []gatewayv1.Listener) []gatewayv1.ListenerCondition
 	return conflicts
 }
 
+// findOlder returns why a listener conflicts with one of an older Gateway at the same address, or "". A port has one protocol. Gateways of
+// one namespace may share host names. Those of several may not: with a route for the same host, one would get the players of another.
+func findOlder(namespace string, spec *gatewayv1.Listener, address int, older []*Listener) gatewayv1.ListenerConditionReason {
+	for _, other := range older {
+		if !other.Valid || other.Port != (Port{address, spec.Port}) {
+			continue
+		}
+		_, shared := intersect(other.Hostname, string(ptr.Deref(spec.Hostname, Any)))
+		switch {
+		case (other.Mode == HTTP) != (spec.Protocol == gatewayv1.HTTPProtocolType):
+			return gatewayv1.ListenerReasonProtocolConflict
+		case shared && other.Gateway.Namespace != namespace:
+			return gatewayv1.ListenerReasonHostnameConflict
+		}
+	}
+	return ""
+}
+
+// CompareAge orders Gateways and routes as the Gateway API wants: the older one goes first, then the one whose name is first.
+func CompareAge(a, b metav1.Object) int {
+	return cmp.Or(
+		a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
+	)
+}
+
 func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict gatewayv1.ListenerConditionReason, cluster Cluster) (*Listener, gatewayv1.ListenerStatus) {
 	spec := &gateway.Spec.Listeners[index]
 	listener := &Listener{
@@ -157,7 +189,7 @@ func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict ga
 		set(gatewayv1.ListenerConditionAccepted, true, gatewayv1.ListenerReasonAccepted, "the listener is accepted")
 	}
 	if conflict != "" {
-		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway has the same port and host name, or another protocol at this port")
+		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway, or one of an older Gateway, has the same port and host name, or another protocol at this port")
 	} else {
 		set(gatewayv1.ListenerConditionConflicted, false, gatewayv1.ListenerReasonNoConflicts, "no other listener conflicts")
 	}
