@@ -241,10 +241,12 @@ func checkMetadata(t *testing.T, program string, gvk schema.GroupVersionKind, ki
 		labels, annotations := map[string]string{}, map[string]string{"large": text(n), gvk.Group + "/large": text(n), corev1.LastAppliedConfigAnnotation: text(n)}
 		var owners []metav1.OwnerReference
 		var managed []metav1.ManagedFieldsEntry
+		var finalizers []string
 		for e := range entries {
 			key, value := fmt.Sprintf("%d-%d-%s", n, e, strings.Repeat("k", 40)), strings.Repeat("v", 50)+fmt.Sprint(n, "-", e)
 			labels[key], labels[gvk.Group+"/"+key] = value, value
 			annotations[key], annotations[gvk.Group+"/"+key] = strings.Repeat(value, 20), strings.Repeat(value, 20)
+			finalizers = append(finalizers, key+"/"+strings.Repeat("f", 60), gvk.Group+"/"+key)
 			owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: key, Name: value, UID: types.UID(key)})
 			managed = append(managed, metav1.ManagedFieldsEntry{Manager: key, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:` + value + `":{}}`)})
 		}
@@ -252,6 +254,7 @@ func checkMetadata(t *testing.T, program string, gvk schema.GroupVersionKind, ki
 		o.SetAnnotations(annotations)
 		o.SetOwnerReferences(owners)
 		o.SetManagedFields(managed)
+		o.SetFinalizers(finalizers)
 		kept, err := transform(o)
 		if err != nil {
 			t.Fatal(err)
