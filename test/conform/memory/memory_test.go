@@ -32,6 +32,7 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/internal/gate/follow"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
@@ -223,6 +224,13 @@ func TestCustomResourcesTakeLittleMemory(t *testing.T) {
 			checkMetadata(t, "berg-api", gvk, kind, instances.Trim)
 		}
 	}
+	for gvk, kind := range follow.Scheme().AllKnownTypes() {
+		if _, ok := reflect.New(kind).Interface().(client.Object); ok && gvk.Group == gatewayv1.GroupName {
+			checkMetadata(t, "berg-gate", gvk, kind, follow.CacheOptions().DefaultTransform)
+		}
+	}
+	namespace := corev1.SchemeGroupVersion.WithKind("Namespace")
+	checkMetadata(t, "berg-gate", namespace, reflect.TypeFor[metav1.PartialObjectMetadata](), follow.CacheOptions().DefaultTransform)
 	if kinds < 12 {
 		t.Errorf("only %d kinds were found", kinds)
 	}
@@ -238,7 +246,7 @@ func checkMetadata(t *testing.T, program string, gvk schema.GroupVersionKind, ki
 		o := reflect.New(kind).Interface().(client.Object)
 		o.SetName(fmt.Sprint("o", n))
 		o.SetNamespace("tenant")
-		labels, annotations := map[string]string{}, map[string]string{"large": text(n), gvk.Group + "/large": text(n), corev1.LastAppliedConfigAnnotation: text(n)}
+		labels, annotations := map[string]string{}, map[string]string{"large": text(n), gvk.Group + "/large": text(n), corev1.LastAppliedConfigAnnotation: text(n), bergv1.AnnotationCause: text(n)}
 		var owners []metav1.OwnerReference
 		var managed []metav1.ManagedFieldsEntry
 		var finalizers []string
