@@ -120,7 +120,7 @@ func boundMetadata(o client.Object, domains, finalizers []string) {
 // unread stands for finalizers that are not kept. The API server accepts no finalizer of that name.
 const unread = ""
 
-// FinalizersReduced reports whether a cached object has finalizers that are not kept. Whoever changes them must ask the API server for all.
+// FinalizersReduced reports whether a cached object has finalizers that are not kept. A writer of finalizers must ask the API server for all.
 func FinalizersReduced(o client.Object) bool { return slices.Contains(o.GetFinalizers(), unread) }
 
 func isController(o metav1.OwnerReference) int {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // readFrom returns an object as a family with domains reads it from its cache.
@@ -110,17 +110,17 @@ func TestOfALargeNamespaceItsFinalizersAreKnown(t *testing.T) {
 
 // Others may put as many finalizers on a custom resource as fit into it. The family's own stays known among them.
 func TestOwnFinalizersAreKnownAmongMany(t *testing.T) {
-	challenge := &bergv1.Challenge{ObjectMeta: metadata("")}
+	gateway := &gatewayv1.Gateway{ObjectMeta: metadata("")}
 	for n := range 1000 {
-		challenge.Finalizers = append(challenge.Finalizers, fmt.Sprint("us.example/other-", n))
+		gateway.Finalizers = append(gateway.Finalizers, fmt.Sprint("us.example/other-", n))
 	}
-	challenge.Finalizers = append(challenge.Finalizers, "us.example/ours")
-	got := readFrom(t, []string{"us.example"}, challenge.DeepCopy())
+	gateway.Finalizers = append(gateway.Finalizers, "us.example/ours")
+	got := readFrom(t, []string{"us.example"}, gateway.DeepCopy())
 	if kept := got.GetFinalizers(); !FinalizersReduced(got) || len(kept) > maxKeys || !slices.Contains(kept, "us.example/ours") {
 		t.Errorf("kept %q", kept)
 	}
-	challenge.Finalizers = challenge.Finalizers[990:]
-	if got := readFrom(t, []string{"us.example"}, challenge.DeepCopy()); FinalizersReduced(got) || len(got.GetFinalizers()) != 11 {
+	gateway.Finalizers = gateway.Finalizers[990:]
+	if got := readFrom(t, []string{"us.example"}, gateway.DeepCopy()); FinalizersReduced(got) || len(got.GetFinalizers()) != 11 {
 		t.Errorf("of a few finalizers %q are kept", got.GetFinalizers())
 	}
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// namespace, is larger than MaxContent after Trim, only these labels and annotations, its identity and its
 	// status are kept: see Reduced. None: objects of any size are kept.
 	Domains []string
-	// Finalizers are those of the family. Of a custom resource with many finalizers these are kept, and a few others: see FinalizersReduced.
+	// Finalizers are the family's own. The cache keeps them of a custom resource with many finalizers, and a few others: see FinalizersReduced.
 	Finalizers []string
 }
 
