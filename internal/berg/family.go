@@ -200,7 +200,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		return err
 	}
 	pools := &warm.Reconciler{Access: deps.Access("berg-operator"), Config: cfg.Challenge, Namespace: deps.Namespace}
-	if err := pools.SetupWithManager(mgr); err != nil {
+	if err := pools.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	if cfg.Check.Concurrency > 0 {

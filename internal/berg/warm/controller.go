@@ -72,16 +72,55 @@ type Reconciler struct {
 // everything is the one request: all pools share a limit.
 var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "warm"}}
 
-// SetupWithManager opens the watches.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// The indexes of the cache of ChallengeInstances. They keep a round short among ten thousand players.
+const (
+	// indexPlayers has the instances of players that have started, by Challenge.
+	indexPlayers = "warm.players"
+	// indexStarved has, under the value starvedValue, the instances of players whose pods find no node.
+	indexStarved = "warm.starved"
+	starvedValue = "true"
+)
+
+// SetupWithManager opens the watches. Without a limit nothing is prepared, and players are not looked at.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
+	if r.Config.WarmMaxInstances > 0 {
+		if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{everything} })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-warm").
 		Watches(&bergv1.Challenge{}, enqueue, builder.WithPredicates(predicate.Funcs{UpdateFunc: challengeChanged})).
-		Watches(&bergv1.ChallengeInstance{}, enqueue, builder.WithPredicates(predicate.Funcs{UpdateFunc: r.instanceChanged})).
+		Watches(&bergv1.ChallengeInstance{}, enqueue, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return r.isPrepared(e.Object) },
+			UpdateFunc: r.instanceChanged,
+			DeleteFunc: func(e event.DeleteEvent) bool { return r.Config.WarmMaxInstances > 0 || r.isPrepared(e.Object) },
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout}).
 		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+}
+
+func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
+	player := func(o client.Object, counts func(*bergv1.ChallengeInstance) bool, value string) []string {
+		if i := o.(*bergv1.ChallengeInstance); counts(i) && !r.isPrepared(i) {
+			return []string{value}
+		}
+		return nil
+	}
+	return errors.Join(
+		indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexPlayers, func(o client.Object) []string {
+			return player(o, isStarted, r.challengeKey(o.(*bergv1.ChallengeInstance)).String())
+		}),
+		indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexStarved, func(o client.Object) []string {
+			return player(o, isStarved, starvedValue)
+		}),
+	)
+}
+
+func (r *Reconciler) challengeKey(i *bergv1.ChallengeInstance) types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(i.Spec.ChallengeRef.Namespace, r.Config.Namespace), Name: i.Spec.ChallengeRef.Name}
 }
 
 func challengeChanged(e event.UpdateEvent) bool {
@@ -95,16 +134,18 @@ func challengeChanged(e event.UpdateEvent) bool {
 func (r *Reconciler) instanceChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
 	if !r.isPrepared(after) {
-		return isStarted(before) != isStarted(after) || isStarved(before) != isStarved(after)
+		return r.Config.WarmMaxInstances > 0 && (isStarted(before) != isStarted(after) || isStarved(before) != isStarved(after))
 	}
 	return observe(before) != observe(after) || before.Status.Phase != after.Status.Phase
 }
 
-func (r *Reconciler) isPrepared(i *bergv1.ChallengeInstance) bool {
-	return i.Namespace == r.Namespace && i.Labels[bergv1.LabelPrepared] != ""
+func (r *Reconciler) isPrepared(o client.Object) bool {
+	return o.GetNamespace() == r.Namespace && o.GetLabels()[bergv1.LabelPrepared] != ""
 }
 
-func isStarted(i *bergv1.ChallengeInstance) bool { return i.Status.InstanceID != "" }
+func isStarted(i *bergv1.ChallengeInstance) bool {
+	return i.DeletionTimestamp == nil && i.Status.InstanceID != ""
+}
 
 // isStarved reports whether the pods of an instance find no node.
 func isStarved(i *bergv1.ChallengeInstance) bool {
@@ -163,14 +204,15 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 	return 0, errors.Join(errs...)
 }
 
-// observeAll reads all Challenges and instances. The lists wait for own writes.
+// observeAll reads all Challenges and prepared instances, and the players that bound or displace them. The first two lists wait for
+// own writes.
 func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	var challenges bergv1.ChallengeList
-	var instances bergv1.ChallengeInstanceList
+	var prepared bergv1.ChallengeInstanceList
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
-	if err := r.Client.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &prepared, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
 	o.prepared = map[types.UID]*bergv1.ChallengeInstance{}
@@ -196,33 +238,56 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 			p.Min, p.Max = int(c.Spec.Warm.Min), int(c.Spec.Warm.Max)
 		}
 	}
-	takesOver := sets.New[types.UID]()
-	for n := range instances.Items {
-		if claim := instances.Items[n].Status.ClaimedBy; claim != nil {
-			takesOver.Insert(claim.UID)
-		}
-	}
-	for n := range instances.Items {
-		i := &instances.Items[n]
-		key := types.NamespacedName{Namespace: cmp.Or(i.Spec.ChallengeRef.Namespace, r.Config.Namespace), Name: i.Spec.ChallengeRef.Name}
-		if r.isPrepared(i) {
-			p := add(key, nil)
-			state := observe(i)
-			if c := o.challenges[index[key]]; c != nil && string(c.UID) != i.Labels[bergv1.LabelPrepared] {
-				state.Outdated = true
-			}
-			p.Prepared = append(p.Prepared, state)
-			o.prepared[i.UID] = i
+	for n := range prepared.Items {
+		i := &prepared.Items[n]
+		if !r.isPrepared(i) {
 			continue
 		}
-		if position, known := index[key]; known && i.DeletionTimestamp == nil && (isStarted(i) || takesOver.Has(i.UID)) {
-			o.pools[position].Players++
+		key := r.challengeKey(i)
+		p := add(key, nil)
+		state := observe(i)
+		if c := o.challenges[index[key]]; c != nil && string(c.UID) != i.Labels[bergv1.LabelPrepared] {
+			state.Outdated = true
 		}
-		if isStarved(i) {
-			o.starved++
-		}
+		p.Prepared = append(p.Prepared, state)
+		o.prepared[i.UID] = i
 	}
-	return o, nil
+	return o, r.observePlayers(ctx, &o)
+}
+
+// observePlayers counts the players of the pools that they bound, and those whose pods find no node.
+func (r *Reconciler) observePlayers(ctx context.Context, o *observed) error {
+	if len(o.pools) == 0 || r.Config.WarmMaxInstances == 0 {
+		return nil
+	}
+	players := func(index, value string) ([]bergv1.ChallengeInstance, error) {
+		var found bergv1.ChallengeInstanceList
+		err := r.Client.List(ctx, &found, client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		return found.Items, err
+	}
+	for n := range o.pools {
+		p := &o.pools[n]
+		if p.Max == 0 && p.MaxInstances == 0 {
+			continue
+		}
+		started, err := players(indexPlayers, p.Challenge.String())
+		if err != nil {
+			return err
+		}
+		counted := sets.New[types.UID]()
+		for i := range started {
+			counted.Insert(started[i].UID)
+		}
+		for _, i := range p.Prepared { // the instance that has claimed one is about to start
+			if claim := o.prepared[i.UID].Status.ClaimedBy; claim != nil {
+				counted.Insert(claim.UID)
+			}
+		}
+		p.Players = len(counted)
+	}
+	starved, err := players(indexStarved, starvedValue)
+	o.starved = len(starved)
+	return err
 }
 
 // create makes an instance without a player. Its owner ID is a random UUID, and names its namespace.
