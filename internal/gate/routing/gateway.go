@@ -72,15 +72,15 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. older are the listeners of Gateways that go before it.
-// AttachedRoutes of the statuses are not counted yet.
-func CompileGateway(gateway *gatewayv1.Gateway, address int, older []*Listener, cluster Cluster) Gateway {
+// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of those that go before
+// it, and then its own. AttachedRoutes of the statuses are not counted yet.
+func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0
 	conflicts := findConflicts(gateway.Spec.Listeners)
 	for i := range gateway.Spec.Listeners {
 		if conflicts[i] == "" {
-			conflicts[i] = findOlder(gateway.Namespace, &gateway.Spec.Listeners[i], address, older)
+			conflicts[i] = taken.conflict(gateway.Namespace, &gateway.Spec.Listeners[i], address)
 		}
 	}
 	for i := range gateway.Spec.Listeners {
@@ -92,6 +92,11 @@ func CompileGateway(gateway *gatewayv1.Gateway, address int, older []*Listener, 
 		}
 		if listener.Valid {
 			valid++
+		}
+	}
+	for _, listener := range out.Listeners {
+		if listener.Valid {
+			taken.add(listener)
 		}
 	}
 	out.Conditions = gatewayConditions(gateway, accepted, valid)
@@ -142,24 +147,6 @@ func findConflicts(listeners []gatewayv1.Listener) []gatewayv1.ListenerCondition
 		}
 	}
 	return conflicts
-}
-
-// findOlder returns why a listener conflicts with one of an older Gateway at the same address, or "". A port has one protocol. Gateways of
-// one namespace may share host names. Those of several may not: with a route for the same host, one would get the players of another.
-func findOlder(namespace string, spec *gatewayv1.Listener, address int, older []*Listener) gatewayv1.ListenerConditionReason {
-	for _, other := range older {
-		if !other.Valid || other.Port != (Port{address, spec.Port}) {
-			continue
-		}
-		_, shared := intersect(other.Hostname, string(ptr.Deref(spec.Hostname, Any)))
-		switch {
-		case (other.Mode == HTTP) != (spec.Protocol == gatewayv1.HTTPProtocolType):
-			return gatewayv1.ListenerReasonProtocolConflict
-		case shared && other.Gateway.Namespace != namespace:
-			return gatewayv1.ListenerReasonHostnameConflict
-		}
-	}
-	return ""
 }
 
 // CompareAge orders Gateways and routes as the Gateway API wants: the older one goes first, then the one whose name is first.
