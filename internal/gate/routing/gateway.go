@@ -21,37 +21,6 @@ const (
 	TLSRoute  = "TLSRoute"
 )
 
-// Mode is the treatment of the connections of a listener.
-type Mode int
-
-// The modes of listeners.
-const (
-	HTTP        Mode = iota // plain HTTP
-	HTTPS                   // HTTP within TLS that ends here
-	Terminate               // bytes within TLS that ends here
-	Passthrough             // TLS that ends at the backend
-)
-
-// Port is a port of Gateways at one of the addresses that the gate has.
-type Port struct {
-	Address int // number of the address, from 0
-	Number  int32
-}
-
-// Listener is a listener of a Gateway that is served.
-type Listener struct {
-	Gateway      types.NamespacedName
-	Name         string
-	Port         Port
-	Hostname     string
-	Mode         Mode
-	Kinds        []string // kinds of routes that may attach
-	Certificates []*tls.Certificate
-	namespaces   func(namespace string, labels labels.Set) bool
-	// Valid: the listener is served. Routes attach to an invalid one, too, so that its status counts them.
-	Valid bool
-}
-
 // Cluster is what a translation reads of the cluster.
 type Cluster struct {
 	Services Services
@@ -72,8 +41,8 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of those that go before
-// it, and then its own. AttachedRoutes of the statuses are not counted yet.
+// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the older
+// ones, and then its own, too. AttachedRoutes of the statuses are not counted yet.
 func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0
