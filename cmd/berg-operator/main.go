@@ -86,6 +86,7 @@ func main() {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // what client-go logs without a context
 	shared := settingsmap.New(ctrl.Log.WithName("settings"))
+	shared.Events = true
 	var unread error
 	process, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, func(process config.Process) (content map[string]string, err error) {
 		if content, unread = readShared(ctx, shared, process); unread != nil {

@@ -36,9 +36,10 @@ var domains = []string{bergv1.GroupVersion.Group, "app.kubernetes.io"}
 func trim(o client.Object) {
 	if labelled(o) && !inOwnNamespace(o.GetNamespace()) {
 		wanted, wantsPrepull := o.GetLabels()[bergv1.LabelPrepullChallenge]
+		warm := o.GetLabels()[bergv1.LabelWarm]
 		cache.KeepIdentity(o)
 		if wantsPrepull {
-			o.SetLabels(map[string]string{bergv1.LabelPrepullChallenge: wanted})
+			o.SetLabels(map[string]string{bergv1.LabelPrepullChallenge: wanted, bergv1.LabelWarm: warm})
 		}
 		return
 	}

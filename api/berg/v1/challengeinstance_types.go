@@ -662,6 +662,9 @@ const (
 	// namespace, pods and record get it too, and its events name it.
 	LabelSource = "berg.norelect.ch/source"
 
+	// LabelWarm on a ConfigMap of the platform API: the platform asks for prepared instances of the Challenge in LabelPrepullChallenge.
+	// The value is MIN-MAX, as in spec.warm.
+	LabelWarm = "berg.norelect.ch/warm"
 	// LabelPrepared on a ChallengeInstance in the operator's namespace, with the UID of its Challenge as value: the operator made
 	// it in advance. It has no player, no flag and no expiry.
 	LabelPrepared = "berg.norelect.ch/prepared"

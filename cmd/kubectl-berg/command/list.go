@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"math"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
@@ -23,6 +25,24 @@ type listed struct {
 	Event string `json:"event,omitempty"`
 	view.Row
 	SecondsLeft *int64 `json:"secondsLeft,omitempty"`
+	// Use is how players have used it, with --usage and behind the gate.
+	Use  *view.Use `json:"use,omitempty"`
+	used string
+}
+
+// addUse adds how players have used the instance.
+func (l *listed) addUse(uses *view.Uses, now time.Time) {
+	use := uses.Find(&l.Row, now)
+	if !use.Known {
+		return
+	}
+	l.Use, l.used = &use, use.Words()
+	switch {
+	case !use.Last.IsZero():
+		l.used += " " + console.Duration(now.Sub(use.Last)) + " ago"
+	case !use.Since.IsZero():
+		l.used += " " + use.Since.Format(time.RFC3339)
+	}
 }
 
 func newListed(i *bergv1.ChallengeInstance, now time.Time) listed {
@@ -85,15 +105,16 @@ func sortRows(rows []listed, column string) {
 }
 
 func (r *root) list() *cobra.Command {
-	var s selection
-	var watch, problems bool
-	var column string
+	s := selection{prepared: true}
+	var watch, problems, usage bool
+	var column, operatorNamespace string
 	c := &cobra.Command{
 		Use: "list [NAME...]", Aliases: []string{"ls", "get"},
 		Short: "List instances with their addresses, time left and problems",
 		Example: `  kubectl berg list -n berg
   kubectl berg list -A --phase Starting,Failed -w
   kubectl berg list --sort-by left
+  kubectl berg list -A --usage
   kubectl berg list --challenge guestbook -o json`,
 		ValidArgsFunction: r.completeInstances,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,15 +135,25 @@ func (r *root) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var uses *view.Uses
+			if usage {
+				if uses, err = r.readUses(cmd.Context(), to, operatorNamespace); err != nil {
+					return err
+				}
+			}
 			rows := []listed{}
 			for _, i := range found {
-				if row := newListed(i, to.Now()); !problems || row.Reason != "" {
+				row := newListed(i, to.Now())
+				if uses != nil {
+					row.addUse(uses, to.Now())
+				}
+				if !problems || row.Reason != "" {
 					rows = append(rows, row)
 				}
 			}
 			sortRows(rows, column)
-			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row listed) (string, []console.Cell) {
-				return row.Name, r.cells(row, s.allNamespaces)
+			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces, usage), func(row listed) (string, []console.Cell) {
+				return row.Name, r.cells(row, s.allNamespaces, usage)
 			})
 		},
 	}
@@ -130,16 +161,32 @@ func (r *root) list() *cobra.Command {
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "keep watching and show every change")
 	c.Flags().BoolVar(&problems, "problems", false, "only instances with a problem")
 	c.Flags().StringVar(&column, "sort-by", "", "sort by "+sortNames()+" (default: by namespace and name)")
+	c.Flags().BoolVar(&usage, "usage", false, "also show how players use each instance behind the gate: in use, last used, never opened")
+	c.Flags().StringVar(&operatorNamespace, "operator-namespace", "", "namespace of the operator and its gate, for --usage (default: search all)")
 	c.MarkFlagsMutuallyExclusive("watch", "sort-by") // a watch shows instances as they change
+	c.MarkFlagsMutuallyExclusive("watch", "usage")
+	_ = c.RegisterFlagCompletionFunc("operator-namespace", r.completeNamespaces)
 	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(slices.Sorted(maps.Keys(sortKeys)), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
+// readUses fails if it is not known how players use instances.
+func (r *root) readUses(ctx context.Context, to *cluster.Cluster, operatorNamespace string) (*view.Uses, error) {
+	uses, missing, err := doctor.ReadUses(ctx, to, operatorNamespace)
+	if err == nil && missing != "" {
+		err = console.Errorf(console.ExitFailed, "--usage: %s", console.OneLine(missing))
+	}
+	return uses, err
+}
+
 // table shrinks the names of instances and Challenges, and the addresses.
-func (r *root) table(namespaces bool) *console.Table {
+func (r *root) table(namespaces, usage bool) *console.Table {
 	header := []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "ADDRESS"}
 	if r.Format == console.Wide {
 		header = []string{"NAME", "CHALLENGE", "PHASE", "CAUSE", "LEFT", "OWNER", "SOURCE", "STARTED", "ADDRESS"}
+	}
+	if usage {
+		header = slices.Insert(header, len(header)-1, "USE")
 	}
 	first := 0
 	if namespaces {
@@ -148,7 +195,7 @@ func (r *root) table(namespaces bool) *console.Table {
 	return &console.Table{Console: r.Console, Header: header, Shrink: []int{first, first + 1, len(header) - 1}}
 }
 
-func (r *root) cells(row listed, namespaces bool) []console.Cell {
+func (r *root) cells(row listed, namespaces, usage bool) []console.Cell {
 	phase := console.Cell{Text: string(row.Phase), Colour: phaseColour(row.Phase)}
 	if row.Reason != "" {
 		phase = console.Cell{Text: string(row.Phase) + " " + string(row.Reason), Colour: console.Red}
@@ -158,6 +205,8 @@ func (r *root) cells(row listed, namespaces bool) []console.Cell {
 	}
 	left := console.Cell{Text: "-"}
 	switch {
+	case row.Prepared:
+		left = console.Cell{Text: "prepared", Colour: console.Cyan}
 	case row.Frozen:
 		left = console.Cell{Text: "frozen", Colour: console.Cyan}
 	case row.SecondsLeft != nil:
@@ -177,7 +226,10 @@ func (r *root) cells(row listed, namespaces bool) []console.Cell {
 		if !row.Started.IsZero() {
 			started = row.Started.Format(time.RFC3339)
 		}
-		cells = append(cells, console.Cell{Text: row.Owner}, console.Cell{Text: cmp.Or(row.Source, "-")}, console.Cell{Text: started})
+		cells = append(cells, console.Cell{Text: cmp.Or(row.Owner, "-")}, console.Cell{Text: cmp.Or(row.Source, "-")}, console.Cell{Text: started})
+	}
+	if usage {
+		cells = append(cells, console.Cell{Text: cmp.Or(row.used, "-")})
 	}
 	cells = append(cells, console.Cell{Text: cmp.Or(strings.Join(addresses, " "), "-")})
 	if namespaces {
@@ -207,7 +259,7 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 	if err != nil {
 		return err
 	}
-	table := r.table(s.allNamespaces)
+	table := r.table(s.allNamespaces, false)
 	shown := map[string]bool{}
 	err = to.Follow(ctx, cluster.Follower{
 		Changed: func(change cluster.Change) (bool, error) {
@@ -232,7 +284,7 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 			case console.Name:
 				r.Printf("%s\n", row.Name)
 			case console.Text, console.Wide:
-				table.Write(r.cells(row, s.allNamespaces))
+				table.Write(r.cells(row, s.allNamespaces, false))
 			}
 			return false, nil
 		},

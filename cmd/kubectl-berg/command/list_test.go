@@ -10,6 +10,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 func TestRowsAreSortedByAnyColumn(t *testing.T) {
@@ -35,6 +36,29 @@ func TestRowsAreSortedByAnyColumn(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("by %q: %s, want %s", by, got, want)
+		}
+	}
+}
+
+func TestAListSaysHowInstancesAreUsed(t *testing.T) {
+	noon := time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC)
+	var uses view.Uses
+	uses.Merge([]gateadmin.Report{{Since: noon.Add(-time.Hour), Hosts: []gateadmin.HostUse{
+		{ID: gateadmin.ID("open"), First: noon.Add(-30 * time.Minute), Last: noon, Open: 1},
+		{ID: gateadmin.ID("idle"), First: noon.Add(-50 * time.Minute), Last: noon.Add(-40 * time.Minute)},
+		{ID: gateadmin.ID("new")},
+		{ID: gateadmin.ID("old")},
+	}}}, noon, true)
+	for host, want := range map[string]string{
+		"open": "in use", "idle": "last used 40m00s ago", "new": "never opened", "old": "not used since 2030-06-01T11:00:00Z", "node": "",
+	} {
+		l := listed{Row: view.Row{State: view.Running, Created: noon.Add(-55 * time.Minute), Services: []bergv1.ServiceEndpoint{{Hostname: host}}}}
+		if host == "old" {
+			l.Created = noon.Add(-2 * time.Hour)
+		}
+		l.addUse(&uses, noon)
+		if l.used != want || (l.Use == nil) != (want == "") {
+			t.Errorf("%s: %q %+v, want %q", host, l.used, l.Use, want)
 		}
 	}
 }

@@ -132,6 +132,9 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := r.countPrepared(shapes, known, o.settings); err != nil {
+		return err
+	}
 	node, err := planNode(o, known.nodes, known.overhead)
 	if err != nil {
 		return err
@@ -220,6 +223,43 @@ func (r *root) challengeShapes(challenges []bergv1.Challenge, settings plan.Sett
 		return nil, console.Errorf(console.ExitUsage, "--weight %s: the Challenge does not exist", name)
 	}
 	return shapes, nil
+}
+
+// countPrepared adds the prepared instances of spec.warm, as evenly within the operator's limit as the operator shares it.
+func (r *root) countPrepared(shapes []plan.Shape, known planned, given []string) error {
+	const name = "CHALLENGE_WARM_MAX_INSTANCES"
+	text, _ := known.survey.Setting(name)
+	for _, s := range given {
+		if value, ok := strings.CutPrefix(s, name+"="); ok {
+			text = value
+		}
+	}
+	left, err := strconv.Atoi(text)
+	if err != nil || left < 0 {
+		return console.Errorf(console.ExitUsage, "%s=%s: must be a number, 0 to prepare none", name, text)
+	}
+	wanted, rest := map[string]int{}, 0
+	for n := range known.challenges {
+		if w := known.challenges[n].Spec.Warm; w != nil {
+			wanted[known.challenges[n].Name] = int(w.Min)
+			rest += int(w.Min)
+		}
+	}
+	if left < rest {
+		r.Notef("%s the Challenges ask for %d prepared instances, and %s allows %d: raise it, or try --setting %s=%d",
+			r.PaintErr(console.Yellow, "warning:"), rest, name, left, name, rest)
+	}
+	for added := true; added; {
+		added = false
+		for n := range shapes {
+			if s := &shapes[n]; left > 0 && s.Prepared < wanted[s.Challenge] {
+				s.Prepared++
+				left--
+				added = true
+			}
+		}
+	}
+	return nil
 }
 
 func parseWeights(texts []string) (map[string]float64, error) {
@@ -376,7 +416,15 @@ func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
 	row := func(label, amount, note string) {
 		needs = append(needs, []console.Cell{{Text: label}, {Text: amount, Colour: console.Bold}, {Text: note, Colour: console.Faint}})
 	}
-	row("instances", strconv.Itoa(p.Instances), fmt.Sprintf("for %d players and %d Challenges", o.players, len(p.Shapes)))
+	prepared := 0
+	for _, s := range p.Shapes {
+		prepared += s.Prepared
+	}
+	note := fmt.Sprintf("for %d players and %d Challenges", o.players, len(p.Shapes))
+	if prepared > 0 {
+		note += fmt.Sprintf("; %d of them prepared", prepared)
+	}
+	row("instances", strconv.Itoa(p.Instances), note)
 	row("pods", strconv.Itoa(p.Pods), "")
 	row("nodes", strconv.Itoa(p.Nodes), fmt.Sprintf("with %s CPUs, %s and %d pods each; determined by: %s", n.CPU.String(), n.Memory.String(), n.Pods, p.NodesBy))
 	row("CPU", fmt.Sprintf("%.1f", p.CPU), "reserved; pods may use more")

@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
 // selection selects instances.
@@ -27,6 +28,9 @@ type selection struct {
 	phases                                   []string
 	names                                    []string
 	labels                                   labels.Selector
+	// prepared selects prepared instances too. Commands that change instances need their names: the operator replaces the ones it
+	// loses, and updates the outdated ones itself.
+	prepared bool
 	// filtered reports whether an option other than --all selects.
 	filtered bool
 }
@@ -98,8 +102,9 @@ func (s *selection) options(c *cluster.Cluster) []client.ListOption {
 // matches reports whether an instance is selected. onNode are the namespaces with a pod on the node.
 func (s *selection) matches(i *bergv1.ChallengeInstance, onNode map[string]bool) bool {
 	return (len(s.names) == 0 || slices.Contains(s.names, i.Name)) &&
+		(s.prepared || len(s.names) > 0 || !view.IsPrepared(i)) &&
 		(s.challenge == "" || i.Spec.ChallengeRef.Name == s.challenge) &&
-		(s.owner == "" || i.Spec.OwnerID == s.owner) &&
+		(s.owner == "" || i.Spec.OwnerID == s.owner && !view.IsPrepared(i)) &&
 		(s.source == "" || i.Labels[bergv1.LabelSource] == s.source) &&
 		(len(s.phases) == 0 || slices.ContainsFunc(s.phases, func(p string) bool { return strings.EqualFold(p, string(i.Status.Phase)) })) &&
 		(s.node == "" || onNode[why.InstanceNamespace(i)])

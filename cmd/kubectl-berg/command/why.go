@@ -21,7 +21,7 @@ import (
 )
 
 func (r *root) why() *cobra.Command {
-	var s selection
+	s := selection{prepared: true}
 	c := &cobra.Command{
 		Use:   "why NAME",
 		Short: "Explain the first problem of an instance, and what to do about it",

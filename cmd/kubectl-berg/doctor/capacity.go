@@ -92,16 +92,23 @@ func instances(s Survey) []Result {
 	if results, hidden := s.hidden("instances", "instances"); hidden {
 		return results
 	}
-	bad, running := 0, 0
+	bad, running, prepared := 0, 0, 0
 	for i := range s.Instances {
-		switch row := view.NewRow(&s.Instances[i]); {
+		row := view.NewRow(&s.Instances[i])
+		if row.Prepared {
+			prepared++
+		}
+		switch {
 		case row.NeedsPerson:
 			bad++
-		case row.State == view.Running:
+		case row.State == view.Running && !row.Prepared:
 			running++
 		}
 	}
-	text := fmt.Sprintf("%d, %d of them running without a problem", len(s.Instances), running)
+	text := fmt.Sprintf("%d, %d of them running without a problem", len(s.Instances)-prepared, running)
+	if prepared > 0 {
+		text += fmt.Sprintf(", and %d prepared without a player", prepared)
+	}
 	if bad > 0 {
 		return result("instances", console.Warning, fmt.Sprintf("%s, %d with a problem", text, bad), "For the reasons: kubectl berg why --all -A")
 	}

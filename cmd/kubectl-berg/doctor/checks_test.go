@@ -99,7 +99,7 @@ func TestAlternativeHealthySetups(t *testing.T) {
 		"no agent of Cilium":   func(s *Survey) { s.CiliumAgents = Missing },
 		"images on every node": func(s *Survey) { setImagesReady(s, metav1.ConditionTrue, bergv1.ImagesPulled, "") },
 		"settings of a ConfigMap": func(s *Survey) {
-			s.Sources = map[string]string{"CHALLENGE_DOMAIN": "play.example.org"}
+			s.Shared = map[string]string{"CHALLENGE_DOMAIN": "play.example.org\r\n"}
 			s.Deployment.Spec.Template.Spec.Containers[0].Env = s.Deployment.Spec.Template.Spec.Containers[0].Env[1:]
 		},
 	} {
@@ -169,15 +169,33 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"other label": {func(s *Survey) {
 			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
 		}, "listener http", console.Problem, "routes=yes"},
-		"no label":      {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
-		"no pod":        {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
-		"not pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
+		"no label":          {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", console.Problem, "empty selector"},
+		"no pod":            {func(s *Survey) { s.InstancePods = nil }, "image pulls", console.Unknown, "no instance has pods"},
+		"not pulled":        {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", console.Problem, "berg/guestbook: web:1: denied"},
+		"asked for in vain": {func(s *Survey) { s.Challenges[0].Spec.Warm = &bergv1.Warm{Min: 2} }, "prepared instances", console.Warning, "CHALLENGE_WARM_MAX_INSTANCES is 0"},
+		"none prepared": {func(s *Survey) {
+			env(s, "CHALLENGE_WARM_MAX_INSTANCES", "4")
+			s.Challenges[0].Status.Conditions = append(s.Challenges[0].Status.Conditions, metav1.Condition{
+				Type: bergv1.ChallengeConditionWarm, Status: metav1.ConditionFalse, Reason: bergv1.WarmNoCapacity, Message: "Pods of players find no node",
+			})
+		}, "prepared instances", console.Warning, "Pods of players find no node"},
 		"being pulled":  {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", console.Unknown, "no instance has pods"},
 		"unknown names": {func(s *Survey) { s.Shared = map[string]string{"CHALLENGE_DOMAINS": "a"} }, "settings", console.Problem, "CHALLENGE_DOMAINS is no setting"},
 		"replaced settings": {func(s *Survey) {
 			env(s, "CHALLENGE_MAX_INSTANCES", "7")
 			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9", "GATE_DRAIN": "9s"}
-		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; variables of the Deployment replace CHALLENGE_MAX_INSTANCES"},
+		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; options and variables of the Deployment replace CHALLENGE_MAX_INSTANCES"},
+		"a replaced option": {func(s *Survey) {
+			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect", "--challenge-max-instances", "7"}
+			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9"}
+		}, "settings", console.Warning, "replace CHALLENGE_MAX_INSTANCES"},
+		"an option": {func(s *Survey) {
+			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--network-policy=none", "--network-policy=cilium"}
+			delete(s.APIs, APICilium)
+		}, "network policy", console.Problem, "no instance starts"},
+		"invalid values": {func(s *Survey) {
+			s.Shared, s.SharedProblem = map[string]string{"CHALLENGE_HTTP_PORT": "http"}, `CHALLENGE_HTTP_PORT="http": must be a number`
+		}, "settings", console.Problem, `former settings, and does not start again with those of the ConfigMap: CHALLENGE_HTTP_PORT="http"`},
 		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", console.Unknown, "ConfigMap berg"},
 		"a setting of a Secret": {func(s *Survey) {
 			c := &s.Deployment.Spec.Template.Spec.Containers[0]
@@ -290,5 +308,14 @@ func TestAdviceNamesRolesThatGrantWhatIsMissing(t *testing.T) {
 		if got := rights(s)[0].Do; got != test.want {
 			t.Errorf("%v: %q, want %q", test.missing, got, test.want)
 		}
+	}
+}
+
+func TestPreparedInstancesAreCountedApart(t *testing.T) {
+	s := healthySurvey()
+	players := instances(s)[0].Text
+	s.Instances = append(s.Instances, bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{bergv1.LabelPrepared: "uid"}}})
+	if got := instances(s)[0].Text; got != players+", and 1 prepared without a player" {
+		t.Errorf("%q, want %q and the prepared one", got, players)
 	}
 }

@@ -94,6 +94,8 @@ type Survey struct {
 	// Checks and Records are read by Event; nil if they were not read.
 	Checks  []bergv1.ChallengeCheck
 	Records []metav1.PartialObjectMetadata
+	// Uses is how players use instances; nil without the gate, or if it was not read.
+	Uses *view.Uses
 	// InstancePods are the pods of all instances.
 	InstancePods []corev1.Pod
 	Quotas       []corev1.ResourceQuota
@@ -105,10 +107,12 @@ type Survey struct {
 	Policies map[string]Policy
 	// Sources are the settings from envFrom, Shared is the content of the ConfigMap berg-operator-settings, and Unread has the objects
 	// that could not be read.
-	Sources    map[string]string
-	Shared     map[string]string
-	Unread     []string
-	Unreadable map[string]string
+	Sources map[string]string
+	Shared  map[string]string
+	// SharedProblem is the operator's error about the content of that ConfigMap, "" if it has reported none.
+	SharedProblem string
+	Unread        []string
+	Unreadable    map[string]string
 }
 
 // Policy is the state of an admission policy of the operator.

@@ -21,7 +21,7 @@ func Event(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 		return s.Survey, err
 	}
 	var failed error
-	s.inParallel(ctx, s.lease, s.nodes, s.challenges, s.checks, s.records, s.gateway, s.platform, func(ctx context.Context) { failed = s.eventInstances(ctx) })
+	s.inParallel(ctx, s.lease, s.nodes, s.challenges, s.checks, s.records, s.gateway, s.platform, s.uses, func(ctx context.Context) { failed = s.eventInstances(ctx) })
 	s.inParallel(ctx, s.processes, s.connections)
 	s.Survey.Now = c.Now()
 	return s.Survey, cluster.Explain("list instances", failed)

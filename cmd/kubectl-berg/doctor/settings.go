@@ -23,13 +23,17 @@ var SettingNames = []string{
 	"CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "CHALLENGE_INSTANCE_TIMEOUT", "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE",
 	"CHALLENGE_MAX_INSTANCES", "RECORD_NAMESPACE", "CHALLENGE_ALLOWED_CAPABILITIES", "CHALLENGE_START_DEADLINE",
 	"CHALLENGE_NESTED_SECCOMP_PROFILE", "CHALLENGE_NAMESPACE", "RECORD_RETENTION", "CHECK_CONCURRENCY", "IMAGE_PREPULL_LEAD",
+	"CHALLENGE_WARM_MAX_INSTANCES",
 }
 
-// Setting returns the value from the operator's Deployment, from its ConfigMap, or the default. It is not known if it comes
-// from an object that could not be read.
+// Setting returns the value from the options and variables of the operator's Deployment, from its ConfigMap, or the default. It
+// is not known if it comes from an object that could not be read.
 func (s Survey) Setting(name string) (value string, known bool) {
 	value = s.Sources[name]
 	if c := s.container(); c != nil {
+		if option, given := kitsettings.FindOption(c.Args, name); given {
+			return option, true
+		}
 		// The last one of a name counts.
 		for _, e := range slices.Backward(c.Env) {
 			if e.Name == name {
@@ -41,11 +45,11 @@ func (s Survey) Setting(name string) (value string, known bool) {
 			}
 		}
 	}
-	switch {
+	switch value = strings.TrimSpace(value); {
 	case value != "" && value != Defaults[name]:
 		return value, true
 	default: // as a variable that is not set
-		return cmp.Or(s.Shared[name], Defaults[name]), len(s.Unread) == 0
+		return cmp.Or(strings.TrimSpace(s.Shared[name]), Defaults[name]), len(s.Unread) == 0
 	}
 }
 
@@ -96,9 +100,13 @@ func sharedSettings(s Survey) []Result {
 		return result("settings", console.Problem, "running programs keep their former settings, and new ones do not start: "+strings.ReplaceAll(err.Error(), "\n", "; "),
 			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
 	}
+	if s.SharedProblem != "" {
+		return result("settings", console.Problem, "the operator keeps its former settings, and does not start again with those of the ConfigMap: "+s.SharedProblem,
+			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
+	}
 	var used, replaced []string
 	for _, name := range slices.Sorted(maps.Keys(s.Shared)) {
-		if value, _ := s.Setting(name); slices.Contains(SettingNames, name) && value != s.Shared[name] {
+		if value, _ := s.Setting(name); slices.Contains(SettingNames, name) && value != strings.TrimSpace(s.Shared[name]) {
 			replaced = append(replaced, name)
 		} else {
 			used = append(used, name)
@@ -106,7 +114,7 @@ func sharedSettings(s Survey) []Result {
 	}
 	text := fmt.Sprintf("from the ConfigMap %s: %s", kitsettings.ConfigMap, strings.Join(used, ", "))
 	if len(replaced) > 0 {
-		return result("settings", console.Warning, fmt.Sprintf("%s; variables of the Deployment replace %s", text, strings.Join(replaced, ", ")), "Remove them from one of both.")
+		return result("settings", console.Warning, fmt.Sprintf("%s; options and variables of the Deployment replace %s", text, strings.Join(replaced, ", ")), "Remove them from one of both.")
 	}
 	return result("settings", console.OK, text, "")
 }

@@ -124,7 +124,7 @@ func (s *surveyor) sources(ctx context.Context) error {
 	case cluster.Transient(err):
 		return cluster.Explain("read the operator's settings", err)
 	case err == nil:
-		s.Shared = shared.Data
+		s.Shared, s.SharedProblem = shared.Data, s.findProblem(ctx, shared)
 	case !apierrors.IsNotFound(err):
 		s.Unread = append(s.Unread, "ConfigMap "+kitsettings.ConfigMap)
 	}
@@ -163,6 +163,18 @@ func (s *surveyor) sources(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// findProblem returns the operator's error about this version of its ConfigMap, "" for none, and for a user who may not read events.
+func (s *surveyor) findProblem(ctx context.Context, shared *corev1.ConfigMap) string {
+	var all corev1.EventList
+	_ = s.List(ctx, &all, client.InNamespace(shared.Namespace), client.MatchingFields{"involvedObject.uid": string(shared.UID), "reason": kitsettings.ReasonInvalid})
+	for _, e := range all.Items {
+		if e.InvolvedObject.ResourceVersion == shared.ResourceVersion {
+			return strings.ReplaceAll(e.Message, "\n", "; ")
+		}
+	}
+	return ""
 }
 
 func (s *surveyor) lease(ctx context.Context) {

@@ -15,6 +15,7 @@ var Defaults = map[string]string{
 	"CHALLENGE_HTTP_TLS":                    "auto",
 	"CHALLENGE_INSTANCE_TIMEOUT":            "2h",
 	"CHALLENGE_MAX_INSTANCES":               "0",
+	"CHALLENGE_WARM_MAX_INSTANCES":          "0",
 	"CHALLENGE_MEMORY_LIMIT":                "512Mi",
 	"CHALLENGE_MEMORY_REQUEST":              "128Mi",
 	"CHALLENGE_NAMESPACE":                   "berg",

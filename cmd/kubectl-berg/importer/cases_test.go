@@ -107,6 +107,28 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"compose.yaml": "services:\n  a:\n    image: example.com/a:1\n    ports: ['80:80']\n    volumes: ['/etc/localtime:/etc/localtime:ro', '/etc/timezone:/etc/timezone', './data:/data']\n"},
 			want:  "001, [a none 80:publicHttpRoute]", said: []string{"compose.yaml:5: a: volumes: /etc/localtime:/etc/localtime:ro: is a file of the host, and is not needed", "./data:/data: a container has no volumes"},
 		},
+		"build options and devices": {
+			files: map[string]string{
+				"Dockerfile": "FROM debian\nARG A\nARG B\nARG C\n",
+				".env":       "B=b\n",
+				"compose.yaml": "services:\n  a:\n    build: {context: ., args: [A, B, C=c], secrets: [k], additional_contexts: {x: ./y}, platforms: [linux/arm64]}\n    ports: ['80:80']\n" +
+					"    deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}, restart_policy: {condition: none}}\nsecrets: {k: {environment: K}}\n",
+			},
+			want: "001, [a none 80:publicHttpRoute]",
+			said: []string{"compose.yaml:3: a: build: A: has its value from the shell", "add --secret", "add --build-context", "a: build: linux/arm64", "compose.yaml:5: a: deploy: devices: no container gets a device", "restart_policy: none"},
+		},
+		"a start script with Windows line endings": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\r\nexec run\r\n"},
+			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"build: start.sh: has Windows line endings"},
+		},
+		"a start script with a byte order mark": {
+			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nENTRYPOINT [\"/start.sh\"]\n", "start.sh": "\ufeff#!/bin/sh\nexec run\n"},
+			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"build: start.sh: begins with a byte order mark"},
+		},
+		"an address of its own": {
+			files: map[string]string{"compose.yaml": "services:\n  a:\n    image: example.com/a:1\n    ports: ['80:80']\n    networks: {n: {ipv4_address: 172.16.0.4}}\nnetworks: {n: }\n"},
+			want:  "001, [a none 80:publicHttpRoute]", said: []string{"compose.yaml:5: a: networks: 172.16.0.4: the cluster gives addresses"},
+		},
 		"no Dockerfile": {files: map[string]string{"compose.yaml": "services:\n  a: {build: ./web, ports: ['80:80']}\n"}, want: "001, [a none 80:publicHttpRoute]", said: []string{"web/Dockerfile: does not exist, so that docker build fails"}},
 		"a start script writes a variable": {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nprintf '%s' \"${TEAM_SECRET}\" | tee /home/ctf/flag\nexec run\n"},

@@ -136,7 +136,7 @@ func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error
 			}
 			return project, nil
 		}
-		if first == nil {
+		if first == nil || errors.Is(first, localfile.ErrRefused) { // the file fails without the others, too
 			first = err
 		}
 	}

@@ -44,11 +44,18 @@ func (s *service) isJail() bool {
 		slices.ContainsFunc(s.image.named(s.image.program()), func(f startFile) bool { return strings.HasPrefix(f.text, "#!") && startsJail(f.text) })
 }
 
-// nameScripts names commands at the start that change flags with special characters.
+// nameScripts names commands at the start that change flags with special characters, and scripts that no node starts.
 func (d *draft) nameScripts(s *service) {
 	for _, f := range append([]startFile{{text: strings.Join(s.image.program(), " ")}}, s.image.named(s.image.program())...) {
 		if found := rules.BreaksFlag(f.text, s.container.DynamicFlag); found != "" {
 			d.lost(s, "flag", strings.TrimPrefix(f.name+": "+found, ": "), rules.BreaksFlagAdvice)
+		}
+		first, _, _ := strings.Cut(f.text, "\n")
+		switch {
+		case strings.HasPrefix(first, "\ufeff#!"):
+			d.lost(s, "build", f.name, "begins with a byte order mark, so that no interpreter is found: save it as UTF-8 without it")
+		case strings.HasPrefix(first, "#!") && strings.HasSuffix(first, "\r"):
+			d.lost(s, "build", f.name, "has Windows line endings, so that its interpreter is not found: save it with LF (git config core.autocrlf input)")
 		}
 	}
 }

@@ -302,8 +302,19 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 		if dep.Resources.Limits != nil && dep.Resources.Limits.Pids > 0 {
 			d.lost(s, "deploy", fmt.Sprintf("pids: %d", dep.Resources.Limits.Pids), reasons["pids_limit"])
 		}
+		if r := dep.Resources.Reservations; r != nil && len(r.Devices)+len(r.GenericResources) > 0 {
+			d.lost(s, "deploy", "devices", reasons["devices"])
+		}
+		if p := dep.RestartPolicy; p != nil && p.Condition != "" && p.Condition != "any" {
+			d.lost(s, "deploy", "restart_policy: "+p.Condition, reasons["restart"])
+		}
 		if dep.Mode == "global" || len(dep.Placement.Constraints) > 0 {
 			d.lost(s, "deploy", "placement", "the administrator chooses the nodes of challenges")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
+		if n := c.Networks[name]; n != nil && cmp.Or(n.Ipv4Address, n.Ipv6Address) != "" {
+			d.lost(s, "networks", cmp.Or(n.Ipv4Address, n.Ipv6Address), "the cluster gives addresses: use the hostname where another container names this one")
 		}
 	}
 	if len(s.aliases) > 0 {
@@ -341,11 +352,18 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	}
 	context := c.Build.Context
 	s.build = &Build{Context: shorten(l.folder, context), Target: c.Build.Target, Args: map[string]string{}}
-	for name, value := range c.Build.Args {
-		if value != nil {
-			s.build.Args[name] = *value
+	for _, name := range slices.Sorted(maps.Keys(c.Build.Args)) {
+		value := c.Build.Args[name]
+		if found, ok := l.lookup(name); value == nil && ok {
+			value = &found
 		}
+		if value == nil {
+			d.chosen(s, "build", name, "has its value from the shell, and is left out: set it with --env "+name+"=VALUE")
+			continue
+		}
+		s.build.Args[name] = *value
 	}
+	d.buildOptions(s, c.Build)
 	if c.Build.DockerfileInline != "" {
 		s.image = l.result.files.parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
 		s.build.Dockerfile = shorten(l.folder, filepath.Join(context, "Dockerfile."+s.name))
@@ -366,6 +384,22 @@ func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
 	d.readDockerfile(s, "build", shorten(l.folder, file), context, c.Build.Target)
 	if c.Build.Dockerfile != "" && c.Build.Dockerfile != "Dockerfile" {
 		s.build.Dockerfile = shorten(l.folder, file)
+	}
+}
+
+// buildOptions names what the printed command does not pass to docker build.
+func (d *draft) buildOptions(s *service, b *types.BuildConfig) {
+	flags := map[string]int{
+		"--secret": len(b.Secrets), "--ssh": len(b.SSH), "--build-context": len(b.AdditionalContexts), "--add-host": len(b.ExtraHosts), "--shm-size": int(min(b.ShmSize, 1)),
+		"--network": len(b.Network), "--allow": len(b.Entitlements), "--ulimit": len(b.Ulimits),
+	}
+	for _, flag := range slices.Sorted(maps.Keys(flags)) {
+		if flags[flag] > 0 {
+			d.lost(s, "build", "", "the printed command lacks what compose gives to docker build here: add "+flag+", or build with docker compose build")
+		}
+	}
+	if len(b.Platforms) > 0 && !slices.Contains(b.Platforms, "linux/amd64") {
+		d.lost(s, "build", strings.Join(b.Platforms, ", "), reasons["platform"])
 	}
 }
 

@@ -190,7 +190,7 @@ func TestHeadsOfChallenges(t *testing.T) {
 		"metadata: {name: a}":          {`metadata: {name: a, labels: {event: Summer CTF}}`, "a valid label must be"},
 		"metadata: {name: a}\n":        {"metadata: {name: a, labels: {year: 2030}}\n", `Write "2030"`},
 		"metadata: {name: a}\nspec":    {"metadata: {name: a, annotations: {a b: c}}\nspec", "name part must consist of"},
-		"metadata: {name: a}\nspec:":   {"metadata: {name: A_1}\nspec:", "lowercase RFC 1123"},
+		"metadata: {name: a}\nspec:":   {"metadata: {name: A_1}\nspec:", "end with an alphanumeric character"},
 		"metadata: {name: a}\nspec:\n": {"metadata: {name: a, naem: b}\nspec:\n", "did you mean name?"},
 	} {
 		found := Check(Source{Name: "a.yaml", Content: []byte(strings.Replace(head, from, tc.to, 1))}, rules.Settings{})

@@ -24,6 +24,10 @@ func (o Overview) Lines() []doctor.Result {
 		lines = append(append([]doctor.Result{}, o.Operator...), o.dangerLines()...)
 	}
 	lines = append(lines, o.instanceLine())
+	if u := o.Use; u != nil {
+		text := join(amount{u.Active, "in use"}, amount{u.Idle, "idle"}, amount{u.NeverOpened, "never opened"})
+		lines = append(lines, doctor.Result{Check: "use", Level: console.OK, Text: text})
+	}
 	lines = append(lines, o.problemLines()...)
 	lines = append(lines, o.queueLine())
 	lines = append(lines, o.capacityLines()...)
@@ -101,8 +105,12 @@ func join(all ...amount) string {
 
 func (o Overview) instanceLine() doctor.Result {
 	i := o.Instances
+	prepared := ""
+	if i.Prepared > 0 {
+		prepared = fmt.Sprintf("; %d prepared, without a player", i.Prepared)
+	}
 	if i.Total == 0 {
-		return doctor.Result{Check: "instances", Level: console.OK, Text: "none"}
+		return doctor.Result{Check: "instances", Level: console.OK, Text: "none" + prepared}
 	}
 	var phases []string
 	for _, phase := range bergv1.Phases {
@@ -119,7 +127,7 @@ func (o Overview) instanceLine() doctor.Result {
 			text += fmt.Sprintf("; %d %s", extra.n, extra.label)
 		}
 	}
-	return doctor.Result{Check: "instances", Level: console.OK, Text: text}
+	return doctor.Result{Check: "instances", Level: console.OK, Text: text + prepared}
 }
 
 func (o Overview) problemLines() (lines []doctor.Result) {

@@ -4,6 +4,7 @@ package overview
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,7 @@ type Overview struct {
 	Problems   []ProblemGroup `json:"problems"`
 	Capacity   *view.Capacity `json:"capacity,omitempty"`
 	NodePorts  *view.Amount   `json:"nodePorts,omitempty"`
+	Use        *Use           `json:"use,omitempty"`
 	Challenges *Challenges    `json:"challenges,omitempty"`
 	Checks     *Checks        `json:"checks,omitempty"`
 	Prepull    *Prepull       `json:"prepull,omitempty"`
@@ -45,6 +47,14 @@ type ProblemGroup struct {
 	Do       string       `json:"do,omitempty"`
 	// Instances are their names, with the namespaces.
 	Instances []string `json:"instances"`
+}
+
+// Use counts the running instances that the gate serves.
+type Use struct {
+	// Active are in use, Idle were used earlier, or perhaps before the gate was started. NeverOpened were not.
+	Active      int `json:"active"`
+	Idle        int `json:"idle"`
+	NeverOpened int `json:"neverOpened"`
 }
 
 // Named is an object with its problem.
@@ -112,6 +122,9 @@ func New(s doctor.Survey, settings *plan.Settings, records string) Overview {
 	if s.Unreadable["services"] == "" {
 		o.NodePorts = &view.Amount{Used: float64(s.NodePorts), Total: doctor.NodePortRange}
 	}
+	if s.Uses != nil {
+		o.Use = countUses(s.Uses, rows, s.Now)
+	}
 	if s.Unreadable["challenges"] == "" {
 		o.Challenges, o.Prepull = count(challenges)
 		o.Prepull.Enabled = set(s, "IMAGE_PREPULL_LEAD")
@@ -122,7 +135,7 @@ func New(s doctor.Survey, settings *plan.Settings, records string) Overview {
 	if s.Records != nil {
 		o.Records = countRecords(s, records)
 	}
-	for _, kind := range []string{"instances", "nodes", "pods", "services", "challenges", "checks", "records"} {
+	for _, kind := range []string{"instances", "nodes", "pods", "services", "challenges", "checks", "records", "uses"} {
 		if message := s.Unreadable[kind]; message != "" {
 			o.Unreadable = append(o.Unreadable, message)
 		}
@@ -177,6 +190,22 @@ func count(challenges []view.Challenge) (*Challenges, *Prepull) {
 		}
 	}
 	return all, pull
+}
+
+func countUses(uses *view.Uses, rows []*view.Row, now time.Time) *Use {
+	all := &Use{}
+	for _, r := range rows {
+		switch use := uses.Find(r, now); {
+		case !use.Known:
+		case use.Active:
+			all.Active++
+		case use.Last.IsZero() && use.Since.IsZero():
+			all.NeverOpened++
+		default:
+			all.Idle++
+		}
+	}
+	return all
 }
 
 // set reports whether a setting has a value other than none.

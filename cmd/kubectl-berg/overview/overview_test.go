@@ -18,6 +18,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 	"github.com/bergctf/berg-operator/internal/berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -126,6 +128,13 @@ func busy() doctor.Survey {
 	s.Instances = append(s.Instances, instances("berg", "other", 2, waits(bergv1.CauseQueued, full("the operator's CHALLENGE_MAX_INSTANCES (18)")))...)
 	s.Instances = append(s.Instances, instances("berg", "second", 3, waits(bergv1.CauseOwnerBusy, condition(bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy, "")))...)
 	s.Instances = append(s.Instances, instances("berg", "later", 1, waits(bergv1.CauseFrozen, condition(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonFrozen, "")))...)
+	s.Uses = &view.Uses{}
+	var uses []gateadmin.HostUse
+	for n, last := range []time.Time{noon, noon.Add(-time.Hour), {}, {}} {
+		s.Instances[n].Status.Services = []bergv1.ServiceEndpoint{{Hostname: fmt.Sprint("web-", n)}}
+		uses = append(uses, gateadmin.HostUse{ID: gateadmin.ID(fmt.Sprint("web-", n)), First: last, Last: last})
+	}
+	s.Uses.Merge([]gateadmin.Report{{Since: noon.Add(-24 * time.Hour), Hosts: uses}}, noon, true)
 	images := func(status metav1.ConditionStatus, reason, message string) func(*bergv1.Challenge) {
 		return func(c *bergv1.Challenge) {
 			c.Status.Conditions = append(c.Status.Conditions, condition(bergv1.ChallengeConditionImagesReady, status, reason, message))
@@ -176,7 +185,7 @@ func TestScreens(t *testing.T) {
 		"poor-user": func() doctor.Survey {
 			s := quiet()
 			s.Deployment, s.Nodes, s.PodsOnNodes, s.Reserved, s.Checks, s.Records = nil, nil, nil, nil, nil, nil
-			for what, noun := range map[string]string{"operator": "Deployments", "nodes": "nodes", "pods": "pods", "services": "Services", "challenges": "Challenges", "checks": "ChallengeChecks", "records": "records"} {
+			for what, noun := range map[string]string{"operator": "Deployments", "nodes": "nodes", "pods": "pods", "services": "Services", "challenges": "Challenges", "checks": "ChallengeChecks", "records": "records", "uses": "the pods of the gate"} {
 				s.Unreadable[what] = "you may not read " + noun
 			}
 			s.Instances = instances("berg", "guestbook", 1, runs)

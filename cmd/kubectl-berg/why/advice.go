@@ -12,6 +12,9 @@ import (
 // buildForNodes is the remedy for an image of another architecture.
 const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
 
+// buildProgram is the remedy for a program that no node executes.
+const buildProgram = buildForNodes + " A script needs a first line such as #!/bin/sh, without a blank or a byte order mark before it."
+
 // withoutImage removes an image from a message, also where it is part of a URL: its name says nothing about the failure, and a
 // challenge may be called forbidden.
 func withoutImage(message, image string) string {
@@ -266,7 +269,7 @@ func startAdvice(message string) string {
 	contains := containsIn(message)
 	switch {
 	case contains(execFormat):
-		return buildForNodes
+		return buildProgram
 	case contains("runasnonroot", "non-root", "run as root", "non-numeric user"):
 		return "The nodes refuse images that run as root, or whose user has a name only: write a number that is not 0 as USER in the Dockerfile."
 	case contains("not a directory", "are you trying to mount a directory onto a file", "is a directory"):

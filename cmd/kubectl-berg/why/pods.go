@@ -47,8 +47,11 @@ func (v View) pods(f *Finding, c *metav1.Condition, reason string, level console
 	case "Unschedulable":
 		text, do := unschedulable(c.Message)
 		return f.set(console.Problem, fmt.Sprintf("%s does not start: %s.", subject, text), do)
-	case bergv1.ReasonRefused:
+	case bergv1.ReasonRefused, bergv1.ReasonWriteFailed:
 		text, do := "the API server refuses its pod", "Change what the message names: a RuntimeClass, a quota, a LimitRange or an admission policy."
+		if reason == bergv1.ReasonWriteFailed {
+			text = "its pod is not created"
+		}
 		if meaning, known := refusal.Explain(c.Message); known {
 			text, do = text+": "+meaning.Text, meaning.Do
 		}
@@ -276,7 +279,7 @@ func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.Containe
 	case v.livenessKill(container, t) != nil:
 		return v.livenessAdvice(container)
 	case v.wrongArchitecture(container, t):
-		return buildForNodes
+		return buildProgram
 	case t.ExitCode == 0:
 		return fmt.Sprintf("The program of a container must not end. If it serves one connection, let it fork, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall, or set connectAtStart: false on its port; if it starts a service in the background, start it in the foreground. %s", logs)
 	}
@@ -369,7 +372,7 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 		case last == nil:
 		case neverRan(last) && v.wrongArchitecture(s.Name, last):
 			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture%s, or is a script without a first line such as #!/bin/sh.",
-				s.Name, v.thanTheNode(s.Name)), buildForNodes)
+				s.Name, v.thanTheNode(s.Name)), buildProgram)
 		case neverRan(last):
 			return f.set(console.Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name), startAdvice(last.Message))
 		default:

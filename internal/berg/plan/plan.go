@@ -104,6 +104,8 @@ type Shape struct {
 	Weight   float64 `json:"weight"`
 	// MaxInstances is spec.maxInstances, 0 for no limit.
 	MaxInstances int `json:"maxInstances,omitempty"`
+	// Prepared is spec.warm.min, within the limit of the operator.
+	Prepared int `json:"prepared,omitempty"`
 	// pods are the requests of each container.
 	pods []load
 }
@@ -243,11 +245,15 @@ func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if weights <= 0 {
 		return Result{}, errors.New("no Challenge has a positive weight")
 	}
-	r := Result{Instances: min(e.Active, e.Players), Shapes: shapes}
+	players := min(e.Active, e.Players)
+	r := Result{Instances: players, Shapes: shapes}
+	// From here on the weight of a Challenge is its number of instances, of players and prepared ones.
+	shapes, weights = countInstances(shapes, float64(players)/weights)
+	r.Instances += sumPrepared(shapes)
 	total := float64(r.Instances)
 	var pods, cpu, memory, disk, ports, routes, requests, objects, containers float64
 	for _, s := range shapes {
-		share := total * s.Weight / weights
+		share := s.Weight
 		pods += share * float64(s.Containers)
 		cpu += share * s.CPU.AsApproximateFloat64()
 		memory += share * s.Memory.AsApproximateFloat64()
@@ -264,10 +270,10 @@ func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if total > 0 {
 		r.RequestsPerInstance = requests / total
 	}
-	r.StartsPerSecond = total / max(1, e.Start.Seconds())
+	r.StartsPerSecond = float64(players) / max(1, e.Start.Seconds())
 	r.RequestsPerSecond = r.StartsPerSecond * r.RequestsPerInstance
 	if e.Lifetime > 0 {
-		r.SteadyPerSecond = total / e.Lifetime.Seconds() * (r.RequestsPerInstance + deletionRequests)
+		r.SteadyPerSecond = float64(players) / e.Lifetime.Seconds() * (r.RequestsPerInstance + deletionRequests)
 	}
 	r.EtcdMB = (total*etcdBase + containers*etcdPerContainer + max(0, objects-2*total)*etcdPerObject) / 1000
 	r.OperatorMiB = max(startMemory, operatorBase+objects*operatorPerObject)
@@ -297,8 +303,25 @@ func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 		}
 	}
 	r.Cost = n.Price * float64(r.Nodes) * e.Duration.Hours()
-	r.Breaks = breaks(r, l, largest.need, objects)
+	r.Breaks = breaks(r, shapes, l, largest.need, objects)
 	return r, nil
+}
+
+// countInstances returns the shapes with their numbers of instances as weights, and the sum.
+func countInstances(shapes []Shape, perWeight float64) (counted []Shape, total float64) {
+	counted = slices.Clone(shapes)
+	for n := range counted {
+		counted[n].Weight = counted[n].Weight*perWeight + float64(counted[n].Prepared)
+		total += counted[n].Weight
+	}
+	return counted, total
+}
+
+func sumPrepared(shapes []Shape) (sum int) {
+	for _, s := range shapes {
+		sum += s.Prepared
+	}
+	return sum
 }
 
 func ceil(f float64) int { return int(math.Ceil(f - 1e-9)) }
@@ -436,7 +459,7 @@ func fitting(available, each, capacity load) int {
 
 // breaks returns the limits, the first one that is reached first. nodes is the number of full nodes that
 // are needed, objects the number of objects of all instances.
-func breaks(r Result, l Limits, nodes, objects float64) []Break {
+func breaks(r Result, counted []Shape, l Limits, nodes, objects float64) []Break {
 	n := max(1, float64(r.Instances))
 	var out []Break
 	add := func(label string, limit, taken float64, do string) {
@@ -446,12 +469,8 @@ func breaks(r Result, l Limits, nodes, objects float64) []Break {
 		out = append(out, Break{What: label, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
 	}
 	add("CHALLENGE_MAX_INSTANCES", float64(l.Instances), float64(r.Instances), "raise it: further instances are queued")
-	var weights float64
-	for _, s := range r.Shapes {
-		weights += s.Weight
-	}
-	for _, s := range r.Shapes {
-		add("maxInstances of Challenge "+s.Challenge, float64(s.MaxInstances), float64(r.Instances)*s.Weight/weights, "raise it: further instances are queued")
+	for _, s := range counted {
+		add("maxInstances of Challenge "+s.Challenge, float64(s.MaxInstances), s.Weight, "raise it: further instances are queued")
 	}
 	if r.Impossible == "" {
 		add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("provide %d nodes", r.Nodes))

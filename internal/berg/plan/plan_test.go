@@ -191,3 +191,34 @@ func TestPlanWithoutInstances(t *testing.T) {
 		t.Error("no error without Challenges")
 	}
 }
+
+func TestPreparedInstancesAreCounted(t *testing.T) {
+	players := Event{Players: 10, Active: 10, Start: 10 * time.Second, Lifetime: time.Hour}
+	node := Node{CPU: resource.MustParse("1"), Memory: resource.MustParse("64Gi"), Pods: 110}
+	cold, warm := shape(t, oneWeb, settings), shape(t, oneWeb, settings)
+	warm.Prepared, warm.MaxInstances = 6, 10
+	before, err := Calculate([]Shape{cold, cold}, players, node, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := Calculate([]Shape{cold, warm}, players, node, Limits{Instances: 15})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Instances != 16 || after.Pods != before.Pods+6 || after.Routes != before.Routes+6 || after.Nodes != 2 || before.Nodes != 1 {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	if after.StartsPerSecond != before.StartsPerSecond || after.SteadyPerSecond != before.SteadyPerSecond {
+		t.Errorf("starts of players: %+v, before %+v", after, before)
+	}
+	if after.Shapes[1].Weight != 1 {
+		t.Errorf("the weight of a Challenge is %v", after.Shapes[1].Weight)
+	}
+	shares := map[string]float64{}
+	for _, b := range after.Breaks {
+		shares[b.What] = b.Share
+	}
+	if shares["CHALLENGE_MAX_INSTANCES"] != 16.0/15 || shares["maxInstances of Challenge some"] != 1.1 {
+		t.Errorf("%v", shares)
+	}
+}

@@ -2,10 +2,8 @@ package reach
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,7 +24,6 @@ const (
 	minAskInterval, maxAskInterval = 200 * time.Millisecond, 30 * time.Second
 	// A replica that gives no answer for maxAnswerTime is not reached from here.
 	maxAnswerTime = 5 * time.Second
-	maxAnswerSize = 1 << 10
 )
 
 // Question is what each replica of the gate is asked about an instance.
@@ -203,37 +200,17 @@ func (s *askStage) askReplica(ctx context.Context, replica string, q Question) (
 }
 
 // ask asks a replica about a host. Errors do not name it: they are for logs and conditions.
-func ask(ctx context.Context, client *http.Client, replica, namespace string, host Host) (got gateadmin.Served, err error) {
-	query := url.Values{"host": {host.Name}, "namespace": {namespace}, "wait": {"true"}, "connect": {fmt.Sprint(host.Connects)}}
-	to := url.URL{Scheme: "http", Host: replica, Path: "/served", RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
-	if err != nil {
-		return got, errors.New("its address is invalid")
-	}
-	answer, err := client.Do(req)
-	if err != nil {
-		return got, withoutAddress(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return got, fmt.Errorf("it answers with status %d", answer.StatusCode)
-	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswerSize)).Decode(&got); err != nil {
-		return got, errors.New("its answer is not JSON")
-	}
-	return got, nil
+func ask(ctx context.Context, client *http.Client, replica, namespace string, host Host) (gateadmin.Served, error) {
+	got, err := gateadmin.AskServed(ctx, client, replica,
+		url.Values{"host": {host.Name}, "namespace": {namespace}, "wait": {"true"}, "connect": {fmt.Sprint(host.Connects)}})
+	return got, withoutAddress(err)
 }
 
-// withoutAddress returns the cause of a failed request, without the address that was asked and without the port from which.
+// withoutAddress returns the cause of a failed request, without the port from which the replica was asked.
 func withoutAddress(err error) error {
 	var packet *net.OpError
-	var request *url.Error
-	switch {
-	case errors.As(err, &packet):
+	if errors.As(err, &packet) {
 		return packet.Err
-	case errors.As(err, &request):
-		return request.Err
-	default:
-		return err
 	}
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 // The patterns of the schema of a Challenge that Validate does not check. A test compares them with it.
@@ -59,6 +60,9 @@ func SchemaErrors(c *bergv1.Challenge) field.ErrorList {
 	}
 	for i, container := range c.Spec.Containers {
 		errs = append(errs, containerSchema(spec.Child("containers").Index(i), container)...)
+	}
+	for _, e := range errs {
+		e.Detail = naming.Sentence(e.Detail)
 	}
 	return errs
 }

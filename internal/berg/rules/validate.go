@@ -16,6 +16,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 const (
@@ -135,7 +136,7 @@ func validateContainer(parent *field.Path, c bergv1.Container, allowed Allowed) 
 	}
 	if c.RuntimeClassName != "" {
 		for _, msg := range validation.IsDNS1123Subdomain(c.RuntimeClassName) {
-			errs = append(errs, field.Invalid(parent.Child("runtimeClassName"), c.RuntimeClassName, msg))
+			errs = append(errs, field.Invalid(parent.Child("runtimeClassName"), c.RuntimeClassName, naming.Sentence(msg)))
 		}
 	}
 	for name, value := range map[string]string{"egressBandwidth": c.EgressBandwidth, "ingressBandwidth": c.IngressBandwidth} {

@@ -41,8 +41,8 @@ var cutsOwner = regexp.MustCompile(`\$\{CHALLENGE_NAMESPACE[#%:/]`)
 // maxWarm is the maximum of the schema.
 const maxWarm = 1000
 
-// validateWarm returns why no instance of a Challenge can be prepared before its player is known.
-func validateWarm(c *bergv1.Challenge) field.ErrorList {
+// ValidateWarm returns why no instance of a Challenge can be prepared before its player is known.
+func ValidateWarm(c *bergv1.Challenge) field.ErrorList {
 	w := c.Spec.Warm
 	if w == nil || w.Min == 0 && w.Max == 0 {
 		return nil

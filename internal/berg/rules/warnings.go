@@ -44,7 +44,7 @@ const maxChallengeName = 64
 
 // Errors returns why no instance of a Challenge can become Running, as far as its spec shows it.
 func Errors(c *bergv1.Challenge, s Settings) field.ErrorList {
-	errs := append(Validate(c.Spec.Containers, s.Allowed), validateWarm(c)...)
+	errs := append(Validate(c.Spec.Containers, s.Allowed), ValidateWarm(c)...)
 	if len(c.Name) > maxChallengeName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name,
 			fmt.Sprintf("a name may have at most %d characters: no ChallengeInstance can refer to a longer one (spec.challengeRef.name)", maxChallengeName)))
@@ -73,6 +73,9 @@ func (w Warning) String() string { return w.Field + ": " + w.Message }
 
 type warnings []Warning
 
+// windowsEnd is about a text that was copied from a file with Windows line endings.
+const windowsEnd = "has a Windows line ending (\\r), which the program gets, too: remove it"
+
 func (w *warnings) add(fieldPath *field.Path, format string, args ...any) {
 	*w = append(*w, Warning{Field: fieldPath.String(), Message: fmt.Sprintf(format, args...)})
 }
@@ -97,6 +100,9 @@ func Warnings(c *bergv1.Challenge) []Warning {
 	}
 	if c.Spec.DynamicFlagMode != "" && len(c.Spec.Containers) > 0 && !dynamic {
 		out.add(spec.Child("dynamicFlagMode"), "makes a flag for each instance, but no container has a dynamicFlag that receives it")
+	}
+	if flag := c.Spec.Flag; flag != strings.TrimSpace(flag) {
+		out.add(spec.Child("flag"), "begins or ends with white space, which players do not type: remove it")
 	}
 	if c.Spec.FlagFormat != "" && !strings.Contains(c.Spec.FlagFormat, "...") {
 		out.add(spec.Child("flagFormat"), "has no ... where the flag differs, as in flag{...}")
@@ -188,6 +194,9 @@ func (w *warnings) connections(parent *field.Path, c bergv1.Container) {
 // scripts warns of a command line that changes flags.
 func (w *warnings) scripts(parent *field.Path, c bergv1.Container) {
 	for name, words := range map[string][]string{"command": c.Command, "args": c.Args} {
+		if strings.Contains(strings.Join(words, " "), "\r") {
+			w.add(parent.Child(name), windowsEnd)
+		}
 		if found := BreaksFlag(strings.Join(words, " "), c.DynamicFlag); found != "" {
 			w.add(parent.Child(name), "%s: %s", found, BreaksFlagAdvice)
 		}
@@ -296,6 +305,9 @@ func (w *warnings) variables(parent *field.Path, c bergv1.Container, all []bergv
 		replaced[f.Env.Name] = "the flag of the instance"
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
+		if text, err := c.Environment[name].Text(); err == nil && strings.HasSuffix(text, "\r") {
+			w.add(parent.Key(name), windowsEnd)
+		}
 		if replacement, taken := replaced[name]; taken {
 			w.add(parent.Key(name), "is replaced by %s: remove it, or choose another name", replacement)
 		}

@@ -29,6 +29,8 @@ func TestProgramsThatServeOneConnection(t *testing.T) {
 		public + "\nargs: [\"perl -pe 's/X/$ENV{A}/'; sed -i s/X/${TEAM_FLAG}/ b\"]":                               "spec.containers[0].args: sed -i s/X/${TEAM_FLAG",
 		public + "\nargs: ['sed -i s/X/$KEY/ b']\ndynamicFlag: {env: {name: KEY}}":                                 "spec.containers[0].args: sed -i s/X/$KEY",
 		public + "\nargs: ['sed -i s/X/$KEY/ $FLAG_FILE; echo $FLAG > /flag']":                                     "",
+		public + "\ncommand: [sh, -c, \"a\\r\\nb\"]":                                                               "spec.containers[0].command: has a Windows line ending",
+		public + "\nenvironment: {A: \"b\\r\", C: d}":                                                              "spec.containers[0].environment[A]: has a Windows line ending",
 		"ports: [{port: 1337, connectAtStart: false}]":                                                             "spec.containers[0].ports[0].connectAtStart: has no effect",
 		"ports: [{port: 53, protocol: udp, type: publicPort, connectAtStart: true}]":                               "has no effect",
 	} {
@@ -45,6 +47,15 @@ func TestProgramsThatServeOneConnection(t *testing.T) {
 		}
 		if text := strings.Join(got, "; "); want == "" && text != "" || !strings.Contains(text, want) {
 			t.Errorf("%s\n%q, want %q", container, text, want)
+		}
+	}
+}
+
+func TestFlagsThatPlayersDoNotType(t *testing.T) {
+	for flag, warns := range map[string]bool{"flag{a b}": false, "": false, "flag{a}\r\n": true, " flag{a}": true} {
+		c := &bergv1.Challenge{Spec: bergv1.ChallengeSpec{Flag: flag}}
+		if got := len(Warnings(c)) > 0; got != warns {
+			t.Errorf("%q: %v", flag, Warnings(c))
 		}
 	}
 }

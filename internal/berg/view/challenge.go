@@ -19,6 +19,9 @@ type Challenge struct {
 	Images string
 	// ImagesMessage is the message of that reason.
 	ImagesMessage string
+	// AsksForPrepared: players or a platform want prepared instances. Unprepared is why the next player gets none, "" if one is ready.
+	AsksForPrepared bool
+	Unprepared      string
 	// Shape has the requirements of one instance, nil if they cannot be calculated. It follows from the generation, so
 	// Equal need not compare it.
 	Shape      *plan.Shape
@@ -35,6 +38,13 @@ func NewChallenge(c *bergv1.Challenge, settings *plan.Settings) Challenge {
 		v.Images, v.ImagesMessage = images.Reason, images.Message
 		if images.Status == metav1.ConditionTrue {
 			v.Images = bergv1.ImagesPulled
+		}
+	}
+	v.AsksForPrepared = c.Spec.Warm != nil && c.Spec.Warm.Min > 0
+	if warm := meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionWarm); warm != nil {
+		v.AsksForPrepared = true
+		if warm.Status != metav1.ConditionTrue {
+			v.Unprepared = warm.Message
 		}
 	}
 	if settings != nil && len(c.Spec.Containers) > 0 {

@@ -22,8 +22,9 @@ type Overview struct {
 	Starts map[string]*Starts `json:"-"`
 }
 
-// Instances counts the instances.
+// Instances counts the instances of players, and Prepared those without a player.
 type Instances struct {
+	Prepared   int                  `json:"prepared,omitempty"`
 	Total      int                  `json:"total"`
 	Namespaces int                  `json:"namespaces"`
 	ByPhase    map[bergv1.Phase]int `json:"byPhase"`
@@ -69,12 +70,16 @@ type Starts struct {
 // NewOverview counts instances.
 func NewOverview(rows []*Row, now time.Time) Overview {
 	o := Overview{
-		Instances: Instances{Total: len(rows), ByPhase: map[bergv1.Phase]int{}, ByState: map[State]int{}},
+		Instances: Instances{ByPhase: map[bergv1.Phase]int{}, ByState: map[State]int{}},
 		Queue:     Queue{ByCause: map[bergv1.Cause]int{}},
 		Starts:    map[string]*Starts{},
 	}
 	namespaces, limits := map[string]bool{}, map[string]int{}
 	for _, r := range rows {
+		if r.Prepared {
+			o.Instances.Prepared++
+			continue
+		}
 		namespaces[r.Namespace] = true
 		o.Instances.add(r, now)
 		if o.Starts[r.Challenge] == nil {
@@ -98,6 +103,7 @@ func NewOverview(rows []*Row, now time.Time) Overview {
 }
 
 func (i *Instances) add(r *Row, now time.Time) {
+	i.Total++
 	i.ByPhase[r.Phase]++
 	i.ByState[r.State]++
 	if r.NeedsPerson {

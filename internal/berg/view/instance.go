@@ -48,6 +48,8 @@ type Row struct {
 	Sentence string `json:"-"`
 	// NeedsPerson: the problem stays until a person acts.
 	NeedsPerson bool `json:"-"`
+	// Prepared: it has no player yet, and so no owner, source or expiry.
+	Prepared bool `json:"prepared,omitempty"`
 	// UsesCapacity: the operator has started it, so that it has objects in the cluster.
 	UsesCapacity bool      `json:"-"`
 	Created      time.Time `json:"createdAt,omitzero"`
@@ -77,6 +79,10 @@ func NewRow(i *bergv1.ChallengeInstance) Row {
 		Frozen: IsFrozen(i), Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
 		InNamespace: i.Status.Namespace, Services: i.Status.Services, Stages: Stages(i), Conditions: i.Status.Conditions,
 		UsesCapacity: i.Status.StartedAt != nil, Deleted: timeIfSet(i.DeletionTimestamp),
+	}
+	if IsPrepared(i) {
+		// A claimed one has handed its objects over to the instance of the player.
+		r.Prepared, r.Owner, r.UsesCapacity = true, "", i.Status.InstanceID != "" && i.Status.ClaimedBy == nil
 	}
 	problem := FirstProblem(i)
 	if problem != nil {
@@ -138,6 +144,12 @@ func (r *Row) Addresses() (all []string) {
 // Address returns the URL of an endpoint, or its host name and port.
 func Address(s bergv1.ServiceEndpoint) string {
 	return cmp.Or(s.URL, fmt.Sprintf("%s:%d", s.Hostname, s.Port))
+}
+
+// IsPrepared reports whether an instance has no player yet. The label alone does not decide, because platforms can set it: the
+// operator sets startedAt of each instance that it starts for a player.
+func IsPrepared(i *bergv1.ChallengeInstance) bool {
+	return i.Labels[bergv1.LabelPrepared] != "" && i.Status.StartedAt == nil
 }
 
 // IsEnding reports whether an instance is being deleted, or is about to be.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,8 +91,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		}
 	}
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{everything} })
+	asks := func(o client.Object) string {
+		return o.GetLabels()[bergv1.LabelPrepullChallenge] + "/" + o.GetLabels()[bergv1.LabelWarm]
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-warm").
+		Watches(&corev1.ConfigMap{}, enqueue, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetLabels()[bergv1.LabelWarm] != "" },
+			UpdateFunc: func(e event.UpdateEvent) bool { return asks(e.ObjectOld) != asks(e.ObjectNew) },
+			DeleteFunc: func(e event.DeleteEvent) bool { return e.Object.GetLabels()[bergv1.LabelWarm] != "" },
+		})).
 		Watches(&bergv1.Challenge{}, enqueue, builder.WithPredicates(predicate.Funcs{UpdateFunc: challengeChanged})).
 		Watches(&bergv1.ChallengeInstance{}, enqueue, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return r.isPrepared(e.Object) },
@@ -177,6 +186,7 @@ type observed struct {
 	challenges []*bergv1.Challenge // of the pools; nil: there is none of that name
 	prepared   map[types.UID]*bergv1.ChallengeInstance
 	starved    int
+	asked      asked
 }
 
 // reconcile is one round.
@@ -209,9 +219,14 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	var challenges bergv1.ChallengeList
 	var prepared bergv1.ChallengeInstanceList
+	var registrations corev1.ConfigMapList
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
+	if err := r.Client.List(ctx, &registrations, client.HasLabels{bergv1.LabelWarm, bergv1.LabelPrepullChallenge}, client.UnsafeDisableDeepCopy); err != nil {
+		return o, err
+	}
+	o.asked = readAsked(registrations.Items)
 	if err := r.Client.List(ctx, &prepared, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
@@ -228,14 +243,15 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	}
 	for n := range challenges.Items {
 		c := &challenges.Items[n]
-		if c.Spec.Warm == nil && meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionWarm) == nil {
+		w := o.asked.find(c)
+		if w == nil && meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionWarm) == nil {
 			continue
 		}
 		p := add(client.ObjectKeyFromObject(c), c)
 		// After an edit nothing changes until the Challenge was checked.
 		p.MaxInstances, p.Frozen = int(c.Spec.MaxInstances), status.Frozen(c) || !checked(c)
-		if c.Spec.Warm != nil && (accepted(c) || !checked(c)) && len(c.Spec.Containers) > 0 {
-			p.Min, p.Max = int(c.Spec.Warm.Min), int(c.Spec.Warm.Max)
+		if w != nil && (accepted(c) || !checked(c)) && len(c.Spec.Containers) > 0 {
+			p.Min, p.Max = int(w.Min), int(w.Max)
 		}
 	}
 	for n := range prepared.Items {
@@ -318,7 +334,7 @@ func (r *Reconciler) end(ctx context.Context, i *bergv1.ChallengeInstance) error
 func (r *Reconciler) writeStatus(ctx context.Context, o observed, n int, change Change) error {
 	before := o.challenges[n]
 	c := before.DeepCopy()
-	if c.Spec.Warm == nil || c.Spec.Warm.Min == 0 {
+	if w := o.asked.find(c); w == nil || w.Min == 0 {
 		meta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionWarm)
 	} else {
 		condition := r.condition(o, n, change)

@@ -27,6 +27,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/bergctf/berg-operator/internal/gate/follow"
+	"github.com/bergctf/berg-operator/test/lib/strangers"
 )
 
 // startPod starts an HTTP server, with HTTP/2 without TLS, too, and returns its address.
@@ -339,30 +340,7 @@ func (p *recordingPod) handle(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestNoRequestReachesAnotherInstance(t *testing.T) {
-	for name, c := range map[string]struct {
-		sent string
-		// served are the requests that the first instance may get. It gets those without a body in any case.
-		served []string
-	}{
-		"length and chunks": {
-			"POST /a HTTP/1.1\r\nHost: one.example\r\nContent-Length: 49\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /b HTTP/1.1\r\nHost: two.example\r\n\r\n", []string{"one.example/a="},
-		},
-		"two lengths":               {"POST /a HTTP/1.1\r\nHost: one.example\r\nContent-Length: 3\r\nContent-Length: 40\r\n\r\nabcGET /b HTTP/1.1\r\nHost: two.example\r\n\r\n", nil},
-		"an odd coding":             {"POST /a HTTP/1.1\r\nHost: one.example\r\nTransfer-Encoding: xchunked\r\nContent-Length: 3\r\n\r\nabc", nil},
-		"a coding in a second line": {"POST /a HTTP/1.1\r\nHost: one.example\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", []string{"one.example/a="}},
-		"a space before the colon":  {"POST /a HTTP/1.1\r\nHost: one.example\r\nContent-Length : 40\r\n\r\nGET /b HTTP/1.1\r\nHost: two.example\r\n\r\n", nil},
-		"two hosts":                 {"GET /a HTTP/1.1\r\nHost: one.example\r\nHost: two.example\r\n\r\n", nil},
-		"a folded host":             {"GET /a HTTP/1.1\r\nHost: one.example\r\n two.example\r\n\r\n", nil},
-		"no host":                   {"GET /a HTTP/1.1\r\n\r\n", nil},
-		"absolute form":             {"GET http://two.example/a HTTP/1.1\r\nHost: one.example\r\n\r\n", nil},
-		"absolute form, itself":     {"GET http://one.example/a HTTP/1.1\r\nHost: two.example\r\n\r\n", []string{"one.example/a="}},
-		"another host":              {"GET /a HTTP/1.1\r\nHost: two.example\r\n\r\n", nil},
-		"a user in the host":        {"GET /a HTTP/1.1\r\nHost: one.example@two.example\r\n\r\n", nil},
-		"a line end in the chunk":   {"POST /a HTTP/1.1\r\nHost: one.example\r\nTransfer-Encoding: chunked\r\n\r\n1;\nx\r\na\r\n0\r\n\r\n", []string{"one.example/a="}},
-		"CONNECT":                   {"CONNECT two.example:443 HTTP/1.1\r\nHost: two.example:443\r\n\r\n", nil},
-		"a bare line end":           {"GET /a HTTP/1.1\nHost: one.example\n\n", []string{"one.example/a="}},
-		"capitals, dot and port":    {"GET /a HTTP/1.1\r\nHost: ONE.example.:443\r\n\r\n", []string{"ONE.example.:443/a="}},
-	} {
+	for name, c := range strangers.Confusions("one.example", "two.example") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGate(t, Options{Drain: time.Second})
@@ -373,7 +351,7 @@ func TestNoRequestReachesAnotherInstance(t *testing.T) {
 			g.routeHTTP("two", "https", "two.example")
 			conn := g.dialTLS(t, securePort, "one.example")
 			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-			if _, err := io.WriteString(conn, c.sent); err != nil {
+			if _, err := io.WriteString(conn, c.Sent); err != nil {
 				t.Fatal(err)
 			}
 			answers := bufio.NewReader(conn)
@@ -392,9 +370,9 @@ func TestNoRequestReachesAnotherInstance(t *testing.T) {
 			if len(two.got) > 0 {
 				t.Errorf("the other instance got %q", two.got)
 			}
-			served := slices.DeleteFunc(slices.Clone(one.got), func(s string) bool { return slices.Contains(c.served, s) })
-			if len(served) > 0 || strings.HasPrefix(c.sent, "GET") && len(one.got) < len(c.served) {
-				t.Errorf("the instance got %q, want %q", one.got, c.served)
+			served := slices.DeleteFunc(slices.Clone(one.got), func(s string) bool { return slices.Contains(c.Served, s) })
+			if len(served) > 0 || strings.HasPrefix(c.Sent, "GET") && len(one.got) < len(c.Served) {
+				t.Errorf("the instance got %q, want %q", one.got, c.Served)
 			}
 		})
 	}

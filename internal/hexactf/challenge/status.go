@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Delivery is what the sender knows of the messages of one challenge.
@@ -329,10 +330,10 @@ func whyNot(component string, d *appsv1.Deployment, pods []corev1.Pod) string {
 		}
 	}
 	if c := findCondition(d, appsv1.DeploymentReplicaFailure); c.Status == corev1.ConditionTrue {
-		return c.Message
+		return refusal.Annotate(c.Message)
 	}
 	if c := findCondition(d, appsv1.DeploymentProgressing); c.Status == corev1.ConditionFalse && c.Reason == replicaSetCreateError {
-		return c.Message
+		return refusal.Annotate(c.Message)
 	}
 	return "its pods are not ready yet"
 }

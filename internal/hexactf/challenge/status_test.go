@@ -576,7 +576,7 @@ func TestTrimmedDeploymentSaysTheSame(t *testing.T) {
 		"available": {Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "m"}}},
 		"not yet":   {ReadyReplicas: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse}}},
 		"over the quota": {Conditions: []appsv1.DeploymentCondition{
-			{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"},
+			{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: q, requested: pods=1"},
 		}},
 		"no ReplicaSet": {Conditions: []appsv1.DeploymentCondition{
 			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: replicaSetCreateError, Message: "exceeded quota"},
@@ -591,6 +591,9 @@ func TestTrimmedDeploymentSaysTheSame(t *testing.T) {
 		TrimDeployment(trimmed)
 		if available(challengeWide) != available(trimmed) || whyNot("web", challengeWide, nil) != whyNot("web", trimmed, nil) {
 			t.Errorf("%s: trimmed says something else", name)
+		}
+		if text := whyNot("web", trimmed, nil); name == "over the quota" && !strings.Contains(text, "kubectl get resourcequotas") {
+			t.Errorf("%s: no remedy: %s", name, text)
 		}
 		if want := name == "available"; available(trimmed) != want {
 			t.Errorf("%s: available is %v", name, !want)

@@ -13,6 +13,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 const (
@@ -103,7 +104,7 @@ func validateDeployment(parent *field.Path, d *hexactfv1.Deployment, cfg config.
 	for i, c := range containers {
 		fieldPath := parent.Index(i)
 		for _, msg := range validation.IsDNS1123Label(c.Name) {
-			errs = append(errs, field.Invalid(fieldPath.Child("name"), c.Name, msg))
+			errs = append(errs, field.Invalid(fieldPath.Child("name"), c.Name, naming.Sentence(msg)))
 		}
 		if names.Has(c.Name) {
 			errs = append(errs, field.Duplicate(fieldPath.Child("name"), c.Name))

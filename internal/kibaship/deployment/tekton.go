@@ -16,6 +16,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Tekton's kinds. Its Go types are not imported: the API is optional, and only the few fields below
@@ -334,7 +335,15 @@ func whyFailed(succeeded metav1.Condition, children []runStatus) (reason, messag
 		}
 		break
 	}
-	return reason, cmp.Or(message, succeeded.Reason, "Tekton does not say why"), nil
+	return reason, explainRefusal(cmp.Or(message, succeeded.Reason, "Tekton does not say why")), nil
+}
+
+// explainRefusal adds what helps where the API server refuses the pod of a run. Other messages, as of a registry, are not its own.
+func explainRefusal(message string) string {
+	if !strings.Contains(message, " is forbidden: ") {
+		return message
+	}
+	return refusal.Annotate(message)
 }
 
 // clause returns a message of Tekton without the mark at its end, so that it can be continued.
@@ -403,7 +412,7 @@ func whyStuck(children []runStatus) string {
 		}
 		waits := c.Reason == pending && unplaced.MatchString(c.Message) && !slices.ContainsFunc(child.Steps, child.began)
 		if waits || slices.Contains(stuck, c.Reason) {
-			return c.Reason + ": " + c.Message
+			return explainRefusal(c.Reason + ": " + c.Message)
 		}
 	}
 	return ""

@@ -136,6 +136,26 @@ func TestWhatARunIsStuckAt(t *testing.T) {
 	}
 }
 
+// Only where the API server refuses a pod, a message says what helps against that.
+func TestARefusedPodOfARunHasARemedy(t *testing.T) {
+	for message, want := range map[string]string{
+		`failed to create task run pod "a": pods "a-pod" is forbidden: exceeded quota: q, requested: pods=1`:              "kubectl get resourcequotas",
+		`failed to create task run pod "a": pods "a-pod" is forbidden: violates PodSecurity "restricted:latest": seccomp`: "lower the level of the namespace",
+		`Back-off pulling image "a": dial tcp 10.0.0.1:443: i/o timeout`:                                                  "",
+	} {
+		for _, status := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionFalse} {
+			child := runStatus{Conditions: []metav1.Condition{{Type: "Succeeded", Status: status, Reason: "ExceededResourceQuota", Message: message}}}
+			got := whyStuck([]runStatus{child})
+			if status == metav1.ConditionFalse {
+				_, got, _ = whyFailed(metav1.Condition{Status: status, Reason: "Failed"}, []runStatus{child})
+			}
+			if !strings.Contains(got, want) || want == "" && !strings.HasSuffix(got, message) {
+				t.Errorf("%s: %q", status, got)
+			}
+		}
+	}
+}
+
 // Tekton writes an end for containers that never began.
 func TestWhichStepBegan(t *testing.T) {
 	at, created := &metav1.Time{Time: now}, metav1.Time{Time: now.Add(-time.Second)}

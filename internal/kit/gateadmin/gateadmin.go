@@ -1,10 +1,18 @@
 // Package gateadmin is what a replica of the gate answers at its admin port: to the operator, whether it serves a host, and to the live
-// page, how players use routes. It names no host that is not asked for.
+// page and kubectl berg, how players use routes. It names no host that is not asked for.
 package gateadmin
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -46,4 +54,41 @@ type HostUse struct {
 func ID(host string) string {
 	digest := sha256.Sum256([]byte(host))
 	return hex.EncodeToString(digest[:16])
+}
+
+const (
+	maxServed = 1 << 10
+	maxReport = 8 << 20
+)
+
+// AskServed asks a replica whether it serves a host.
+func AskServed(ctx context.Context, client *http.Client, replica string, query url.Values) (got Served, err error) {
+	return got, get(ctx, client, url.URL{Scheme: "http", Host: replica, Path: "/served", RawQuery: query.Encode()}, maxServed, &got)
+}
+
+// AskUsage asks a replica for the use of its routes after a time.
+func AskUsage(ctx context.Context, client *http.Client, replica string, after time.Time) (got Report, err error) {
+	query := url.Values{"after": {strconv.FormatInt(max(0, after.Unix()), 10)}}
+	return got, get(ctx, client, url.URL{Scheme: "http", Host: replica, Path: "/usage", RawQuery: query.Encode()}, maxReport, &got)
+}
+
+// get decodes an answer. Errors do not name the host that was asked for: they are for logs and conditions.
+func get(ctx context.Context, client *http.Client, from url.URL, limit int64, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
+	if err != nil {
+		return errors.New("its address is invalid")
+	}
+	answer, err := client.Do(req)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err // without the address
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers with status %d", answer.StatusCode)
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, limit)).Decode(into); err != nil {
+		return errors.New("its answer is not JSON")
+	}
+	return nil
 }

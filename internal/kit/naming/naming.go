@@ -37,3 +37,12 @@ func withHash(s, hashed string, maxBytes int) string {
 	head := strings.TrimRight(s[:min(len(s), maxBytes-hashDigits-1)], "-._")
 	return head + "-" + hex.EncodeToString(sum[:])[:hashDigits]
 }
+
+// Sentence returns an error of Kubernetes about a name without its regular expression.
+func Sentence(problem string) string {
+	start, end := strings.Index(problem, " (e.g. "), strings.LastIndex(problem, "')")
+	if start < 0 || end < start {
+		return problem
+	}
+	return problem[:start] + problem[end+len("')"):]
+}

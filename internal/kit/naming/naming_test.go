@@ -46,3 +46,16 @@ func TestHashed(t *testing.T) {
 		}
 	}
 }
+
+func TestSentencesHaveNoRegularExpression(t *testing.T) {
+	for _, problems := range [][]string{validation.IsDNS1123Subdomain("A_1"), validation.IsDNS1123Label("A_1"), validation.IsValidLabelValue("a b"), validation.IsQualifiedName("a b")} {
+		for _, problem := range problems {
+			if got := Sentence(problem); strings.Contains(got, "regex") || !strings.HasSuffix(got, "character") {
+				t.Errorf("%q", got)
+			}
+		}
+	}
+	if got := Sentence("must be no more than 63 bytes"); got != "must be no more than 63 bytes" {
+		t.Error(got)
+	}
+}

@@ -15,6 +15,9 @@ import (
 // ConfigMap is the name of the ConfigMap with settings, in the namespace of the programs.
 const ConfigMap = "berg-operator-settings"
 
+// ReasonInvalid is the reason of the event about a ConfigMap whose content the operator does not use.
+const ReasonInvalid = "InvalidSettings"
+
 // Section is a table of settings that belong together.
 type Section struct {
 	// Title is the title of the section in help and documentation.
@@ -203,6 +206,24 @@ func parseOptions(about string, sections []Section, args []string, out io.Writer
 		return nil, fmt.Errorf("unexpected argument %q: options begin with --", rest[0])
 	}
 	return given, nil
+}
+
+// FindOption returns the value that a command line gives to a setting. The last one counts.
+func FindOption(args []string, setting string) (value string, given bool) {
+	name := Setting{Name: setting}.Flag()
+	for i, arg := range args {
+		option, text, assigned := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-") || option != name:
+		case assigned:
+			value, given = text, true
+		case i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
+			value, given = args[i+1], true
+		default:
+			value, given = "true", true
+		}
+	}
+	return value, given
 }
 
 // read sets every setting to the text that find returns.

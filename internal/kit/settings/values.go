@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
 // MaxDuration is the maximum that Go can represent, in whole hours: 292 years.
@@ -290,5 +292,5 @@ func joined(problems []string) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(problems, "; "))
+	return errors.New(naming.Sentence(strings.Join(problems, "; ")))
 }

@@ -3,17 +3,20 @@
 package settingsmap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -33,12 +37,20 @@ const (
 	connectTimeout = 30 * time.Second
 	// Spread is the time in which replicas start again after a change, each at a random time, so that rarely two do together.
 	Spread = 10 * time.Second
+	// repeat is how often invalid content is reported. Events live for an hour.
+	repeat = 30 * time.Minute
+	// maxNote is how much of an error fits into an event.
+	maxNote = 1000
 )
 
 // ConfigMap is the ConfigMap, as one process reads it.
 type ConfigMap struct {
+	// Events: an event reports invalid content. The account needs the right to create events.
+	Events bool
+
 	log      logr.Logger
 	maps     corev1client.ConfigMapInterface
+	events   eventsclient.EventInterface
 	readable bool
 	content  map[string]string
 }
@@ -52,16 +64,21 @@ func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]stri
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	client, err := corev1client.NewForConfig(connection.Configure(restConfig))
+	restConfig = connection.Configure(restConfig)
+	client, err := corev1client.NewForConfig(restConfig)
 	if err != nil {
 		return nil, err
 	}
-	c.maps = client.ConfigMaps(namespace)
+	events, err := eventsclient.NewForConfig(restConfig)
+	if err != nil {
+		return nil, err
+	}
+	c.maps, c.events = client.ConfigMaps(namespace), events.Events(namespace)
 	var object *corev1.ConfigMap
 	failure := wait.PollUntilContextTimeout(ctx, time.Second, connectTimeout, true, func(ctx context.Context) (bool, error) {
 		object, err = c.maps.Get(ctx, settings.ConfigMap, metav1.GetOptions{})
-		// An answer of the API server has a reason.
-		return err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown, nil
+		// An API server that starts refuses requests, too.
+		return err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err), nil
 	})
 	switch {
 	case failure != nil:
@@ -122,7 +139,8 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 				return c.maps.Watch(ctx, options(o))
 			},
 		},
-		ObjectType: &corev1.ConfigMap{},
+		ObjectType:   &corev1.ConfigMap{},
+		ResyncPeriod: repeat,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { see(object.(*corev1.ConfigMap)) },
 			UpdateFunc: func(_, object any) { see(object.(*corev1.ConfigMap)) },
@@ -145,10 +163,29 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 			}
 			if err := validate(object.Data); err != nil {
 				c.log.Error(err, "the new settings are invalid, and the program continues with the former ones", "configMap", settings.ConfigMap)
+				c.report(ctx, object, err)
 				continue
 			}
 			valid = time.After(rand.N(Spread)) //nolint:gosec // no secret
 		}
+	}
+}
+
+// report writes the event about invalid content. Its name is that of the version of the ConfigMap, so that replicas write one.
+func (c *ConfigMap) report(ctx context.Context, object *corev1.ConfigMap, invalid error) {
+	if !c.Events {
+		return
+	}
+	event := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: settings.ConfigMap + "." + object.ResourceVersion},
+		EventTime:  metav1.NowMicro(), ReportingController: "berg-operator", ReportingInstance: cmp.Or(os.Getenv("HOSTNAME"), "berg-operator"),
+		Action: "ReadSettings", Reason: settings.ReasonInvalid, Type: corev1.EventTypeWarning, Note: strings.ToValidUTF8(invalid.Error()[:min(len(invalid.Error()), maxNote)], ""),
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "ConfigMap", Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+		},
+	}
+	if _, err := c.events.Create(ctx, event, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		c.log.Info("no event reports the invalid settings", "configMap", settings.ConfigMap, "error", err.Error())
 	}
 }
 

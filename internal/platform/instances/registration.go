@@ -58,8 +58,8 @@ type Registration struct {
 	// Until is the latest end of every instance. Zero: there is no such time. UntilText is that time as the platform sent it.
 	Until     time.Time
 	UntilText string
-	// Min and Max are kept for the platform, which reads them back. With a Min above 0 the operator pulls the images of the
-	// Challenge ahead, where IMAGE_PREPULL_LEAD is set.
+	// Min and Max are for the Challenge as spec.warm, which comes first. With a Min above 0 the operator also pulls the images of
+	// the Challenge ahead, where IMAGE_PREPULL_LEAD is set.
 	Min, Max int64
 }
 
@@ -140,6 +140,7 @@ func (r Registration) configMap() *corev1.ConfigMap {
 	labels := map[string]string{LabelRegistration: r.Endpoint, bergv1.LabelManagedBy: bergv1.ManagedByAPI}
 	if r.Min > 0 { // players are expected
 		labels[bergv1.LabelPrepullChallenge] = naming.LabelValue(r.Challenge())
+		labels[bergv1.LabelWarm] = fmt.Sprintf("%d-%d", r.Min, r.Max)
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/platform/tokens"
 )
@@ -50,6 +52,11 @@ func (s *Store) check(ctx context.Context, r, before Registration) error {
 	if err != nil {
 		return fmt.Errorf("scenario: %w", err)
 	}
+	if r.Min > 0 && (r.Min != before.Min || r.Max != before.Max || r.Scenario != before.Scenario) {
+		if err := s.checkWarm(ctx, r, client.ObjectKeyFromObject(challenge)); err != nil {
+			return err
+		}
+	}
 	if r.Scenario == before.Scenario || whyNotAccepted(challenge) == "" {
 		return nil
 	}
@@ -61,6 +68,24 @@ func (s *Store) check(ctx context.Context, r, before Registration) error {
 	if text := whyNotAccepted(challenge); text != "" {
 		return Fail(Invalid, "scenario: Challenge %s is not accepted. %s. Correct it: kubectl berg lint shows each field",
 			challenge.Name, strings.TrimSuffix(text, "."))
+	}
+	return nil
+}
+
+// checkWarm says why min and max of a platform cannot have the effect of spec.warm. It reads the whole Challenge, which the cache
+// does not have.
+func (s *Store) checkWarm(ctx context.Context, r Registration, key client.ObjectKey) error {
+	c := &bergv1.Challenge{}
+	if err := s.live.Get(ctx, key, c); err != nil {
+		return err
+	}
+	if w := c.Spec.Warm; w != nil && (int64(w.Min) != r.Min || int64(w.Max) != r.Max) {
+		return Fail(Invalid, "min, max: Challenge %s has spec.warm with min %d and max %d, which comes first: set min to 0, or to the same values", c.Name, w.Min, w.Max)
+	}
+	bounded := func(n int64) int32 { return int32(min(n, math.MaxInt32)) }
+	c.Spec.Warm = &bergv1.Warm{Min: bounded(r.Min), Max: bounded(r.Max)}
+	for _, err := range rules.ValidateWarm(c) {
+		return Fail(Invalid, "min, max: no instance of Challenge %s can be prepared. %s: %s", c.Name, err.Field, err.Detail)
 	}
 	return nil
 }
@@ -210,6 +235,7 @@ func (s *Store) Update(ctx context.Context, g tokens.Grant, id string, change fu
 			object.Data = as.Data
 			metaSet(&object.Labels, bergv1.LabelManagedBy, bergv1.ManagedByAPI)
 			delete(object.Labels, bergv1.LabelPrepullChallenge)
+			delete(object.Labels, bergv1.LabelWarm)
 			maps.Copy(object.Labels, as.Labels)
 			err = s.live.Update(ctx, object) // the resource version makes concurrent updates conflict, so none is lost
 			if apierrors.IsConflict(err) {

@@ -89,7 +89,7 @@ type Board struct {
 	checks   map[types.NamespacedName]map[string]checkState
 	nodes    map[string]corev1.Node
 	ended    map[types.UID]Ended
-	uses     uses
+	uses     view.Uses
 	// ready: the cache is complete, and later events are changes.
 	ready bool
 	// summaries are cached for the current version, by namespace; changed clears them.
@@ -141,7 +141,6 @@ func newBoard(options Options, now clock.WithTicker) *Board {
 		options: options, clock: now, id: uuid.NewString(), rows: map[string]*Row{}, history: map[string]*history{}, summaries: map[string]Summary{},
 		challenges: map[string]view.Challenge{}, checks: map[types.NamespacedName]map[string]checkState{},
 		nodes: map[string]corev1.Node{}, ended: map[types.UID]Ended{}, specs: map[string]*bergv1.Challenge{},
-		uses: uses{hosts: map[string]hostUse{}},
 	}
 	b.operator.load(nil, b.options.Shared)
 	b.events = newEventRing(func(instance types.UID) { b.changes.Happened(string(instance)) })
@@ -260,7 +259,7 @@ func (b *Board) see(object any, initial bool) {
 		b.ensureHistory(r.Namespace).count(before, &r)
 	}
 	b.changed(r.Namespace, r.ID())
-	r.version, r.Use = b.version, b.uses.find(&r.Row, r.Changed)
+	r.version, r.Use = b.version, b.uses.Find(&r.Row, r.Changed)
 	b.rows[r.ID()] = &r
 }
 
@@ -294,20 +293,20 @@ func (b *Board) seeOperator(object any) {
 func (b *Board) lastUses() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.uses.complete.Add(-useInterval)
+	return b.uses.Complete.Add(-useInterval)
 }
 
 // seeUses stores answers of the gate. Rows that they change get a new version.
 func (b *Board) seeUses(reports []gateadmin.Report, asked time.Time, complete bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.uses.merge(reports, asked, complete)
+	b.uses.Merge(reports, asked, complete)
 	known := map[string]bool{}
 	for id, row := range b.rows {
 		for _, service := range row.Services {
 			known[gateadmin.ID(service.Hostname)] = true
 		}
-		use := b.uses.find(&row.Row, asked)
+		use := b.uses.Find(&row.Row, asked)
 		if use == row.Use {
 			continue
 		}
@@ -317,7 +316,7 @@ func (b *Board) seeUses(reports []gateadmin.Report, asked time.Time, complete bo
 		next.version = b.version
 		b.rows[id] = &next
 	}
-	b.uses.forget(known, asked)
+	b.uses.Forget(known, asked)
 }
 
 // forget removes a deleted instance and keeps its ID for readers of earlier versions. When there are too many such IDs,

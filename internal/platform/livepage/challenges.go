@@ -39,6 +39,17 @@ func imagesText(c view.Challenge) string {
 	return cmp.Or(images[c.Images], "no")
 }
 
+// preparedText says for organisers whether the next player gets a prepared instance, "" if the Challenge asks for none.
+func preparedText(c view.Challenge) string {
+	switch {
+	case !c.AsksForPrepared:
+		return ""
+	case c.Unprepared != "":
+		return "not ready: " + c.Unprepared
+	}
+	return "ready"
+}
+
 // seeOther stores a Challenge or a ChallengeCheck as the cache has it.
 func (b *Board) seeOther(object any) {
 	b.mu.Lock()

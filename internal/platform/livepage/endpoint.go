@@ -59,7 +59,7 @@ func New(board *Board, now clock.WithTicker, heartbeat time.Duration, log *slog.
 		"age":    func(t time.Time) string { return span(now.Since(t)) },
 		"left":   func(t time.Time) string { return span(t.Sub(now.Now())) },
 		"took":   took,
-		"images": imagesText,
+		"images": imagesText, "prepared": preparedText,
 		"source": func(source string) string { return sourceURL(board.options.SourceURL, source) },
 		"late":   func(r *Row) bool { return r.NeedsPerson || r.Overdue(now.Now()) != nil },
 		"per":    func(v float64) string { return fmt.Sprintf("%.1f", v) },

@@ -62,7 +62,7 @@ func (o Operator) scoped(name string) cache.ByObject {
 	return cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}}}
 }
 
-// trimDeployment keeps the variables from which the page calculates.
+// trimDeployment keeps the variables from which the page calculates, and options as variables.
 func trimDeployment(d *appsv1.Deployment) *appsv1.Deployment {
 	kept := &appsv1.Deployment{TypeMeta: d.TypeMeta}
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = d.Namespace, d.Name, d.UID, d.ResourceVersion
@@ -72,6 +72,11 @@ func trimDeployment(d *appsv1.Deployment) *appsv1.Deployment {
 		for _, v := range c.Env {
 			if slices.ContainsFunc(known, func(s settings.Setting) bool { return s.Name == v.Name }) {
 				container.Env = append(container.Env, corev1.EnvVar{Name: v.Name, Value: v.Value})
+			}
+		}
+		for _, s := range known {
+			if value, given := settings.FindOption(c.Args, s.Name); given {
+				container.Env = append(container.Env, corev1.EnvVar{Name: s.Name, Value: value})
 			}
 		}
 		kept.Spec.Template.Spec.Containers = append(kept.Spec.Template.Spec.Containers, container)

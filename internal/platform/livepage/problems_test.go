@@ -149,6 +149,16 @@ func TestLimitsComeFromTheOperator(t *testing.T) {
 	if n, cpu := limits(); n != 20 || cpu != "500m" {
 		t.Errorf("as set: %v, %s", n, cpu)
 	}
+	withOptions := deployment(corev1.EnvVar{Name: "CHALLENGE_MAX_INSTANCES", Value: "20"})
+	withOptions.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect", "--challenge-max-instances=30", "--challenge-cpu-request", "200m", "--flag=" + theFlag}
+	storeTrimmed(t, b.seeOperator, withOptions)
+	if n, cpu := limits(); n != 30 || cpu != "200m" {
+		t.Errorf("as options: %v, %s", n, cpu)
+	}
+	if kept, err := trim(withOptions); err != nil || strings.Contains(fmt.Sprintf("%+v", kept), "not for the wall") {
+		t.Errorf("other options are kept: %v, %+v", err, kept)
+	}
+	storeTrimmed(t, b.seeOperator, deployment(corev1.EnvVar{Name: "CHALLENGE_MAX_INSTANCES", Value: "20"}))
 	storeTrimmed(t, b.seeOperator, deployment(corev1.EnvVar{Name: "CHALLENGE_MAX_INSTANCES", Value: "many"}))
 	if n, _ := limits(); n != 20 {
 		t.Errorf("a wrong value, with which the operator does not start: %v", n)

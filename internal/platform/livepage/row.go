@@ -13,18 +13,10 @@ import (
 type Row struct {
 	view.Row
 	// Use is how players have used it.
-	Use Use
+	Use view.Use
 	// Changed is the time of the last change that the page has seen, and version its number.
 	Changed time.Time
 	version uint64
-}
-
-// Use is how players have used an instance, by the replicas of the gate.
-type Use struct {
-	// Known: the gate serves it. Active: a connection is open, or was a moment ago.
-	Known, Active bool
-	// Last is the last connection of an instance that is not active. Zero: none is known since Since, which is zero if none was ever made.
-	Last, Since time.Time
 }
 
 // Filter chooses rows.

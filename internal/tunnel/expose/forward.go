@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
+	"github.com/bergctf/berg-operator/internal/kit/podport"
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
 )
 
@@ -35,21 +33,13 @@ func freePorts() (control, data int, err error) {
 // forward forwards both ports of the client proxy until the connection breaks or the context ends. It calls ready when it listens.
 func (c cluster) forward(ctx context.Context, config *rest.Config, pod string, control, data int, ready func()) error {
 	target := c.Post().Namespace(c.namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(config)
+	dialer, err := podport.NewDialer(config, target)
 	if err != nil {
 		return err
 	}
-	older := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
-	newer, err := portforward.NewSPDYOverWebsocketDialer(target, config)
-	if err != nil {
-		return err
-	}
-	dialer := portforward.NewFallbackDialer(newer, older, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
 	listening := make(chan struct{})
 	ports := []string{fmt.Sprintf("%d:%d", control, proxy.DefaultControlPort), fmt.Sprintf("%d:%d", data, proxy.DefaultDataPort)}
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, io.Discard)
 	if err != nil {
 		return err
 	}

@@ -108,6 +108,7 @@ var _ = Describe("A web challenge", func() {
 		instance.Namespace, instance.Spec.ChallengeRef.Namespace = challenges.Name, ""
 		stage.Start(ctx, instance).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		Expect(world.Delete(ctx, instance)).To(Succeed())
+		expect.GoneWithin(ctx, instance, deployed.DeleteLimit) // the stage waits for the instances of its own namespace only
 	}, SpecTimeout(deployed.SpecLimit))
 })
 

@@ -61,7 +61,7 @@ func (p player) dial(ctx context.Context, port string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(p.node, port))
 }
 
-// get returns the status of an answer, and where it redirects to. Ports are where the gate is reached, by the port of the URL.
+// get returns the status of an answer, and where it redirects to or after how many seconds to try again. Ports are where the gate is reached, by the port of the URL.
 func (p player) get(ctx context.Context, address string, ports map[string]string) (status int, location string, err error) {
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: p.pool, MinVersion: tls.VersionTLS12},
@@ -84,6 +84,9 @@ func (p player) get(ctx context.Context, address string, ports map[string]string
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0, "", err
+	}
+	if seconds := response.Header.Get("Retry-After"); seconds != "" { // each page of the gate has its own
+		return response.StatusCode, "try again after " + seconds + " s: ", response.Body.Close()
 	}
 	return response.StatusCode, response.Header.Get("Location"), response.Body.Close()
 }
@@ -195,6 +198,13 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 		status, _, err = alice.get(ctx, "https://never."+gateDomain+"/", nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(http.StatusNotFound))
+
+		By("asking the replicas who was there")
+		idle := bergtest.Running(ctx, gateStage, "routed")
+		list := must(output(ctx, "go", "run", "./cmd/kubectl-berg", "list", "-n", gateStage, "--usage"))
+		Expect(list).To(And(MatchRegexp(instance.Name+`\s.*\sin use\s`), MatchRegexp(idle.Name+`\s.*\snever opened\s`)))
+		Expect(must(output(ctx, "go", "run", "./cmd/kubectl-berg", "status"))).To(ContainSubstring("1 in use, 1 never opened"))
+		Expect(k8s.Delete(ctx, idle)).To(Succeed())
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 	}, SpecTimeout(3*startLimit))
 
@@ -214,8 +224,8 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 			}
 			asked[i.Name] = true
 			go func() {
-				status, _, err := alice.get(ctx, service(i, "web").URL+"/healthz", nil)
-				answers <- fmt.Sprint(i.Name, ": ", status, " ", err)
+				status, retry, err := alice.get(ctx, service(i, "web").URL+"/healthz", nil)
+				answers <- fmt.Sprint(i.Name, ": ", retry, status, " ", err)
 			}()
 		}
 		for range starts {

@@ -130,6 +130,8 @@ var _ = Describe("CTFd", func() {
 		more := c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"2","updateMask":"min"}`)
 		Expect(more.Status).To(Equal(200), more.Body)
 		Expect(wanted().Items).To(HaveLen(1))
+		Expect(wanted().Items[0].Labels).To(HaveKeyWithValue(bergv1.LabelWarm, "2-0"))
+		refuses(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"2","max":"1","updateMask":"min,max"}`), 400, 3, "must not be above spec.warm.max")
 		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"0","updateMask":"min"}`).Status).To(Equal(200))
 		Expect(wanted().Items).To(BeEmpty())
 

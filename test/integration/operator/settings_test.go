@@ -42,6 +42,12 @@ var _ = Describe("Settings of a ConfigMap", Ordered, func() {
 			ContainSubstring("challenge-tls-port is no setting, did you mean CHALLENGE_TLS_PORT?")))
 		Expect(p.Exited()).NotTo(BeClosed())
 		Expect(p.probe("/readyz")).To(Equal(200))
+		Eventually(func(g Gomega) {
+			var events corev1.EventList
+			g.Expect(k8s.List(ctx, &events, client.InNamespace(installed.Namespace), client.MatchingFields{"involvedObject.uid": string(shared.UID)})).To(Succeed())
+			g.Expect(events.Items).To(ConsistOf(And(HaveField("Reason", settings.ReasonInvalid), HaveField("InvolvedObject.ResourceVersion", shared.ResourceVersion),
+				HaveField("Message", ContainSubstring(`CHALLENGE_HTTP_PORT="http"`)))))
+		}).Should(Succeed())
 
 		By("starting again with valid ones")
 		apiserver.Change(ctx, shared, func() { shared.Data = map[string]string{"CHALLENGE_HTTP_PORT": "8081"} })

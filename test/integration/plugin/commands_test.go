@@ -124,6 +124,10 @@ var _ = Describe("list --sort-by and -o yaml", func() {
 		Expect(rows).To(HaveLen(3))
 		Expect(rows[0]).To(And(HaveKeyWithValue("name", "soon"), HaveKeyWithValue("phase", "Running")))
 		Expect(run(ctx, "list", "-n", ns, "-o", "xml").code).To(Equal(2))
+
+		unknown := run(ctx, "list", "-n", ns, "--usage") // no pod of a gate runs here
+		Expect(unknown.code).To(Equal(1))
+		Expect(unknown.err).To(ContainSubstring("--usage: "))
 	})
 })
 

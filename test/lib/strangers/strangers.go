@@ -1,4 +1,4 @@
-// Package strangers holds connections to a port without ever proving who holds them: what a client without a token can do.
+// Package strangers holds connections to a port without ever proving who holds them, and confuses hosts: what a client without a token can do.
 package strangers
 
 import (

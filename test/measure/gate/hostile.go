@@ -70,6 +70,10 @@ var attacks = []struct {
 
 type target struct{ secure, raw, host string }
 
+func (b *bench) newTarget() target {
+	return target{fmt.Sprintf("127.0.0.1:%d", b.gate.secure), fmt.Sprintf("127.0.0.1:%d", b.gate.raw), "gate." + domain}
+}
+
 // attack is what the process of an attacker does.
 func attack(ctx context.Context, name, secure, raw, host string) error {
 	for _, a := range attacks {
@@ -187,7 +191,7 @@ func hostile(ctx context.Context, b *bench) ([]figure, error) {
 	if err := b.startGate(ctx, "GATE_ADDRESS_CONNECTIONS=512", "GATE_HOST_CONNECTIONS=1024", "GATE_ADDRESS_RATE=64", "GATE_ADDRESS_REQUESTS=1000"); err != nil {
 		return nil, err
 	}
-	t := target{fmt.Sprintf("127.0.0.1:%d", b.gate.secure), fmt.Sprintf("127.0.0.1:%d", b.gate.raw), "gate." + domain}
+	t := b.newTarget()
 	var all []figure
 	for _, a := range attacks {
 		var quiet, during []float64

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,9 +79,11 @@ type scenario struct {
 	run  func(context.Context, *bench) ([]figure, error)
 }
 
-// scenarios in their order. starts needs a cluster with real nodes, and hostile is that of make attack-gate: both run only when they are
-// asked for.
-var scenarios = []scenario{{"traffic", traffic}, {"churn", churn}, {"routes", routes}, {"memory", memory}, {"starts", starts}, {"hostile", hostile}}
+// scenarios in their order. starts needs a cluster with real nodes, and the last two are those of make attack-gate: they run only when they
+// are asked for.
+var scenarios = []scenario{
+	{"traffic", traffic}, {"churn", churn}, {"routes", routes}, {"memory", memory}, {"starts", starts}, {"confusion", confusion}, {"hostile", hostile},
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -198,7 +201,7 @@ func table(all []figure) string {
 			if f.missed() {
 				result = "**missed**"
 			}
-			limit, met = fmt.Sprintf("%s %s %s", strings.Replace(f.Of, "gate", "", 1), sign, number(f.Limit)), result
+			limit, met = fmt.Sprintf("%s %s %s", strings.Replace(f.Of, "gate", "", 1), sign, cmp.Or(number(f.Limit), "0")), result
 			if f.Of != "gate" {
 				met += fmt.Sprintf(": %.2f", f.Value)
 			}

@@ -11,7 +11,6 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
-	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // podsSummary summarises the pods of an instance.
@@ -104,8 +103,8 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 			return false, sandboxFailed, sandboxFailed + ": " + reason
 		}
 	}
-	if refused := FindRefusal(o.Deployments[c.Hostname]); refused != nil {
-		return false, bergv1.ReasonRefused, refusal.Annotate(refused.Message)
+	if reason, message := explainRefusal(o.Deployments[c.Hostname], now); reason != "" {
+		return false, reason, message
 	}
 	if len(live) == 0 && len(ended) > 0 {
 		v := NewPodView(ended[0])

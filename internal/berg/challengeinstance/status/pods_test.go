@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,27 @@ func TestRefusedPodsAreTriedAgainEveryMinute(t *testing.T) {
 				t.Errorf("again in %s, want %s", got, tc.until)
 			}
 		})
+	}
+}
+
+// What fails by itself, and ends by itself, is not called refused.
+func TestWhyPodsAreNotCreated(t *testing.T) {
+	const account = `pods "web-" is forbidden: error looking up service account a/default: serviceaccount "default" not found`
+	for name, tc := range map[string]struct {
+		since         time.Duration
+		message, want string
+		helps         string
+	}{
+		"a new namespace":       {time.Second, account, "", ""},
+		"no account controller": {2 * time.Minute, account, bergv1.ReasonWriteFailed, "controller manager"},
+		"the API server":        {time.Second, "etcdserver: request timed out", bergv1.ReasonWriteFailed, "readyz"},
+		"quota":                 {time.Second, "exceeded quota: q, requested: pods=1", bergv1.ReasonRefused, "kubectl get resourcequotas"},
+		"OpenShift":             {time.Second, "unable to validate against any security context constraint: []", bergv1.ReasonRefused, "oc get scc"},
+		"unknown":               {time.Second, "no", bergv1.ReasonRefused, "no"},
+	} {
+		if reason, message := explainRefusal(deploymentWith("", failure(tc.since, tc.message)), noon); reason != tc.want || !strings.Contains(message, tc.helps) {
+			t.Errorf("%s: %q, %q", name, reason, message)
+		}
 	}
 }
 

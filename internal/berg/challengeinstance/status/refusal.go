@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // Controllers of Kubernetes create the pods of a Deployment. The API server may accept the Deployment and reject their
@@ -33,16 +34,35 @@ func Refusal(c appsv1.DeploymentCondition) bool {
 // FindRefusal returns why the pods of a Deployment are not created, nil if no reason is known.
 // If the ReplicaSet cannot be created, a failure of an earlier ReplicaSet is out of date.
 func FindRefusal(d *appsv1.Deployment) *appsv1.DeploymentCondition {
-	var refusal *appsv1.DeploymentCondition
+	var found *appsv1.DeploymentCondition
 	if d == nil {
 		return nil
 	}
 	for i, c := range d.Status.Conditions {
-		if Refusal(c) && (refusal == nil || c.Type == appsv1.DeploymentProgressing) {
-			refusal = &d.Status.Conditions[i]
+		if Refusal(c) && (found == nil || c.Type == appsv1.DeploymentProgressing) {
+			found = &d.Status.Conditions[i]
 		}
 	}
-	return refusal
+	return found
+}
+
+// explainRefusal returns why the pods of a Deployment are not created; "" if that is not known, or usual in a new namespace.
+func explainRefusal(d *appsv1.Deployment, now time.Time) (reason, message string) {
+	refused := FindRefusal(d)
+	if refused == nil {
+		return "", ""
+	}
+	message = refusal.Annotate(refused.Message)
+	switch meaning, _ := refusal.Explain(refused.Message); meaning.Kind {
+	case refusal.ServiceAccount: // Kubernetes makes it a moment after the namespace
+		if now.Sub(refused.LastTransitionTime.Time) < refusalRetry {
+			return "", ""
+		}
+		return bergv1.ReasonWriteFailed, message
+	case refusal.Trouble, refusal.Storage, refusal.Certificate:
+		return bergv1.ReasonWriteFailed, message
+	}
+	return bergv1.ReasonRefused, message
 }
 
 // refusalRetry is the interval at which the controllers of Kubernetes are triggered to create

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,6 +42,20 @@ var _ = Describe("The prepared instances of a Challenge", func() {
 		Eventually(func() []bergv1.ChallengeInstance { return preparedFor(ctx, c) }).Should(BeEmpty())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+	})
+
+	It("are as many as a platform asks for, where the Challenge says nothing", func(ctx context.Context) {
+		ns, c := publish(ctx, "asked", bergtest.OneContainer)
+		registration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "registration", Labels: map[string]string{
+			bergv1.LabelManagedBy: bergv1.ManagedByAPI, bergv1.LabelPrepullChallenge: c.Name, bergv1.LabelWarm: "2-0",
+		}}}
+		Expect(k8s.Create(ctx, registration)).To(Succeed())
+		ready(ctx, c, 2)
+		expect.Shows(ctx, c, bergv1.ChallengeConditionWarm, metav1.ConditionTrue, bergv1.WarmReady)
+		apiserver.Change(ctx, registration, func() { registration.Labels[bergv1.LabelWarm] = "1-4" })
+		ready(ctx, c, 1)
+		Expect(k8s.Delete(ctx, registration)).To(Succeed())
+		Eventually(func() []bergv1.ChallengeInstance { return preparedFor(ctx, c) }).Should(BeEmpty())
 	})
 
 	It("are not made while it is frozen", func(ctx context.Context) {
