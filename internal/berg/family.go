@@ -89,6 +89,8 @@ func caches(cfg config.Berg) cache.Options {
 		Trim: trim,
 		// Everyone who may create namespaces can create one with the name of an instance's.
 		Domains: domains,
+
+		Finalizers: []string{bergv1.Finalizer, bergv1.CheckFinalizer},
 	}
 	switch {
 	case cfg.Prepull.Lead > 0:

@@ -44,6 +44,8 @@ func caches() cache.Options {
 		},
 		Trim:    trim,
 		Domains: []string{hexactfv1.GroupVersion.Group},
+
+		Finalizers: []string{hexactfv1.Finalizer},
 	}
 }
 

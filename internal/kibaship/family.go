@@ -69,6 +69,8 @@ func caches() cache.Options {
 		},
 		Trim:    trim,
 		Domains: []string{project.OwnershipLabels.Domain, kibashipv1.GroupVersion.Group},
+
+		Finalizers: []string{kibashipv1.ProjectFinalizer, kibashipv1.ApplicationFinalizer, kibashipv1.DeploymentFinalizer},
 	}
 }
 

@@ -55,6 +55,8 @@ func caches(cfg config.Quix) cache.Options {
 		},
 		Trim:    trim,
 		Domains: []string{quixv1.GroupVersion.Group},
+
+		Finalizers: []string{quixv1.Finalizer},
 	}
 }
 

@@ -51,6 +51,8 @@ func caches() cache.Options {
 		},
 		Trim:    trim,
 		Domains: []string{tunnelv1.GroupVersion.Group},
+
+		Finalizers: []string{tunnelv1.NetworkFinalizer, tunnelv1.Finalizer},
 	}
 }
 

@@ -217,7 +217,7 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.done = true
 	w.Instance = w.Instance.DeepCopy()
-	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Starts, w.Instance, bergv1.Finalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Starts, a.Live, w.Instance, bergv1.Finalizer)); err != nil {
 		err = redact.Error(err, w.Instance.Spec.Flag)
 		if outcome.Classify(err) != outcome.Rejected {
 			w.err = err

@@ -40,10 +40,10 @@ func observeFreeCapacity(reader client.Reader, limit int) func(context.Context) 
 	}
 }
 
-// countStarted counts the instances that use capacity, as the admission does. Prepared ones end when players need their slots.
+// countStarted counts the instances that use capacity, as the admission does.
 func countStarted(instances []bergv1.ChallengeInstance) (n int) {
 	for i := range instances {
-		if isStarted(&instances[i]) && instances[i].Labels[bergv1.LabelPrepared] == "" {
+		if isStarted(&instances[i]) {
 			n++
 		}
 	}

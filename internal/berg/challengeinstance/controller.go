@@ -51,7 +51,7 @@ const immediately = time.Nanosecond
 // instances that were not started, and the controller of expiries ends expired ones.
 func (r *Reconciler) newKind() *kind {
 	return &kind{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: bergv1.Finalizer, FinalizerCondition: bergv1.ConditionNamespaceCreated,
 		// Another controller writes these instances. Two writers of one status would only cause conflicts.
 		Skip: func(i *bergv1.ChallengeInstance, now time.Time) bool {

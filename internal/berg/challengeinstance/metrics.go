@@ -194,9 +194,7 @@ func observeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observ
 	}
 	observations := make([]gauge.Observation, 0, len(instances.Items))
 	for i := range instances.Items {
-		if instances.Items[i].Labels[bergv1.LabelPrepared] == "" {
-			observations = append(observations, newObservation(&instances.Items[i]))
-		}
+		observations = append(observations, newObservation(&instances.Items[i]))
 	}
 	return observations, nil
 }

@@ -32,7 +32,7 @@ func queued(ctx context.Context, reader client.Reader) ([]bergv1.ChallengeInstan
 		return nil, err
 	}
 	return slices.DeleteFunc(pending.Items, func(i bergv1.ChallengeInstance) bool {
-		return !status.Queued(&i) || i.Labels[bergv1.LabelPrepared] != ""
+		return !status.Queued(&i)
 	}), nil
 }
 

@@ -121,12 +121,13 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 // serveGauges lets the gauges of instances count in the manager's cache.
 func (r *Reconciler) serveGauges(mgr ctrl.Manager) {
 	var reader client.Reader = mgr.GetCache()
-	queueLength.Watch(observeQueueLengths(reader), mgr.Elected())
-	headAge.Watch(observeHeadAge(reader, r.Clock), mgr.Elected())
-	freeCapacity.Watch(observeFreeCapacity(reader, r.Config.Challenge.MaxInstances), mgr.Elected())
+	players := playerReader{reader, r.isPrepared}
+	queueLength.Watch(observeQueueLengths(players), mgr.Elected())
+	headAge.Watch(observeHeadAge(players, r.Clock), mgr.Elected())
+	freeCapacity.Watch(observeFreeCapacity(players, r.Config.Challenge.MaxInstances), mgr.Elected())
 	nodePortsInUse.Watch(observeNodePorts(reader), mgr.Elected())
 	perChallenge.reader.Store(&reader)
-	perPhase.Watch(reader, r.Clock, mgr.Elected())
+	perPhase.Watch(players, r.Clock, mgr.Elected())
 	overdue.Watch(observeOverdue(reader, r.Clock), mgr.Elected())
 }
 

@@ -25,7 +25,7 @@ import (
 // next one, also of another leader, knows what came before.
 func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.ChallengeCheck, state] {
 	return &reconcile.Kind[*bergv1.ChallengeCheck, state]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		// A ChallengeCheck has the finalizer only while a check runs: it can be deleted without an operator that runs checks.
 		Finalizer: bergv1.CheckFinalizer, FinalizerInApply: true,
 		Observe: func(ctx context.Context, c *bergv1.ChallengeCheck) (s state, err error) {
@@ -67,7 +67,7 @@ func (r *Reconciler) begin(ctx context.Context, s *state, now time.Time) error {
 		return r.release(ctx, s.Check)
 	}
 	s.Proof, s.Again = r.tokens.Draw(), immediately
-	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, s.Check, bergv1.CheckFinalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, r.Live, s.Check, bergv1.CheckFinalizer)); err != nil {
 		if outcome.Classify(err) == outcome.Rejected {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, s.Check, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.redact(ctx, s.Check, err).Error())
@@ -115,7 +115,7 @@ func untilNext(o Observed, reason string, now time.Time) time.Duration {
 func (r *Reconciler) run(ctx context.Context, s *state, problems *outcome.Problems, now time.Time) error {
 	o := &s.Observed
 	// Another client may have removed it.
-	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, r.Live, o.Check, bergv1.CheckFinalizer)); err != nil {
 		return err
 	}
 	v := r.assess(ctx, *o, now)

@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/berg/stop"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -69,6 +70,9 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) error {
 	if !controllerutil.ContainsFinalizer(c, bergv1.CheckFinalizer) {
 		return nil
+	}
+	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Live, c)); err != nil {
+		return err
 	}
 	before := c.DeepCopy()
 	controllerutil.RemoveFinalizer(c, bergv1.CheckFinalizer)

@@ -49,7 +49,8 @@ func (s *State) SetGateway(gateway *gatewayv1.Gateway) {
 	if len(gateway.Status.Addresses) > 0 {
 		delete(s.chosen, name)
 	}
-	if previous == nil || previous.Generation != gateway.Generation || previous.UID != gateway.UID || s.address(previous) != s.address(gateway) {
+	ours := s.classes[string(gateway.Spec.GatewayClassName)] || s.compiled[name] != nil
+	if ours && (previous == nil || previous.Generation != gateway.Generation || previous.UID != gateway.UID || s.address(previous) != s.address(gateway)) {
 		s.compileAll()
 	} else {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})

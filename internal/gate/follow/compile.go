@@ -60,14 +60,15 @@ func (s *State) granted(fromKind, fromNamespace, toKind string, to types.Namespa
 func (s *State) compileAll() {
 	cluster := s.cluster()
 	compiled := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways))
+	taken := routing.Taken{}
 	var listeners []*routing.Listener
 	var secrets []types.NamespacedName
-	for name, gateway := range s.gateways {
+	for _, gateway := range slices.SortedFunc(maps.Values(s.gateways), func(a, b *gatewayv1.Gateway) int { return routing.CompareAge(a, b) }) {
 		if !s.classes[string(gateway.Spec.GatewayClassName)] {
 			continue
 		}
-		result := routing.CompileGateway(gateway, s.address(gateway), cluster)
-		compiled[name] = &result
+		result := routing.CompileGateway(gateway, s.address(gateway), taken, cluster)
+		compiled[types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}] = &result
 		listeners = append(listeners, result.Listeners...)
 		secrets = append(secrets, certificateRefs(gateway)...)
 	}

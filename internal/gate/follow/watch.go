@@ -60,16 +60,43 @@ func CacheOptions() cache.Options {
 		DefaultTransform: func(object any) (any, error) {
 			if o, ok := object.(client.Object); ok {
 				var kept map[string]string
-				if cause, found := o.GetAnnotations()[bergv1.AnnotationCause]; found {
+				if cause := o.GetAnnotations()[bergv1.AnnotationCause]; cause != "" && len(cause) <= maxCause {
 					kept = map[string]string{bergv1.AnnotationCause: cause}
 				}
 				o.SetManagedFields(nil)
 				o.SetAnnotations(kept)
+				o.SetFinalizers(nil)
+				o.SetOwnerReferences(nil)
+				o.SetLabels(boundLabels(o))
 			}
 			return object, nil
 		},
 	}
 }
+
+// What others write is bounded. A cause is one word, and a namespace rarely has ten labels.
+const maxCause, maxLabels = 64, 64
+
+// boundLabels returns the labels of a namespace, by which listeners select it, and none of other objects. Of a namespace with too many only
+// those of its Challenge are kept: no other selector matches it.
+func boundLabels(o client.Object) map[string]string {
+	all := o.GetLabels()
+	if _, namespace := o.(*metav1.PartialObjectMetadata); !namespace {
+		return nil
+	}
+	if len(all) <= maxLabels {
+		return all
+	}
+	few := map[string]string{}
+	for _, key := range challengeLabels {
+		if value, found := all[key]; found {
+			few[key] = value
+		}
+	}
+	return few
+}
+
+var challengeLabels = []string{corev1.LabelMetadataName, bergv1.LabelChallengeNamespace, bergv1.LabelChallenge}
 
 func nameOnly(object client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -28,6 +29,7 @@ type Parent struct {
 // Route is the translation of an HTTPRoute or a TLSRoute.
 type Route struct {
 	Parents []Parent
+	Created time.Time
 	Rules   []Rule    // of an HTTPRoute
 	Targets []Backend // of a TLSRoute
 	// Services to which the route refers, whether they exist or not.
@@ -52,7 +54,7 @@ type Gateways func(types.NamespacedName) (*Gateway, bool)
 // CompileHTTPRoute translates an HTTPRoute.
 func CompileHTTPRoute(route *gatewayv1.HTTPRoute, gateways Gateways, cluster Cluster) Route {
 	rules, unresolved, unsupported := compileRules(route, cluster.Services, cluster.Granted)
-	out := Route{Rules: rules}
+	out := Route{Created: route.CreationTimestamp.Time, Rules: rules}
 	for i := range route.Spec.Rules {
 		for j := range route.Spec.Rules[i].BackendRefs {
 			out.Services = append(out.Services, serviceName(route.Spec.Rules[i].BackendRefs[j].BackendRef, route.Namespace))
@@ -64,7 +66,7 @@ func CompileHTTPRoute(route *gatewayv1.HTTPRoute, gateways Gateways, cluster Clu
 
 // CompileTLSRoute translates a TLSRoute.
 func CompileTLSRoute(route *gatewayv1.TLSRoute, gateways Gateways, cluster Cluster) Route {
-	var out Route
+	out := Route{Created: route.CreationTimestamp.Time}
 	var first *problem
 	for i := range route.Spec.Rules {
 		for _, ref := range route.Spec.Rules[i].BackendRefs {

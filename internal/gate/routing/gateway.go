@@ -21,37 +21,6 @@ const (
 	TLSRoute  = "TLSRoute"
 )
 
-// Mode is the treatment of the connections of a listener.
-type Mode int
-
-// The modes of listeners.
-const (
-	HTTP        Mode = iota // plain HTTP
-	HTTPS                   // HTTP within TLS that ends here
-	Terminate               // bytes within TLS that ends here
-	Passthrough             // TLS that ends at the backend
-)
-
-// Port is a port of Gateways at one of the addresses that the gate has.
-type Port struct {
-	Address int // number of the address, from 0
-	Number  int32
-}
-
-// Listener is a listener of a Gateway that is served.
-type Listener struct {
-	Gateway      types.NamespacedName
-	Name         string
-	Port         Port
-	Hostname     string
-	Mode         Mode
-	Kinds        []string // kinds of routes that may attach
-	Certificates []*tls.Certificate
-	namespaces   func(namespace string, labels labels.Set) bool
-	// Valid: the listener is served. Routes attach to an invalid one, too, so that its status counts them.
-	Valid bool
-}
-
 // Cluster is what a translation reads of the cluster.
 type Cluster struct {
 	Services Services
@@ -72,11 +41,17 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. AttachedRoutes of the statuses are not counted yet.
-func CompileGateway(gateway *gatewayv1.Gateway, address int, cluster Cluster) Gateway {
+// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the older
+// ones, and then its own, too. AttachedRoutes of the statuses are not counted yet.
+func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0
 	conflicts := findConflicts(gateway.Spec.Listeners)
+	for i := range gateway.Spec.Listeners {
+		if conflicts[i] == "" {
+			conflicts[i] = taken.conflict(gateway.Namespace, &gateway.Spec.Listeners[i], address)
+		}
+	}
 	for i := range gateway.Spec.Listeners {
 		listener, status := compileListener(gateway, i, address, conflicts[i], cluster)
 		out.Listeners = append(out.Listeners, listener)
@@ -86,6 +61,11 @@ func CompileGateway(gateway *gatewayv1.Gateway, address int, cluster Cluster) Ga
 		}
 		if listener.Valid {
 			valid++
+		}
+	}
+	for _, listener := range out.Listeners {
+		if listener.Valid {
+			taken.add(listener)
 		}
 	}
 	out.Conditions = gatewayConditions(gateway, accepted, valid)
@@ -138,6 +118,14 @@ func findConflicts(listeners []gatewayv1.Listener) []gatewayv1.ListenerCondition
 	return conflicts
 }
 
+// CompareAge orders Gateways and routes as the Gateway API wants: the older one goes first, then the one whose name is first.
+func CompareAge(a, b metav1.Object) int {
+	return cmp.Or(
+		a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
+	)
+}
+
 func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict gatewayv1.ListenerConditionReason, cluster Cluster) (*Listener, gatewayv1.ListenerStatus) {
 	spec := &gateway.Spec.Listeners[index]
 	listener := &Listener{
@@ -157,7 +145,7 @@ func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict ga
 		set(gatewayv1.ListenerConditionAccepted, true, gatewayv1.ListenerReasonAccepted, "the listener is accepted")
 	}
 	if conflict != "" {
-		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway has the same port and host name, or another protocol at this port")
+		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway, or one of an older Gateway, has the same port and host name, or another protocol at this port")
 	} else {
 		set(gatewayv1.ListenerConditionConflicted, false, gatewayv1.ListenerReasonNoConflicts, "no other listener conflicts")
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Key names a route: kind, namespace and name.
@@ -44,6 +45,7 @@ type host struct {
 // attached is a route of a host. There is nearly always one: maps would take most of the memory of a table.
 type attached struct {
 	key     Key
+	created time.Time
 	rules   []Rule
 	targets []Backend
 }
@@ -126,7 +128,7 @@ func (t *Table) add(key Key, spot place, route *Route) {
 		hosts[spot.host] = h
 	}
 	if key.Kind == TLSRoute {
-		h.tls = append(h.tls, attached{key: key, targets: route.Targets})
+		h.tls = append(h.tls, attached{key: key, created: route.Created, targets: route.Targets})
 	} else {
 		h.http = append(h.http, attached{key: key, rules: route.Rules})
 	}
@@ -156,7 +158,7 @@ func (h *host) order() {
 	}
 	slices.SortFunc(rules, compareRules)
 	h.rules = rules
-	slices.SortFunc(h.tls, func(a, b attached) int { return compareKeys(a.key, b.key) })
+	slices.SortFunc(h.tls, func(a, b attached) int { return cmp.Or(a.created.Compare(b.created), compareKeys(a.key, b.key)) })
 }
 
 // Rule returns the rule that serves a request at a port. known reports whether a route has the host at all.

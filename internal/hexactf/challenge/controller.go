@@ -28,7 +28,7 @@ import (
 // newKind returns the steps that are particular to Challenges; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 	return &reconcile.Kind[*hexactfv1.Challenge, Outcome]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: hexactfv1.Finalizer,
 		Skip:      expired, // the controller of expiries deletes it
 		Observe:   r.observe,

@@ -12,6 +12,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -29,7 +30,7 @@ import (
 // newKind returns the steps that are particular to Applications; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed] {
 	return &reconcile.Kind[*kibashipv1.Application, Observed]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: kibashipv1.ApplicationFinalizer, FinalizerInApply: true,
 		Observe:  r.observe,
 		Check:    func(a *kibashipv1.Application, o *Observed) outcome.Problems { return check(a, *o) },
@@ -78,6 +79,9 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 	wanted := ProjectLabels(a.Labels, o.Project)
 	if controllerutil.ContainsFinalizer(a, kibashipv1.ApplicationFinalizer) && maps.Equal(wanted, a.Labels) {
 		return nil
+	}
+	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Writer.Live, a)); err != nil {
+		return err
 	}
 	changed := a.DeepCopy()
 	controllerutil.AddFinalizer(changed, kibashipv1.ApplicationFinalizer)

@@ -246,3 +246,21 @@ func TestOthersSendNothing(t *testing.T) {
 		})
 	}
 }
+
+// A tenant may write the annotation with the commit before. What is no commit would choose another path of the provider.
+func TestAForgedCommitIsNotSent(t *testing.T) {
+	w := newWorld(t)
+	for _, forged := range []string{"../../../admin/users", "aaa/../../x", "aaa?x=", "%2e%2e", "AAA", ""} {
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(w.d), w.d); err != nil {
+			t.Fatal(err)
+		}
+		metav1.SetMetaDataAnnotation(&w.d.ObjectMeta, kibashipv1.AnnotationReported, forged+"="+string(pending))
+		if err := w.client.Update(t.Context(), w.d); err != nil {
+			t.Fatal(err)
+		}
+		w.settle(t)
+		if len(w.received) != 1 || !strings.HasPrefix(w.received[0], "/api/v1/repos/team/web/statuses/aaa ") {
+			t.Errorf("%q: %q", forged, w.received)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case former == commit && sent == string(now):
 		return ctrl.Result{}, nil
-	case former != commit && sent == string(pending):
+	case former != commit && sent == string(pending) && hexadecimal.MatchString(former): // a tenant may write the annotation
 		commit, now = former, cancelled
 	}
 	refusal, err := r.send(ctx, a, d.Name, commit, now)
@@ -84,6 +85,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, kibashipv1.AnnotationReported, commit+"="+string(now))
 	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, noted, client.MergeFrom(d))) // its event sends the next state
 }
+
+// hexadecimal matches commits. What is sent becomes part of a URL.
+var hexadecimal = regexp.MustCompile(`^[0-9a-f]{1,64}$`)
 
 // failed are the reasons of a run that has ended without an image.
 var failed = []string{

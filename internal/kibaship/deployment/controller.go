@@ -11,6 +11,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/application"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -33,7 +34,7 @@ import (
 // to a Deployment has an owner reference to it, so the garbage collector deletes it. The finalizer is for the usage of a build that runs.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] {
 	return &reconcile.Kind[*kibashipv1.Deployment, Outcome]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: kibashipv1.DeploymentFinalizer, FinalizerInApply: true,
 		Observe: func(ctx context.Context, d *kibashipv1.Deployment) (out Outcome, err error) {
 			out.Observed, err = r.observe(ctx, d)
@@ -111,6 +112,9 @@ func (r *Reconciler) label(ctx context.Context, o Observed) error {
 	wanted[kibashipv1.LabelApplication] = kitnaming.LabelValue(d.Spec.ApplicationRef.Name)
 	if id := wanted[kibashipv1.LabelProjectUUID]; o.Project != nil && id != "" && wanted[kibashipv1.LabelUUID] == "" {
 		wanted[kibashipv1.LabelUUID] = id
+	}
+	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Writer.Live, d)); err != nil {
+		return err
 	}
 	labelled := d.DeepCopy()
 	labelled.Labels = wanted

@@ -37,7 +37,7 @@ import (
 // newKind returns the steps that are particular to Projects; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 	return &reconcile.Kind[*kibashipv1.Project, State]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: kibashipv1.ProjectFinalizer, FinalizerCondition: kibashipv1.ConditionNamespaceReady,
 		Observe:  r.observe,
 		Check:    func(p *kibashipv1.Project, s *State) outcome.Problems { return check(p, s.Observed) },

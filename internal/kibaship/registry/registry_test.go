@@ -90,6 +90,10 @@ func TestWhereTheOperatorGoes(t *testing.T) {
 		"127.0.0.1":        false, "127.8.8.8": false, "::1": false, "::ffff:127.0.0.1": false, "64:ff9b::7f00:1": false,
 		"0.0.0.0": false, "::": false, "255.255.255.255": false, "224.0.0.1": false, "ff02::1": false,
 		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "::ffff:169.254.169.254": false, "64:ff9b::a9fe:a9fe": false,
+		// Metadata of clouds that is not link-local, and addresses of IPv4 in other notations of IPv6.
+		"100.100.100.200": false, "168.63.129.16": false, "fd00:ec2::254": false, "0.1.2.3": false,
+		"2002:a9fe:a9fe::1": false, "::ffff:0:127.0.0.1": false, "::127.0.0.1": false, "64:ff9b:1::7f00:1": false, "64:ff9b:1:a9fe:a9:fe00::": false,
+		"2001:0:7f00:1::": false, "2001:db8::5efe:127.0.0.1": false, "2002:5db8:d822::1": true,
 	} {
 		if got := Public(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %v", address, got)
@@ -99,6 +103,8 @@ func TestWhereTheOperatorGoes(t *testing.T) {
 		"93.184.216.34": true, "2001:db8::1": true, "64:ff9b::5db8:d822": true, "::ffff:93.184.216.34": true,
 		"10.1.2.3": false, "192.168.1.1": false, "172.16.0.1": false, "100.64.0.1": false, "198.18.0.1": false, "fd00::1": false,
 		"64:ff9b::a01:203": false, "::ffff:10.1.2.3": false, "127.0.0.1": false, "169.254.169.254": false, "fe80::1%eth0": false,
+		"2002:a01:203::1": false, "2002:7f00:1::": false, "::ffff:0:10.1.2.3": false, "::10.1.2.3": false, "64:ff9b:1::a01:203": false,
+		"2001:0:a01:203::": false, "2001:0:5db8:d822:0:0:f5fe:fdfc": false, "2001:db8::5efe:10.1.2.3": false, "168.63.129.16": false, "2002:5db8:d822::1": true,
 	} {
 		if got := Internet(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s, of a registry that is not listed: %v", address, got)

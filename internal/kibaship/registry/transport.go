@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 
 	// The operator's image has no authorities of its own.
@@ -26,40 +27,32 @@ const dialTimeout = 5 * time.Second
 // errForbiddenAddress keeps users who choose an image from having the operator connect to addresses
 // that only the node or the operator itself should reach: the metadata service of a cloud, and
 // every listener in its own pod.
-var errForbiddenAddress = errors.New("the registry has an address to which the operator does not go: a loopback, link-local or multicast one, or a private one of a registry that IMAGE_REGISTRIES does not list")
+var errForbiddenAddress = errors.New("the registry has an address to which the operator does not go: a loopback, link-local or multicast one, one of a cloud's metadata, or a private one of a registry that IMAGE_REGISTRIES does not list")
 
 // Reach says to which addresses a connection may be made.
 type Reach func(netip.Addr) bool
 
+// The rules know each notation of IPv6 that leads to an address of IPv4, and where clouds serve the credentials of a node.
+var (
+	nearby   = allowlist.Rules{Allowed: netpolicy.Everywhere}
+	public   = allowlist.Rules{Allowed: netpolicy.Everywhere, Denied: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
+	internet = allowlist.Rules{Allowed: netpolicy.Everywhere, Denied: netpolicy.NotTheWorld}
+)
+
+// anyPort stands for each port: the rules above deny none.
+const anyPort = 443
+
 // Internet accepts the addresses to which the operator connects for an image of a registry that a tenant chose: publicly
 // routable addresses. With others a tenant could find out which servers listen in the cluster and next to it.
-func Internet(to netip.Addr) bool {
-	private := slices.ContainsFunc(netpolicy.NotTheWorld, func(p netip.Prefix) bool { return p.Contains(meant(to)) })
-	return Public(to) && !private || exempt(to)
-}
+func Internet(to netip.Addr) bool { return internet.Check(to, anyPort) == nil || exempt(to) }
 
 // Public are the addresses that the operator connects to for an image of a registry that an administrator listed: no
-// loopback, unspecified, link-local, multicast or broadcast one. Private ranges are among them:
+// loopback, unspecified, link-local, multicast or broadcast one, and none of a cloud's metadata. Private ranges are among them:
 // registries of a company have such addresses.
-func Public(to netip.Addr) bool {
-	return meant(to).IsGlobalUnicast() || exempt(to)
-}
+func Public(to netip.Addr) bool { return public.Check(to, anyPort) == nil || exempt(to) }
 
 // Nearby accepts the addresses for a push: an administrator chose the registry.
-func Nearby(to netip.Addr) bool { return !meant(to).IsLinkLocalUnicast() }
-
-// translated are addresses that hold one of IPv4, for networks that have no other:
-// https://www.rfc-editor.org/rfc/rfc6052
-var translated = netip.MustParsePrefix("64:ff9b::/96")
-
-// meant is the address that is meant.
-func meant(a netip.Addr) netip.Addr {
-	if a = a.WithZone(""); translated.Contains(a) {
-		bytes := a.As16()
-		a, _ = netip.AddrFromSlice(bytes[12:]) // four bytes are one
-	}
-	return a.Unmap()
-}
+func Nearby(to netip.Addr) bool { return nearby.Check(to, anyPort) == nil }
 
 var exemptions struct {
 	sync.RWMutex

@@ -91,8 +91,8 @@ func boundFinalizers(o client.Object) []string {
 
 // boundMetadata keeps the metadata of a custom resource that a family reads: labels and annotations of its domains, cut to a length,
 // and some owner references. The spec stays, which the family reads. The family writes patches with the difference of two such objects, which
-// leave the rest alone. The finalizers stay: the patch of one sends all.
-func boundMetadata(o client.Object, domains []string) {
+// leave the rest alone. A patch of finalizers sends all: package finalizer reads those of an object with many from the API server.
+func boundMetadata(o client.Object, domains, finalizers []string) {
 	shortened := func(all map[string]string) map[string]string {
 		for key, value := range all {
 			if len(value) > maxValue {
@@ -106,7 +106,22 @@ func boundMetadata(o client.Object, domains []string) {
 	owners := o.GetOwnerReferences()
 	slices.SortStableFunc(owners, func(a, b metav1.OwnerReference) int { return isController(b) - isController(a) })
 	o.SetOwnerReferences(slices.Clone(owners[:min(len(owners), maxOwners)]))
+	if all := o.GetFinalizers(); len(all) > maxKeys {
+		kept := []string{unread}
+		for n, name := range all {
+			if n < namedFinalizers || slices.Contains(finalizers, name) {
+				kept = append(kept, strings.Clone(name))
+			}
+		}
+		o.SetFinalizers(kept)
+	}
 }
+
+// unread stands for finalizers that are not kept. The API server accepts no finalizer of that name.
+const unread = ""
+
+// FinalizersReduced reports whether a cached object has finalizers that are not kept. A writer of finalizers must ask the API server for all.
+func FinalizersReduced(o client.Object) bool { return slices.Contains(o.GetFinalizers(), unread) }
 
 func isController(o metav1.OwnerReference) int {
 	if o.Controller != nil && *o.Controller {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // readFrom returns an object as a family with domains reads it from its cache.
 func readFrom(t *testing.T, domains []string, o client.Object) client.Object {
 	t.Helper()
-	kept, err := New("us").transform(nil, domains)(o)
+	kept, err := New("us").transform(Options{Domains: domains, Finalizers: []string{"us.example/ours"}})(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,5 +105,22 @@ func TestOfALargeNamespaceItsFinalizersAreKnown(t *testing.T) {
 	got := readFrom(t, []string{"us.example"}, ns).(*corev1.Namespace)
 	if !Reduced(got) || len(got.Finalizers) != maxFinalizers || got.Finalizers[0] != first || got.Finalizers[maxFinalizers-1] != "" || len(got.Spec.Finalizers) != 1 {
 		t.Errorf("kept %d finalizers, the first is %q, and %v of the content", len(got.Finalizers), got.Finalizers[0], got.Spec.Finalizers)
+	}
+}
+
+// Others may put as many finalizers on a custom resource as fit into it. The family's own stays known among them.
+func TestOwnFinalizersAreKnownAmongMany(t *testing.T) {
+	gateway := &gatewayv1.Gateway{ObjectMeta: metadata("")}
+	for n := range 1000 {
+		gateway.Finalizers = append(gateway.Finalizers, fmt.Sprint("us.example/other-", n))
+	}
+	gateway.Finalizers = append(gateway.Finalizers, "us.example/ours")
+	got := readFrom(t, []string{"us.example"}, gateway.DeepCopy())
+	if kept := got.GetFinalizers(); !FinalizersReduced(got) || len(kept) > maxKeys || !slices.Contains(kept, "us.example/ours") {
+		t.Errorf("kept %q", kept)
+	}
+	gateway.Finalizers = gateway.Finalizers[990:]
+	if got := readFrom(t, []string{"us.example"}, gateway.DeepCopy()); FinalizersReduced(got) || len(got.GetFinalizers()) != 11 {
+		t.Errorf("of a few finalizers %q are kept", got.GetFinalizers())
 	}
 }

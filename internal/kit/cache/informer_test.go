@@ -64,7 +64,7 @@ func TestInformerTransformsOnceAndHandlersGetObjects(t *testing.T) {
 			},
 		}, &corev1.ConfigMap{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 		transformed := map[string]int{}
-		common := New("test").transform(nil, nil)
+		common := New("test").transform(Options{})
 		if err := i.SetTransform(func(o any) (any, error) {
 			transformed[o.(client.Object).GetName()]++
 			return common(o)

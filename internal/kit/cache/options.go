@@ -21,6 +21,8 @@ type Options struct {
 	// namespace, is larger than MaxContent after Trim, only these labels and annotations, its identity and its
 	// status are kept: see Reduced. None: objects of any size are kept.
 	Domains []string
+	// Finalizers are the family's own. The cache keeps them of a custom resource with many finalizers, and a few others: see FinalizersReduced.
+	Finalizers []string
 }
 
 // Caches creates the caches of one process.
@@ -44,7 +46,7 @@ func (c *Caches) Options(options Options) cache.Options {
 	}
 	return cache.Options{
 		DefaultLabelSelector: selector,
-		DefaultTransform:     c.transform(options.Trim, options.Domains),
+		DefaultTransform:     c.transform(options),
 		NewInformer:          newInformers(c.slots),
 		ByObject:             options.ByObject,
 	}

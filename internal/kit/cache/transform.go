@@ -15,7 +15,8 @@ import (
 // a kind are nearly the same.
 //
 // Readers get copies and cached objects are never changed, so that sharing parts is safe.
-func (c *Caches) transform(trim func(client.Object), domains []string) toolscache.TransformFunc {
+func (c *Caches) transform(options Options) toolscache.TransformFunc {
+	trim, domains := options.Trim, options.Domains
 	compact := apply.Compact(c.fieldManager)
 	return func(o any) (any, error) {
 		if _, done := o.(*encoded); done {
@@ -51,7 +52,7 @@ func (c *Caches) transform(trim func(client.Object), domains []string) toolscach
 			return object, nil // values of its types cannot be compared for equality
 		}
 		if len(domains) > 0 {
-			boundMetadata(object, domains)
+			boundMetadata(object, domains, options.Finalizers)
 		}
 		// These are interned already, and may be read concurrently.
 		managed := object.GetManagedFields()

@@ -19,7 +19,7 @@ func TestUnstructuredObjectsAreTransformed(t *testing.T) {
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`),
 	}})
-	transform := New("us").transform(nil, nil)
+	transform := New("us").transform(Options{})
 	for range 2 { // an informer may transform an object twice
 		kept, err := transform(u)
 		if err != nil {

@@ -14,18 +14,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // Ensure persists a finalizer. It must come before every other write, so that
 // no deletion is missed.
-func Ensure(ctx context.Context, c client.Client, obj client.Object, name string) error {
+func Ensure(ctx context.Context, c client.Client, live client.Reader, obj client.Object, name string) error {
 	if controllerutil.ContainsFinalizer(obj, name) {
 		return nil
+	}
+	if err := Complete(ctx, live, obj); err != nil {
+		return err
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	controllerutil.AddFinalizer(obj, name)
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// Complete gives a cached object all of its finalizers, of which the cache may keep only some. A patch of finalizers sends all of them.
+func Complete(ctx context.Context, live client.Reader, obj client.Object) error {
+	if !cache.FinalizersReduced(obj) {
+		return nil
+	}
+	full := obj.DeepCopyObject().(client.Object)
+	if err := live.Get(ctx, client.ObjectKeyFromObject(obj), full); err != nil {
+		return err
+	}
+	if full.GetUID() != obj.GetUID() || full.GetResourceVersion() != obj.GetResourceVersion() {
+		return outcome.ErrConflict // an event follows
+	}
+	obj.SetFinalizers(full.GetFinalizers())
+	return nil
 }
 
 // TakenOff selects the updates that remove a finalizer from an object: until it is restored, a
@@ -56,7 +77,10 @@ func (r *Remover) Done(obj client.Object) bool {
 }
 
 // Remove removes a finalizer from an object.
-func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object, name string) error {
+func (r *Remover) Remove(ctx context.Context, c client.Client, live client.Reader, obj client.Object, name string) error {
+	if err := Complete(ctx, live, obj); err != nil {
+		return apply.IgnoreAbsent(err)
+	}
 	free := obj.DeepCopyObject().(client.Object)
 	if !controllerutil.RemoveFinalizer(free, name) {
 		return nil

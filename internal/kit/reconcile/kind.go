@@ -37,7 +37,9 @@ const (
 // being deleted goes to Finalize instead. Fields without "optional" are required.
 type Kind[T client.Object, S any] struct {
 	// Client reads from the cache, which must wait for the client's own writes.
-	Client  client.Client
+	Client client.Client
+	// Live reads from the API server: finalizers that the cache does not keep. Optional if there is no finalizer.
+	Live    client.Reader
 	Events  events.EventRecorder
 	Clock   clock.PassiveClock
 	Metrics *Metrics
@@ -189,7 +191,7 @@ func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Probl
 	if k.Finalizer == "" || k.FinalizerInApply {
 		return nil, nil
 	}
-	err := outcome.WrapNotFound(finalizer.Ensure(ctx, k.Client, obj, k.Finalizer))
+	err := outcome.WrapNotFound(finalizer.Ensure(ctx, k.Client, k.Live, obj, k.Finalizer))
 	if err == nil || k.FinalizerCondition == "" || outcome.Classify(err) != outcome.Rejected {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeu
 	if err != nil || !done {
 		return requeueAfter, err
 	}
-	err = k.finalizers.Remove(ctx, k.Client, obj, k.Finalizer)
+	err = k.finalizers.Remove(ctx, k.Client, k.Live, obj, k.Finalizer)
 	if outcome.Classify(err) == outcome.Rejected {
 		Warning(k.Events, obj, outcome.ReasonRefused, actionDelete, fmt.Sprintf(
 			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", kindName(obj), k.redact(ctx, obj, err)))

@@ -32,7 +32,7 @@ import (
 // newKind returns the steps that are particular to Environments; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 	return &reconcile.Kind[*quixv1.Environment, State]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: quixv1.Finalizer, FinalizerCondition: quixv1.ConditionNamespaceReady,
 		Observe:  r.observe,
 		Check:    func(env *quixv1.Environment, s *State) outcome.Problems { return check(env, s.Observed, r.Config) },

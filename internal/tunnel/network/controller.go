@@ -34,7 +34,7 @@ import (
 // newKind returns the steps that are particular to ContainerNetworks; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed] {
 	return &reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: tunnelv1.NetworkFinalizer,
 		Observe:   r.observe,
 		Check:     check,

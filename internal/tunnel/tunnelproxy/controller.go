@@ -27,7 +27,7 @@ import (
 // newKind returns the steps that are particular to pairs of proxies; kit/reconcile does the rest.
 func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome] {
 	return &reconcile.Kind[*tunnelv1.ContainerNetworkTunnelProxy, status.Outcome]{
-		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Client: r.Client, Live: r.Writer.Live, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
 		Finalizer: tunnelv1.Finalizer,
 		Observe:   r.observe,
 		Apply:     r.apply,

@@ -32,6 +32,7 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/internal/gate/follow"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/platform/instances"
@@ -223,6 +224,13 @@ func TestCustomResourcesTakeLittleMemory(t *testing.T) {
 			checkMetadata(t, "berg-api", gvk, kind, instances.Trim)
 		}
 	}
+	for gvk, kind := range follow.Scheme().AllKnownTypes() {
+		if _, ok := reflect.New(kind).Interface().(client.Object); ok && gvk.Group == gatewayv1.GroupName {
+			checkMetadata(t, "berg-gate", gvk, kind, follow.CacheOptions().DefaultTransform)
+		}
+	}
+	namespace := corev1.SchemeGroupVersion.WithKind("Namespace")
+	checkMetadata(t, "berg-gate", namespace, reflect.TypeFor[metav1.PartialObjectMetadata](), follow.CacheOptions().DefaultTransform)
 	if kinds < 12 {
 		t.Errorf("only %d kinds were found", kinds)
 	}
@@ -238,13 +246,15 @@ func checkMetadata(t *testing.T, program string, gvk schema.GroupVersionKind, ki
 		o := reflect.New(kind).Interface().(client.Object)
 		o.SetName(fmt.Sprint("o", n))
 		o.SetNamespace("tenant")
-		labels, annotations := map[string]string{}, map[string]string{"large": text(n), gvk.Group + "/large": text(n), corev1.LastAppliedConfigAnnotation: text(n)}
+		labels, annotations := map[string]string{}, map[string]string{"large": text(n), gvk.Group + "/large": text(n), corev1.LastAppliedConfigAnnotation: text(n), bergv1.AnnotationCause: text(n)}
 		var owners []metav1.OwnerReference
 		var managed []metav1.ManagedFieldsEntry
+		var finalizers []string
 		for e := range entries {
 			key, value := fmt.Sprintf("%d-%d-%s", n, e, strings.Repeat("k", 40)), strings.Repeat("v", 50)+fmt.Sprint(n, "-", e)
 			labels[key], labels[gvk.Group+"/"+key] = value, value
 			annotations[key], annotations[gvk.Group+"/"+key] = strings.Repeat(value, 20), strings.Repeat(value, 20)
+			finalizers = append(finalizers, key+"/"+strings.Repeat("f", 60), gvk.Group+"/"+key)
 			owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: key, Name: value, UID: types.UID(key)})
 			managed = append(managed, metav1.ManagedFieldsEntry{Manager: key, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:` + value + `":{}}`)})
 		}
@@ -252,6 +262,7 @@ func checkMetadata(t *testing.T, program string, gvk schema.GroupVersionKind, ki
 		o.SetAnnotations(annotations)
 		o.SetOwnerReferences(owners)
 		o.SetManagedFields(managed)
+		o.SetFinalizers(finalizers)
 		kept, err := transform(o)
 		if err != nil {
 			t.Fatal(err)

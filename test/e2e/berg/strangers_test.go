@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -78,6 +79,44 @@ var _ = Describe("Strangers without a token", Label("network", "attack"), Serial
 		Entry("of the operator's metrics", SpecTimeout(deployed.SpecLimit), target{"operator: metrics", "8443", true, 512, 401, "/metrics", ""}, operatorPods),
 		Entry("of the operator's probes", SpecTimeout(deployed.SpecLimit), target{"operator: probes", "8081", false, 512, 200, "/healthz", ""}, operatorPods),
 	)
+
+	It("use up no rate of the right token with wrong ones", func(ctx SpecContext) {
+		right := target{port: "8080", path: "/healthcheck", token: token}
+		wrong := right
+		wrong.token = "wrong-" + token
+		pod := platformPods(token)(ctx)[0]
+		platform := &strangers.Crowd{Address: net.JoinHostPort(pod.Status.PodIP, right.port), Dial: world.DialNode(ctx)}
+		Expect(request(ctx, right, platform)).To(Equal(200))
+		const guessers = 16
+		ended := make(chan error, guessers)
+		var unauthorized, limited atomic.Int32
+		guess := func() error {
+			for range 50 {
+				switch status, err := request(ctx, wrong, platform); {
+				case err != nil:
+					return err
+				case status == http.StatusUnauthorized:
+					unauthorized.Add(1)
+				case status == http.StatusTooManyRequests:
+					limited.Add(1)
+				default:
+					return fmt.Errorf("a wrong token gets %d", status)
+				}
+			}
+			return nil
+		}
+		for range guessers {
+			go func() { ended <- guess() }()
+		}
+		for range 20 {
+			Expect(request(ctx, right, platform)).To(Equal(200))
+		}
+		for range guessers {
+			Expect(<-ended).To(Succeed())
+		}
+		Expect(request(ctx, right, platform)).To(Equal(200))
+		AddReportEntry("strangers", fmt.Sprintf("platform API: %d wrong tokens refused, %d more limited, 22 requests with the right one answered", unauthorized.Load(), limited.Load()))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	// What the rows above would find without limits: a server as net/http has it keeps every stranger.
 	It("are all kept by a server without limits", func(ctx SpecContext) {

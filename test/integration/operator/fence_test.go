@@ -28,6 +28,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/test/cluster/pki"
@@ -296,6 +297,11 @@ var _ = Describe("With the operator's token", Ordered, func() {
 	It("in its own namespace it runs only pods of tunnels", func(ctx context.Context) {
 		refused(stolen.Create(ctx, deploymentIn(installed.Namespace), client.DryRunAll))
 		refused(stolen.Create(ctx, ofProxy(installed.Namespace, func(p *corev1.Pod) { p.Spec.ServiceAccountName = installed.Account }), client.DryRunAll))
+	})
+
+	It("it writes no settings of the programs", func(ctx context.Context) {
+		own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: settings.ConfigMap}}
+		refused(stolen.Create(ctx, own, client.DryRunAll))
 	})
 
 	It("no pod runs in kube-system, not even one of a challenge", func(ctx context.Context) {
