@@ -46,7 +46,7 @@ type Reconciler struct {
 // SetupWithManager opens the watch, which others open too.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("kibaship-commit-status-" + string(r.Provider)).
+		Named("kibaship-commit-status-"+string(r.Provider)).
 		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetAnnotations()[kibashipv1.AnnotationRef] != ""
 		}))).

@@ -36,7 +36,7 @@ type Error struct {
 	// Down: the server is not reached, does not answer, or is overloaded. Another repository of it would not be answered either.
 	Down bool
 	text string
-	err   error
+	err  error
 }
 
 func (e *Error) Error() string { return e.text }
