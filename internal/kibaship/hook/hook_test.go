@@ -158,6 +158,24 @@ func TestARightWebhookWritesAnAnnotation(t *testing.T) {
 	if w := send(r, ping); w.Code != http.StatusOK {
 		t.Errorf("a ping: %d", w.Code)
 	}
+	// No loop: the providers announce the states of builds, which the operator sends them, by events that are no pushes.
+	before := len(fake.Actions())
+	for header, names := range map[string][]string{
+		"X-Github-Event": {"status", "check_run", "workflow_run", "pull_request"}, "X-Gitea-Event": {"status", "pull_request"},
+		"X-Gitlab-Event": {"Pipeline Hook", "Job Hook", "Merge Request Hook"}, "X-Event-Key": {"repo:commit_status_created", "repo:fork", "pullrequest:created"},
+	} {
+		for _, name := range names {
+			q := push(path, "{}")
+			q.Header.Del("X-Github-Event")
+			q.Header.Set(header, name)
+			if w := send(r, q); w.Code != http.StatusOK {
+				t.Errorf("%s: %d", name, w.Code)
+			}
+		}
+	}
+	if len(fake.Actions()) != before {
+		t.Error("an event that is no push was written")
+	}
 	// A route may leave its own path before it.
 	prefixed := push(path, "{}")
 	prefixed.URL.Path = "/hooks" + path
