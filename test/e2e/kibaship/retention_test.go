@@ -102,13 +102,13 @@ var _ = Describe("Images of earlier builds", Serial, func() {
 		succeeds(ctx, d)
 		first := d.Status.BuiltImage.Reference
 		Expect(first).To(HavePrefix(host + "/kibaship/" + p.project + "/web@"))
+		Expect(hasImage(ctx, first, login)).To(BeTrue(), "a Deployment names it")
 		expect.Deleted(ctx, d)
-		Expect(hasImage(ctx, first, login)).To(BeTrue(), "nothing has been built since")
+		Eventually(func() bool { return hasImage(ctx, first, login) }).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeFalse())
 
 		commit = newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "second"})
 		d = p.deploy(ctx, a, commit)
 		succeeds(ctx, d)
-		Eventually(func() bool { return hasImage(ctx, first, login) }).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeFalse())
 		expect.Shows(ctx, a, kibashipv1.ConditionImagesCleanedUp, metav1.ConditionTrue, kibashipv1.ReasonImagesCleanedUp)
 		Expect(hasImage(ctx, d.Status.BuiltImage.Reference, login)).To(BeTrue())
 		if !another { // the node knows this registry

@@ -136,7 +136,7 @@ var _ = Describe("What pushes cost", func() {
 			loud = append(loud, rights(apps[2*round+1])...)
 			attack.Wait()
 		}
-		Consistently(func() []string { return w.runs(ctx) }).WithTimeout(12 * time.Second).Should(Equal(runs), "they build nothing")
+		Consistently(func() []string { return w.runs(ctx) }).WithTimeout(12*time.Second).Should(Equal(runs), "they build nothing")
 		before, among := percentile(quiet, 99), percentile(loud, 99)
 		AddReportEntry("p99 of a right webhook", fmt.Sprintf("%s, among 200 forged and repeated ones %s, target at most twice as long", before, among))
 		Expect(among).To(BeNumerically("<=", 2*before))
