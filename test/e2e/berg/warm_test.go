@@ -42,7 +42,7 @@ var _ = Describe("A prepared instance on real pods", Label("warm"), Serial, func
 		cold := startTime(ctx, stage, "cold")
 		Expect(cold).To(BeNumerically(">=", bootTime))
 
-		prepare(ctx, stage, "warm", 2, boots("box"))
+		prepare(ctx, stage, "warm", 3, boots("box")) // what replaces them boots too
 		for range 3 {
 			warm := startTime(ctx, stage, "warm")
 			AddReportEntry("warm", fmt.Sprintf("%s, cold %s", warm.Round(time.Millisecond), cold.Round(time.Millisecond)))

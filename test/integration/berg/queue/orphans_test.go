@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -101,29 +101,20 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 	It("is kept while the API server does not tell which instances there are", func(ctx context.Context) {
 		ns := bergtest.Publish(ctx, "left", bergtest.OneContainer)
 		left, _ := orphan(ctx, ns, "left")
-		var refused sync.WaitGroup
-		refused.Add(2)
-		refusals := 0
-		answers := false
-		var mu sync.Mutex
+		var refusals atomic.Int32
+		var answers atomic.Bool
 		inprocess.Restart(map[string]string{"ORPHAN_GRACE_PERIOD": "1s"}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			asks := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/challengeinstances") && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList")
-			if asks && !answers {
-				if refusals++; refusals <= 2 {
-					refused.Done()
-				}
+			pages := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/challengeinstances") && r.URL.Query().Get("limit") == "100"
+			if pages && !answers.Load() {
+				refusals.Add(1)
 				return nil, io.ErrUnexpectedEOF
 			}
 			return next.RoundTrip(r)
 		}))
-		refused.Wait()
+		Eventually(refusals.Load).Should(BeNumerically(">=", 2))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(left), left)).To(Succeed())
 		Expect(left.DeletionTimestamp).To(BeNil())
-		mu.Lock()
-		answers = true
-		mu.Unlock()
+		answers.Store(true)
 		Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(left), left) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
 
