@@ -128,11 +128,10 @@ func (r *Repository) Commit(branch, message string) string {
 func (r *Repository) Silence(prefix string) (speak func()) {
 	silent := &silence{prefix, make(chan struct{})}
 	r.silent.Store(silent)
-	speak = func() {
-		if r.silent.CompareAndSwap(silent, nil) {
-			close(silent.ended)
-		}
-	}
+	speak = sync.OnceFunc(func() {
+		r.silent.CompareAndSwap(silent, nil)
+		close(silent.ended)
+	})
 	r.test.Cleanup(speak)
 	return speak
 }
