@@ -287,3 +287,23 @@ kibaship-quiet: ## Leave KIBASHIP_QUIET=1000 KibaShip projects idle for KIBASHIP
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env KIBASHIP_QUIET=$(KIBASHIP_QUIET) KIBASHIP_QUIET_SECONDS=$(KIBASHIP_QUIET_SECONDS) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of projects is left alone'
+
+PUSH_APPLICATIONS ?= 1000
+PUSH_ROUNDS       ?= 5
+
+.PHONY: kibaship-pushes
+kibaship-pushes: ## Measure webhooks among forged ones, pushes while a provider hangs, and the CPU time of PUSH_APPLICATIONS=1000 KibaShip applications that are asked about every minute: some six minutes.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-pushes -- \
+		env PUSH_TARGETS=1 PUSH_APPLICATIONS=$(PUSH_APPLICATIONS) \
+		$(GO_TEST) -v -count=1 -timeout 1h ./test/integration/builds -ginkgo.v -ginkgo.timeout=1h -ginkgo.focus='What pushes cost'
+
+.PHONY: kibaship-push-pods
+kibaship-push-pods: image ## Measure PUSH_ROUNDS=5 pushes from a webhook to the image, and the same runs by a bare client, with a real Tekton; needs root.
+	hack/packages node tekton
+	hack/with-cluster --profile tekton --name $(KIBASHIP_CLUSTER) -- $(MAKE) kibaship-push-pods-run PUSH_ROUNDS=$(PUSH_ROUNDS)
+
+.PHONY: kibaship-push-pods-run
+kibaship-push-pods-run:
+	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
+	$(MAKE) deploy ROLLOUT_TIMEOUT=10m
+	env PUSH_ROUNDS=$(PUSH_ROUNDS) $(GO_TEST) -v -count=1 -timeout 1h ./test/e2e/kibaship -ginkgo.v -ginkgo.timeout=1h -ginkgo.focus='A push is announced'

@@ -28,6 +28,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/retention"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kibaship/source"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
@@ -154,8 +155,12 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		return err
 	}
 	if cfg.Pushes.CommitStatus {
-		if err := (&commitstatus.Reconciler{Access: deps.Access("kibaship-operator"), Config: cfg, Providers: providers}).SetupWithManager(mgr); err != nil {
-			return err
+		for _, provider := range rules.GitProviders {
+			if err := (&commitstatus.Reconciler{
+				Access: deps.Access("kibaship-operator"), Config: cfg, Providers: providers, Provider: provider,
+			}).SetupWithManager(mgr); err != nil {
+				return err
+			}
 		}
 	}
 	if err := setupDeployments(ctx, deps, names, cfg); err != nil {

@@ -129,7 +129,7 @@ func newWorld(t *testing.T) *world {
 	builds := config.Builds{Providers: map[string]string{"github.com": server.URL}}
 	w.Reconciler = &Reconciler{
 		Access: reconcile.Access{Client: w.client, Events: w.events}, Config: config.KibaShip{Builds: builds},
-		Providers: &poll.Providers{Live: w.client, Config: builds},
+		Providers: &poll.Providers{Live: w.client, Config: builds}, Provider: kibashipv1.GitHub,
 	}
 	return w
 }

@@ -9,9 +9,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,27 +28,33 @@ import (
 )
 
 const (
-	// workers is how many states are sent at the same time.
+	// workers is how many states one provider gets at the same time.
 	workers = 8
+	// A state that was not sent is sent again after firstRetry, then after twice as long each time, at most maxRetry.
+	firstRetry, maxRetry = time.Second, 5 * time.Minute
 	// maxAnswer is how much of an answer is read, so that its connection serves the next request.
 	maxAnswer = 64 << 10
 )
 
-// Reconciler sends the states of commits.
+// Reconciler sends the states of commits to one provider. Another one has workers of its own, which a provider that hangs does not delay.
 type Reconciler struct {
 	reconcile.Access
 	Config    config.KibaShip
 	Providers *poll.Providers
+	Provider  kibashipv1.GitProvider
 }
 
 // SetupWithManager opens the watch, which others open too.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("kibaship-commit-status").
+		Named("kibaship-commit-status-"+string(r.Provider)).
 		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetAnnotations()[kibashipv1.AnnotationRef] != ""
 		}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcile.Timeout}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcile.Timeout,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, maxRetry),
+		}).
 		Complete(r)
 }
 
@@ -63,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	source := a.Spec.GitRepository
 	if d.DeletionTimestamp != nil || d.Spec.GitRepository == nil || !metav1.IsControlledBy(d, a) ||
-		source == nil || source.AutoBuild == nil || !source.AutoBuild.CommitStatus || source.SecretRef == nil {
+		source == nil || source.Provider != r.Provider || source.AutoBuild == nil || !source.AutoBuild.CommitStatus || source.SecretRef == nil {
 		return ctrl.Result{}, nil
 	}
 	commit, now := d.Spec.GitRepository.CommitSHA, computeState(d)
@@ -131,7 +139,7 @@ func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deploy
 	if err != nil {
 		return "", errNotSent
 	}
-	status := 0
+	status, limited := 0, false
 	for _, q := range requests {
 		answer, err := through.Do(q)
 		if err != nil {
@@ -139,6 +147,9 @@ func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deploy
 		}
 		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
 		_ = answer.Body.Close()
+		// GitHub answers 403 to too many requests: https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
+		limited = answer.StatusCode == http.StatusTooManyRequests ||
+			answer.StatusCode == http.StatusForbidden && (answer.Header.Get("X-Ratelimit-Remaining") == "0" || answer.Header.Get("Retry-After") != "")
 		if status = answer.StatusCode; status != http.StatusNotFound {
 			break
 		}
@@ -146,7 +157,7 @@ func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deploy
 	switch {
 	case status < 300:
 		return "", nil
-	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+	case limited, status >= 500, status == http.StatusRequestTimeout:
 		return "", fmt.Errorf("%w: it answers %d", errNotSent, status)
 	default:
 		return fmt.Sprintf("The git provider answers %d (%s) to the state of commit %s: give the token in Secret %s the right to write commit statuses, or set "+

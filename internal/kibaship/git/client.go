@@ -33,8 +33,10 @@ type Repository struct {
 type Error struct {
 	// Login: the server wants another login.
 	Login bool
-	text  string
-	err   error
+	// Down: the server is not reached, does not answer, or is overloaded. Another repository of it would not be answered either.
+	Down bool
+	text string
+	err  error
 }
 
 func (e *Error) Error() string { return e.text }
@@ -74,7 +76,10 @@ func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) e
 }
 
 func refused(status int) error {
-	e := &Error{text: fmt.Sprintf("the git server answers %d (%s)", status, http.StatusText(status))}
+	e := &Error{
+		Down: status >= http.StatusInternalServerError || status == http.StatusTooManyRequests,
+		text: fmt.Sprintf("the git server answers %d (%s)", status, http.StatusText(status)),
+	}
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Login = true
@@ -97,22 +102,22 @@ func explain(err error) error {
 	var lookup *net.DNSError
 	var timeout net.Error
 	var said *serverError
-	text := "the git server cannot be reached"
+	text, down := "the git server cannot be reached", true
 	switch {
 	case errors.As(err, &authority):
-		text = "the certificate of the git server is of an authority that is not trusted: see BUILD_CA_CONFIG_MAP"
+		text, down = "the certificate of the git server is of an authority that is not trusted: see BUILD_CA_CONFIG_MAP", false
 	case errors.As(err, &invalid), errors.As(err, &hostname):
-		text = "the certificate of the git server is not valid for it"
+		text, down = "the certificate of the git server is not valid for it", false
 	case errors.As(err, &lookup):
 		text = "the name of the git server is not known"
 	case errors.Is(err, context.Canceled):
 		text = "the operator is being stopped"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		text = "the git server does not answer"
-	case errors.Is(err, errProtocol), errors.As(err, &said):
-		text = errProtocol.Error()
+	case errors.Is(err, errProtocol), errors.As(err, &said), errors.Is(err, errRefused):
+		text, down = errProtocol.Error(), false
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		text = "the git server ended its answer early, or its answer is too long"
 	}
-	return &Error{text: text, err: err}
+	return &Error{Down: down, text: text, err: err}
 }

@@ -31,9 +31,6 @@ func (r Repository) ReadMessage(ctx context.Context, commit string) (string, err
 	return message, err
 }
 
-// errRefused: the server ended the answer, or said no: it may know no filters.
-var errRefused = errors.New("the server refuses the question")
-
 func (r Repository) readMessage(ctx context.Context, arguments []string) (message string, err error) {
 	err = r.ask(ctx, request("fetch", arguments...), func(answer io.Reader) error {
 		for {

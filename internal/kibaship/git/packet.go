@@ -19,6 +19,9 @@ const maxLine = 65520
 
 var errProtocol = errors.New("the server does not speak version 2 of git's protocol there")
 
+// errRefused: the server ended the answer, or said no: it may know no filters.
+var errRefused = errors.New("the server refuses the question")
+
 // serverError is what a server says instead of an answer.
 type serverError struct{ text string }
 

@@ -3,10 +3,12 @@ package hook
 import (
 	"bytes"
 	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // providers send it in addition
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"log/slog"
 	"net/http"
@@ -87,6 +89,84 @@ func TestPublishedExamplesOfSignatures(t *testing.T) {
 	}
 }
 
+// Webhooks have the headers and bodies that the providers document, with all signatures that they send.
+func TestWebhooksAsProvidersSendThem(t *testing.T) {
+	path := NewPath(namespace, application, uid)
+	secret := Derive(masterKey, path)
+	sign := func(algorithm func() hash.Hash, key []byte, text string) []byte {
+		mac := hmac.New(algorithm, key)
+		_, _ = io.WriteString(mac, text)
+		return mac.Sum(nil)
+	}
+	const now = "1800000000"
+	for name, test := range map[string]struct {
+		body    string
+		headers func(one, two string) map[string]string
+	}{
+		// https://docs.github.com/en/webhooks/webhook-events-and-payloads
+		"GitHub": {`{"ref":"refs/heads/main","before":"6113728f27ae82c7b1a177c8d03f9e96e0adf246","repository":{"full_name":"team/web"}}`, func(one, two string) map[string]string {
+			return map[string]string{
+				"X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958", "X-GitHub-Event": "push", "X-GitHub-Hook-ID": "292430182",
+				"X-Hub-Signature": "sha1=" + one, "X-Hub-Signature-256": "sha256=" + two,
+			}
+		}},
+		// https://docs.gitlab.com/user/project/integrations/webhooks
+		"GitLab": {`{"object_kind":"push","event_name":"push","ref":"refs/heads/master","project":{"path_with_namespace":"team/web"}}`, func(string, string) map[string]string {
+			return map[string]string{"X-Gitlab-Event": "Push Hook", "X-Gitlab-Token": secret.Text(), "X-Gitlab-Event-UUID": "13792a34-cac6-4fda-95a8-c58e00a3954e"}
+		}},
+		"GitLab, a tag, with a signing token": {`{"object_kind":"tag_push","ref":"refs/tags/v1.0.0"}`, func(string, string) map[string]string {
+			const id, body = "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", `{"object_kind":"tag_push","ref":"refs/tags/v1.0.0"}`
+			return map[string]string{
+				"X-Gitlab-Event": "Tag Push Hook", "Webhook-Id": id, "Webhook-Timestamp": now,
+				"Webhook-Signature": "v1," + base64.StdEncoding.EncodeToString(sign(sha256.New, secret[:], id+"."+now+"."+body)),
+			}
+		}},
+		// https://docs.gitea.com/usage/repository/webhooks
+		"Gitea": {`{"ref":"refs/heads/develop","before":"28e1879d029cb852e4844d9c718537df08844e03","repository":{"full_name":"team/web"}}`, func(one, two string) map[string]string {
+			return map[string]string{
+				"X-GitHub-Delivery": "f6266f16-1bf3-46a5-9ea4-602e06ead473", "X-GitHub-Event": "push", "X-Gogs-Event": "push", "X-Gitea-Event": "push",
+				"X-Gogs-Signature": two, "X-Gitea-Signature": two, "X-Hub-Signature": "sha1=" + one, "X-Hub-Signature-256": "sha256=" + two,
+			}
+		}},
+		// https://forgejo.org/docs/latest/user/webhooks
+		"Forgejo, a new tag": {`{"ref":"v1.0.0","ref_type":"tag","repository":{"full_name":"team/web"}}`, func(one, two string) map[string]string {
+			return map[string]string{
+				"X-GitHub-Event": "create", "X-Gitea-Event": "create", "X-Forgejo-Event": "create",
+				"X-Forgejo-Signature": two, "X-Gitea-Signature": two, "X-Hub-Signature": "sha1=" + one, "X-Hub-Signature-256": "sha256=" + two,
+			}
+		}},
+		// https://support.atlassian.com/bitbucket-cloud/docs/event-payloads
+		"Bitbucket": {`{"actor":{},"repository":{"full_name":"team/web"},"push":{"changes":[{"new":{"type":"branch","name":"main"}}]}}`, func(_, two string) map[string]string {
+			return map[string]string{"X-Event-Key": "repo:push", "X-Hook-UUID": "x", "X-Request-UUID": "y", "X-Attempt-Number": "1", "X-Hub-Signature": "sha256=" + two}
+		}},
+		// https://confluence.atlassian.com/bitbucketserver/event-payload-938025882.html
+		"Bitbucket Data Center": {`{"eventKey":"repo:refs_changed","changes":[{"ref":{"id":"refs/heads/master"}}]}`, func(_, two string) map[string]string {
+			return map[string]string{"X-Event-Key": "repo:refs_changed", "X-Request-Id": "x", "X-Hub-Signature": "sha256=" + two}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, fake := newReceiver(t)
+			for body, want := range map[string]int{test.body: http.StatusAccepted, test.body + " ": http.StatusUnauthorized} {
+				q := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+				q.Header.Set("Content-Type", "application/json")
+				signatures := test.headers(hex.EncodeToString(sign(sha1.New, []byte(secret.Text()), test.body)), hex.EncodeToString(sign(sha256.New, []byte(secret.Text()), test.body)))
+				for header, value := range signatures {
+					q.Header.Set(header, value)
+				}
+				if name == "GitLab" { // its token signs no body
+					want = http.StatusAccepted
+				}
+				if w := send(r, q); w.Code != want {
+					t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+				}
+			}
+			if len(fake.Actions()) == 0 {
+				t.Error("no Application got the annotation")
+			}
+		})
+	}
+}
+
 // The first signature decides.
 func TestAWrongSignatureIsNotRescued(t *testing.T) {
 	k := key{text: "Jefe"}
@@ -157,6 +237,24 @@ func TestARightWebhookWritesAnAnnotation(t *testing.T) {
 	ping.Header.Set("X-GitHub-Event", "ping")
 	if w := send(r, ping); w.Code != http.StatusOK {
 		t.Errorf("a ping: %d", w.Code)
+	}
+	// No loop: the providers announce the states of builds, which the operator sends them, by events that are no pushes.
+	before := len(fake.Actions())
+	for header, names := range map[string][]string{
+		"X-Github-Event": {"status", "check_run", "workflow_run", "pull_request"}, "X-Gitea-Event": {"status", "pull_request"},
+		"X-Gitlab-Event": {"Pipeline Hook", "Job Hook", "Merge Request Hook"}, "X-Event-Key": {"repo:commit_status_created", "repo:fork", "pullrequest:created"},
+	} {
+		for _, name := range names {
+			q := push(path, "{}")
+			q.Header.Del("X-Github-Event")
+			q.Header.Set(header, name)
+			if w := send(r, q); w.Code != http.StatusOK {
+				t.Errorf("%s: %d", name, w.Code)
+			}
+		}
+	}
+	if len(fake.Actions()) != before {
+		t.Error("an event that is no push was written")
 	}
 	// A route may leave its own path before it.
 	prefixed := push(path, "{}")

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/git"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 )
 
 const (
@@ -27,8 +27,11 @@ const (
 	// confirmation is when a repository is asked once more that has nothing new after a webhook: providers may announce a push
 	// before all their servers have it.
 	confirmation = 10 * time.Second
-	// Failed questions are repeated after firstRetry, then after twice as long each time, at most maxRetry.
-	firstRetry, maxRetry = 15 * time.Second, 15 * time.Minute
+	// Failed questions are repeated after firstRetry, then after twice as long each time, at most maxRetry; at most maxDownRetry if the
+	// provider is down, so that its end is found soon.
+	firstRetry, maxRetry, maxDownRetry = 15 * time.Second, 15 * time.Minute, time.Minute
+	// maxUnread is how often a question is repeated because the message of a commit cannot be read. Then the commit is built.
+	maxUnread = 3
 	// jitter keeps the questions of many Applications from coming together.
 	jitter = 0.1
 )
@@ -62,7 +65,7 @@ type Answer struct {
 type Poller struct {
 	providers *Providers
 	interval  time.Duration // 0: after webhooks alone
-	queues    map[kibashipv1.GitProvider]workqueue.TypedDelayingInterface[types.NamespacedName]
+	hosts     map[kibashipv1.GitProvider]*host
 	changed   chan event.GenericEvent
 
 	mu    sync.Mutex
@@ -85,10 +88,10 @@ type record struct {
 func New(providers *Providers, interval time.Duration) *Poller {
 	p := &Poller{
 		providers: providers, interval: interval, changed: make(chan event.GenericEvent), known: map[types.NamespacedName]*record{},
-		queues: map[kibashipv1.GitProvider]workqueue.TypedDelayingInterface[types.NamespacedName]{},
+		hosts: map[kibashipv1.GitProvider]*host{},
 	}
-	for _, provider := range []kibashipv1.GitProvider{kibashipv1.GitHub, kibashipv1.GitLab, kibashipv1.Bitbucket} {
-		p.queues[provider] = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{})
+	for _, provider := range rules.GitProviders {
+		p.hosts[provider] = newHost()
 	}
 	return p
 }
@@ -101,25 +104,25 @@ func (p *Poller) Source(handle handler.EventHandler) source.Source {
 // Start implements manager.Runnable: it asks until ctx is done.
 func (p *Poller) Start(ctx context.Context) error {
 	var all sync.WaitGroup
-	for _, queue := range p.queues {
+	for _, h := range p.hosts {
 		for range workers {
 			all.Go(func() {
 				for {
-					key, ended := queue.Get()
+					key, ended := h.queue.Get()
 					if ended {
 						return
 					}
 					if ctx.Err() == nil {
-						p.ask(ctx, key, queue)
+						p.ask(ctx, key, h)
 					}
-					queue.Done(key)
+					h.queue.Done(key)
 				}
 			})
 		}
 	}
 	<-ctx.Done()
-	for _, queue := range p.queues {
-		queue.ShutDown()
+	for _, h := range p.hosts {
+		h.queue.ShutDown()
 	}
 	all.Wait()
 	return nil
@@ -143,7 +146,7 @@ func (p *Poller) Ask(key types.NamespacedName, question Question, built []string
 			*r = record{built: built, asked: r.asked}
 		}
 		r.question, r.pushed = question, pushed
-		p.queues[question.Provider].AddAfter(key, max(0, time.Until(r.asked.Add(spacing))))
+		p.hosts[question.Provider].queue.AddAfter(key, max(0, time.Until(r.asked.Add(spacing))))
 	}
 	return r.answer, r.answered
 }
@@ -156,26 +159,33 @@ func (p *Poller) Forget(key types.NamespacedName) {
 }
 
 // ask asks about one Application, and says when to ask again.
-func (p *Poller) ask(ctx context.Context, key types.NamespacedName, queue workqueue.TypedDelayingInterface[types.NamespacedName]) {
+func (p *Poller) ask(ctx context.Context, key types.NamespacedName, h *host) {
 	p.mu.Lock()
 	r := p.known[key]
 	if r == nil {
 		p.mu.Unlock()
 		return
 	}
-	if early := time.Until(r.asked.Add(spacing)); early > 0 { // two events, one of them before the interval was over
+	now := time.Now()
+	// Two events, one of them before the interval was over; or the provider is down.
+	if early := max(r.asked.Add(spacing).Sub(now), h.pausedFor(now)); early > 0 {
 		p.mu.Unlock()
-		queue.AddAfter(key, early)
+		h.queue.AddAfter(key, wait.Jitter(early, jitter))
 		return
 	}
-	r.asked = time.Now()
+	r.asked = now
 	asked := *r
 	p.mu.Unlock()
 
-	answer, token := p.read(ctx, key.Namespace, asked)
+	answer, token, err := p.read(ctx, key.Namespace, asked)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var problem *git.Error
+	down := errors.As(err, &problem) && problem.Down
+	if err == nil || problem != nil { // the provider was asked
+		h.observe(down, time.Now())
+	}
 	if r = p.known[key]; r == nil || r.question.UID != asked.question.UID || !equality.Semantic.DeepEqual(r.question.Rule, asked.question.Rule) ||
 		r.question.URL != asked.question.URL || r.question.Secret != asked.question.Secret {
 		return // a newer question is in the queue
@@ -186,8 +196,8 @@ func (p *Poller) ask(ctx context.Context, key types.NamespacedName, queue workqu
 	if answer.Problem == "" {
 		r.failures = 0
 	}
-	if after := r.next(p.interval, changed); after > 0 {
-		queue.AddAfter(key, after)
+	if after := r.next(p.interval, changed, down); after > 0 {
+		h.queue.AddAfter(key, after)
 	}
 	if changed {
 		go p.enqueue(ctx, key)
@@ -195,12 +205,15 @@ func (p *Poller) ask(ctx context.Context, key types.NamespacedName, queue workqu
 }
 
 // next returns after how long to ask again, 0 for not before the next webhook.
-func (r *record) next(interval time.Duration, changed bool) time.Duration {
-	pushed := r.pushed
+func (r *record) next(interval time.Duration, changed, down bool) time.Duration {
+	pushed, latest := r.pushed, maxRetry
 	r.pushed = false
+	if down {
+		latest = maxDownRetry
+	}
 	switch {
 	case r.failures > 0:
-		return wait.Jitter(min(firstRetry<<min(r.failures-1, 10), maxRetry), jitter)
+		return wait.Jitter(min(firstRetry<<min(r.failures-1, 10), latest), jitter)
 	case pushed && !changed:
 		return confirmation
 	case interval > 0:
@@ -218,8 +231,8 @@ func (p *Poller) enqueue(ctx context.Context, key types.NamespacedName) {
 }
 
 // read asks the server. After a failure the answer has what was known before, and why.
-func (p *Poller) read(ctx context.Context, namespace string, r record) (answer Answer, token string) {
-	answer, token, err := p.try(ctx, namespace, r)
+func (p *Poller) read(ctx context.Context, namespace string, r record) (answer Answer, token string, err error) {
+	answer, token, err = p.try(ctx, namespace, r)
 	var refused *git.Error
 	if r.token != "" && errors.As(err, &refused) && refused.Login { // the Secret may have another token by now
 		r.token = ""
@@ -229,7 +242,7 @@ func (p *Poller) read(ctx context.Context, namespace string, r record) (answer A
 		answer, token = r.answer, ""
 		answer.Problem = err.Error()
 	}
-	return answer, token
+	return answer, token, err
 }
 
 func (p *Poller) try(ctx context.Context, namespace string, r record) (answer Answer, token string, err error) {
@@ -258,8 +271,13 @@ func (p *Poller) try(ctx context.Context, namespace string, r record) (answer An
 		if slices.Contains(r.built, ref.Commit) || slices.ContainsFunc(r.answer.Refs, func(before git.Ref) bool { return before.Commit == ref.Commit }) {
 			continue // it is known whether it is built
 		}
-		// A message that cannot be read skips nothing: the build says what is wrong with the repository.
-		if message, err := repository.ReadMessage(ctx, ref.Commit); err == nil && git.Skips(message) {
+		message, err := repository.ReadMessage(ctx, ref.Commit)
+		var problem *git.Error
+		if errors.As(err, &problem) && problem.Down && r.failures < maxUnread {
+			return answer, "", err
+		}
+		// Another message that cannot be read skips nothing: the build says what is wrong with the repository.
+		if err == nil && git.Skips(message) {
 			if answer.Skipped == nil {
 				answer.Skipped = map[string]bool{}
 			}

@@ -3,6 +3,7 @@ package poll
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -204,6 +205,66 @@ func TestForgottenAndChangedQuestions(t *testing.T) {
 	}
 	if len(w.changes) > 0 {
 		t.Error("a forgotten Application has an answer")
+	}
+}
+
+// A provider that is down gets few questions, for all its Applications together; it is asked again soon when it is back.
+func TestAProviderThatIsDownIsAskedLess(t *testing.T) {
+	const applications = 100
+	var asked atomic.Int32
+	var down atomic.Bool
+	down.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte(answerRefs(strings.Repeat("f", 40))))
+	}))
+	defer server.Close()
+	w := newWorld(t, time.Hour)
+	built := []string{strings.Repeat("f", 40)}
+	for n := range applications {
+		key, q := about(fmt.Sprintf("app-%d", n), server.URL)
+		w.Ask(key, q, built)
+	}
+	for range workers {
+		w.change(t)
+	}
+	<-time.After(firstPause / 2)
+	if got := asked.Load(); got > 2*workers {
+		t.Errorf("%d questions to a provider that is down, want at most %d", got, 2*workers)
+	}
+	down.Store(false)
+	answered := map[types.NamespacedName]bool{}
+	for len(answered) < applications {
+		key := w.change(t)
+		_, q := about(key.Name, server.URL)
+		if a, _ := w.Ask(key, q, built); a.Problem == "" {
+			answered[key] = true
+		}
+	}
+}
+
+// A message that cannot be read because the provider is down does not have the commit built.
+func TestAMessageIsReadAgain(t *testing.T) {
+	var fetches atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if body, _ := io.ReadAll(q.Body); strings.Contains(string(body), "command=fetch") {
+			fetches.Add(1)
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = w.Write([]byte(answerRefs(strings.Repeat("a", 40))))
+	}))
+	defer server.Close()
+	w := newWorld(t, time.Hour)
+	key, q := about("web", server.URL)
+	w.Ask(key, q, nil)
+	w.change(t)
+	if a, _ := w.Ask(key, q, nil); len(a.Refs) > 0 || !strings.Contains(a.Problem, "502") || fetches.Load() != 1 {
+		t.Errorf("after %d attempts to read the message: %+v", fetches.Load(), a)
 	}
 }
 

@@ -67,14 +67,15 @@ func applicationSpec(spec *kibashipv1.ApplicationSpec) (all Violations) {
 
 var (
 	repository = regexp.MustCompile(`^[a-zA-Z0-9._-]+/[a-zA-Z0-9._-]+$`)
-	providers  = []kibashipv1.GitProvider{kibashipv1.GitHub, kibashipv1.GitLab, kibashipv1.Bitbucket}
+	// GitProviders are all git providers.
+	GitProviders = []kibashipv1.GitProvider{kibashipv1.GitHub, kibashipv1.GitLab, kibashipv1.Bitbucket}
 )
 
 func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 	bad := func(field, format string, args ...any) {
 		all = append(all, violated(kibashipv1.ReasonInvalidSpec, "spec.gitRepository."+field, format, args...))
 	}
-	if !slices.Contains(providers, git.Provider) {
+	if !slices.Contains(GitProviders, git.Provider) {
 		bad("provider", "%q must be one of github.com, gitlab.com, bitbucket.com", git.Provider)
 	}
 	owner, name, _ := strings.Cut(git.Repository, "/")

@@ -13,7 +13,7 @@ import (
 )
 
 // focused is a command that runs specs of a suite by words of their names.
-var focused = regexp.MustCompile(`(?s)\./(test/[a-z/]+)[^\n]*?(?:\\\n[^\n]*?)?-ginkgo\.focus[= ]'([^']+)'`)
+var focused = regexp.MustCompile(`(?s)\./(test/[a-z0-9/]+)[^\n]*?(?:\\\n[^\n]*?)?-ginkgo\.focus[= ]'([^']+)'`)
 
 // placeholder is what CONTRIBUTING.md has the reader replace.
 const placeholder = "words of your spec"

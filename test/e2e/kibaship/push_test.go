@@ -5,10 +5,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -24,8 +28,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-// slack is how much longer than 1.15 times its run a build may take from the push. Times of runs are whole seconds.
-const slack = 3 * time.Second
+// A push and its image may take this much longer than a run of the same Pipeline that a bare client starts.
+const share, slack = 1.15, 2 * time.Second
 
 var _ = Describe("A push", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
@@ -85,18 +89,62 @@ var _ = Describe("A push", Ordered, func() {
 		}
 		Expect(send("forged")).To(Equal(http.StatusUnauthorized))
 
-		commit := newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "second"})
-		begun := time.Now()
-		Expect(send(string(secret.Data["secret"]))).To(Equal(http.StatusAccepted))
-		d := pushed(ctx, p, commit)
-		took := time.Since(begun)
-		run := d.Status.CurrentPipelineRun
-		bare := run.CompletionTime.Sub(run.StartTime.Time)
-		GinkgoWriter.Printf("from the push to the image: %s, of which the run took %s\n", took, bare)
-		Expect(took).To(BeNumerically("<=", bare*115/100+slack))
-		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("second"))
-	}, SpecTimeout(2*buildLimit))
+		// PUSH_ROUNDS are for measurements, of which the medians count.
+		rounds, _ := strconv.Atoi(os.Getenv("PUSH_ROUNDS"))
+		var all, bare []time.Duration
+		for round := range max(rounds, 1) {
+			text := fmt.Sprintf("%d after", round)
+			commit := newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": text})
+			begun := time.Now()
+			Expect(send(string(secret.Data["secret"]))).To(Equal(http.StatusAccepted))
+			d := pushed(ctx, p, commit)
+			all = append(all, time.Since(begun))
+			bare = append(bare, p.runBare(ctx, d.Status.CurrentPipelineRun.Name, round))
+			Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal(text))
+			AddReportEntry("push", fmt.Sprintf("from the push to the image %s, a bare run %s", all[round], bare[round]))
+		}
+		ours, theirs := median(all), median(bare)
+		AddReportEntry("push, medians", fmt.Sprintf("from the push to the image %s, a bare run %s", ours, theirs))
+		limit := time.Duration(float64(theirs)*share) + slack
+		if rounds == 0 {
+			limit *= 2 // once, on a machine that has other work
+		}
+		Expect(ours).To(BeNumerically("<=", limit))
+	}, SpecTimeout(5*buildLimit))
 })
+
+func median(all []time.Duration) time.Duration { return slices.Sorted(slices.Values(all))[len(all)/2] }
+
+// runBare has Tekton run the Pipeline of a run once more, without the operator, and returns how long that takes. It copies the Pipeline:
+// a run that names it would get its labels, and the operator would cancel a run of its Deployment.
+func (p platform) runBare(ctx context.Context, name string, round int) time.Duration {
+	GinkgoHelper()
+	read := func(kind, name string) map[string]any {
+		GinkgoHelper()
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "tekton.dev/v1", "kind": kind}}
+		Expect(world.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, u)).To(Succeed())
+		return u.Object["spec"].(map[string]any)
+	}
+	spec := read("PipelineRun", name)
+	spec["pipelineSpec"] = read("Pipeline", spec["pipelineRef"].(map[string]any)["name"].(string))
+	delete(spec, "pipelineRef")
+	run := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "spec": spec,
+		"metadata": map[string]any{"namespace": p.namespace, "name": fmt.Sprintf("bare-%d", round)},
+	}}
+	begun := time.Now()
+	Expect(world.Create(ctx, run)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(world.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+		conditions, _, err := unstructured.NestedSlice(run.Object, "status", "conditions")
+		g.Expect(err).NotTo(HaveOccurred())
+		if slices.ContainsFunc(conditions, func(c any) bool { return c.(map[string]any)["status"] == "False" }) {
+			StopTrying(fmt.Sprint(conditions)).Now()
+		}
+		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Succeeded"), HaveKeyWithValue("status", "True"))))
+	}).WithContext(ctx).WithTimeout(buildLimit).WithPolling(100 * time.Millisecond).Should(Succeed())
+	return time.Since(begun)
+}
 
 // installReceiver installs config/kibaship/pushes with the operator's image until the spec ends, and returns a pod of it.
 func installReceiver(ctx context.Context) *corev1.Pod {

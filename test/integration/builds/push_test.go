@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -277,6 +278,13 @@ var _ = Describe("A push", func() {
 		Expect(slices.Max(loud)).To(BeNumerically("<=", 2*slices.Max(quiet)+20*time.Millisecond), "the machine has other work, too")
 		Consistently(func() []string { return w.runs(ctx) }).WithTimeout(6 * time.Second).Should(Equal(before))
 
+		By("operator and receiver start again, and the first webhook is repeated")
+		inprocess.Restart(map[string]string{"GIT_PROVIDER_URLS": "github.com=" + w.URL, "GIT_WEBHOOK_URL": "https://pushes.example.org/"}, nil)
+		receiver = startReceiver(ctx)
+		status, _ = send(`{"ref":"refs/heads/main"}`, right)
+		Expect(status).To(Equal(http.StatusAccepted))
+		Consistently(func() []string { return w.runs(ctx) }).WithTimeout(4 * time.Second).Should(Equal(before))
+
 		By("the account of the receiver may write no more")
 		as := apiserver.As(receiverUser)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(w.app), w.app)).To(Succeed())
@@ -298,27 +306,104 @@ var _ = Describe("A push", func() {
 		Expect(status).To(Equal(http.StatusGone))
 	})
 
-	It("is found in time while another provider hangs", func(ctx context.Context) {
-		w := newWatched(ctx, poll)
+	It("is found, and its state is sent, in time while another provider hangs", func(ctx context.Context) {
+		states := func(g *kibashipv1.GitRepository) {
+			g.PublicAccess, g.SecretRef = false, &kibashipv1.LocalReference{Name: registrySecret}
+			g.AutoBuild = &kibashipv1.AutoBuild{Enabled: true, CommitStatus: true}
+		}
+		w := newWatched(ctx, poll, states)
 		silent := gitrepo.New(GinkgoT())
-		silent.Silence()
+		By("it takes no states")
+		speak := silent.Silence("/api/")
 		inprocess.Restart(map[string]string{
-			"GIT_PROVIDER_URLS": "github.com=" + w.URL + ",gitlab.com=" + silent.URL, "GIT_POLL_INTERVAL": "1s",
+			"GIT_PROVIDER_URLS": "github.com=" + w.URL + ",gitlab.com=" + silent.URL, "GIT_POLL_INTERVAL": "1s", "GIT_COMMIT_STATUS": "true",
 		}, nil)
 		for n := range 19 {
 			spec := git()
 			spec.ProjectRef.Name = w.project
-			spec.GitRepository.Provider, spec.GitRepository.AutoBuild = kibashipv1.GitLab, &kibashipv1.AutoBuild{Enabled: true}
+			states(spec.GitRepository)
+			spec.GitRepository.Provider = kibashipv1.GitLab
 			Expect(k8s.Create(ctx, &kibashipv1.Application{
 				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("project-%s-app-silent-%d-kibaship-com", w.project, n)}, Spec: spec,
 			})).To(Succeed())
 		}
-		Eventually(silent.Asked).Should(BeNumerically(">=", 8))
+		Eventually(silent.States).WithTimeout(20 * time.Second).Should(HaveLen(8))
 		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
-		commit := w.Commit("main", "while another one hangs")
-		begun := time.Now()
-		w.builds(ctx, d, commit)
-		Expect(time.Since(begun)).To(BeNumerically("<", 15*time.Second))
+		inTime := func(message string) {
+			GinkgoHelper()
+			commit := w.Commit("main", message)
+			begun := time.Now()
+			w.builds(ctx, d, commit)
+			Eventually(w.States).WithTimeout(20 * time.Second).Should(ContainElement(HaveSuffix("/statuses/" + commit)))
+			Expect(time.Since(begun)).To(BeNumerically("<", 15*time.Second))
+		}
+		inTime("while another one takes no states")
+
+		By("it answers nothing")
+		silent.Silence("/")
+		speak()
+		before := silent.Asked()
+		Eventually(silent.Asked).WithTimeout(20 * time.Second).Should(BeNumerically(">=", before+8))
+		inTime("while another one answers nothing")
+	})
+
+	It("wins over earlier ones that wait for a slot", func(ctx context.Context) {
+		w := newWatched(ctx, map[string]string{"GIT_POLL_INTERVAL": "1s", "BUILD_CONCURRENCY": "1"}, func(g *kibashipv1.GitRepository) {
+			g.AutoBuild.Branches = []string{"main", "next"}
+		})
+		w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		main := w.running(ctx, w.deployment("main"))
+		next := w.deployment("next")
+		var newest string
+		for _, message := range []string{"first", "second", "third"} {
+			newest = w.Commit("next", message)
+			expect.Becomes(ctx, next, func(g Gomega) {
+				g.Expect(next.Spec.GitRepository).NotTo(BeNil())
+				g.Expect(next.Spec.GitRepository.CommitSHA).To(Equal(newest))
+				g.Expect(next.Status.ObservedGeneration).To(Equal(next.Generation))
+				c := meta.FindStatusCondition(next.Status.Conditions, kibashipv1.ConditionSucceeded)
+				g.Expect(c).NotTo(BeNil())
+				g.Expect(c.Reason).To(Equal(kibashipv1.ReasonQueued))
+			})
+		}
+		Expect(w.runs(ctx)).To(HaveLen(1))
+		w.ends(ctx, main, "False", "Failed", map[string]any{})
+		w.builds(ctx, next, newest)
+		Expect(w.runs(ctx)).To(HaveLen(2), "no commit before the newest one is built")
+	})
+
+	It("is built for an Application and a Deployment that an earlier operator made", func(ctx context.Context) {
+		DeferCleanup(registry.Exempt(netip.MustParsePrefix("127.0.0.0/8")))
+		repository := gitrepo.New(GinkgoT())
+		name := "p" + uuid.NewString()[:8]
+		w := watched{world{project: name, namespace: project(ctx, name)}, repository}
+		w.secret(ctx, registrySecret)
+		inprocess.Pause()
+		w.app = &kibashipv1.Application{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "project-" + name + "-app-web-kibaship-com", Finalizers: []string{kibashipv1.ApplicationFinalizer}},
+			Spec:       git(),
+		}
+		w.app.Spec.ProjectRef.Name, w.app.Spec.GitRepository.Branch, w.app.Spec.GitRepository.RootDirectory = name, "", "./"
+		by := &kibashipv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "project-" + name + "-app-web-deployment-main-kibaship-com"},
+			Spec:       kibashipv1.DeploymentSpec{ApplicationRef: kibashipv1.LocalReference{Name: w.app.Name}},
+		}
+		Expect(k8s.Create(ctx, w.app)).To(Succeed())
+		Expect(k8s.Create(ctx, by)).To(Succeed())
+		for o, status := range map[client.Object]string{
+			w.app: `{"status":{"phase":"Ready","message":"Application is ready","observedGeneration":1,
+				"conditions":[{"type":"Ready","status":"True","reason":"ApplicationReady","message":"Application is ready","lastTransitionTime":"2025-09-12T10:00:00Z"}]}}`,
+			by: `{"status":{"phase":"Waiting"}}`,
+		} {
+			Expect(k8s.Status().Patch(ctx, o, apiserver.RawPatch(status))).To(Succeed())
+		}
+		inprocess.Restart(map[string]string{"GIT_PROVIDER_URLS": "github.com=" + w.URL, "GIT_POLL_INTERVAL": "1s"}, nil)
+		ready(ctx, w.app)
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.AutoBuild = &kibashipv1.AutoBuild{Enabled: true} })
+		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		w.builds(ctx, d, w.Commit("main", "second"))
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(by), by)).To(Succeed())
+		Expect(by.Spec.GitRepository).To(BeNil(), "a Deployment that its author made is left alone")
 	})
 })
 

@@ -9,13 +9,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
 const backend = "/usr/lib/git-core/git-http-backend"
 
-// Repository is a repository of one organization and name, at URL/team/web.git, and a clone of it.
+// apiPath is where providers take the states of commits.
+const apiPath = "/api/"
+
+// Repository is a repository of one organization and name, at URL/team/web.git, and a clone of it. The server takes states of commits, too.
 type Repository struct {
 	// URL of the server.
 	URL string
@@ -26,7 +31,16 @@ type Repository struct {
 	bare   string
 	clone  string
 	asked  atomic.Int32
-	silent atomic.Pointer[chan struct{}]
+	silent atomic.Pointer[silence]
+
+	mu     sync.Mutex
+	states []string
+}
+
+// silence has requests wait whose path has a prefix.
+type silence struct {
+	prefix string
+	ended  chan struct{}
 }
 
 // test is a test of Go or Ginkgo.
@@ -51,9 +65,20 @@ func New(t test) *Repository {
 		"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		r.asked.Add(1)
-		if silent := r.silent.Load(); silent != nil {
-			<-*silent
+		state := strings.HasPrefix(q.URL.Path, apiPath)
+		if state {
+			r.mu.Lock()
+			r.states = append(r.states, q.URL.Path)
+			r.mu.Unlock()
+		} else {
+			r.asked.Add(1)
+		}
+		if silent := r.silent.Load(); silent != nil && strings.HasPrefix(q.URL.Path, silent.prefix) {
+			<-silent.ended
+		}
+		if state {
+			w.WriteHeader(http.StatusCreated)
+			return
 		}
 		if _, password, _ := q.BasicAuth(); r.Token != "" && password != r.Token {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -69,8 +94,15 @@ func New(t test) *Repository {
 // Bare is the directory of the repository.
 func (r *Repository) Bare() string { return r.bare }
 
-// Asked is how many requests the server has had.
+// Asked is how many requests of git the server has had.
 func (r *Repository) Asked() int { return int(r.asked.Load()) }
+
+// States are the paths of all states of commits that the server was sent.
+func (r *Repository) States() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.states)
+}
 
 // Git runs git in the clone, and returns what it prints.
 func (r *Repository) Git(args ...string) string {
@@ -92,15 +124,14 @@ func (r *Repository) Commit(branch, message string) string {
 	return r.Git("rev-parse", branch)
 }
 
-// Silence has the server answer nothing until speak is called.
-func (r *Repository) Silence() (speak func()) {
-	silent := make(chan struct{})
-	r.silent.Store(&silent)
-	speak = func() {
-		if r.silent.CompareAndSwap(&silent, nil) {
-			close(silent)
-		}
-	}
+// Silence has the server answer no request whose path has a prefix until speak is called.
+func (r *Repository) Silence(prefix string) (speak func()) {
+	silent := &silence{prefix, make(chan struct{})}
+	r.silent.Store(silent)
+	speak = sync.OnceFunc(func() {
+		r.silent.CompareAndSwap(silent, nil)
+		close(silent.ended)
+	})
 	r.test.Cleanup(speak)
 	return speak
 }
