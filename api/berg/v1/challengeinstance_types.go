@@ -684,8 +684,8 @@ const (
 	// AnnotationFrozen on a Challenge: none of its new instances starts. On a ChallengeInstance: it
 	// does not expire. Its value is when the freeze began, in RFC 3339; any other value counts too.
 	AnnotationFrozen = "berg.norelect.ch/frozen"
-	// AnnotationCause is on the HTTPRoutes of an instance that does not run until a person acts. It is the Cause, which the gate explains to
-	// players.
+	// AnnotationCause is on the HTTPRoutes of an instance: the Cause, which the gate explains to players, if it does not run until a person
+	// acts, else empty.
 	AnnotationCause = "berg.norelect.ch/cause"
 	// AnnotationRetriedAt on a Deployment is when Kubernetes' controllers were last made
 	// to try again pods that they were refused, in RFC 3339.

@@ -14,9 +14,8 @@ import (
 
 func httpRoute(in Inputs, c bergv1.Container, p bergv1.Port) *gatewayv1.HTTPRoute {
 	meta := routeMeta(in, c, p)
-	if in.Cause != "" {
-		meta.Annotations = map[string]string{bergv1.AnnotationCause: string(in.Cause)}
-	}
+	// Empty for none: an annotation that a plan leaves out stays on its object.
+	meta.Annotations = map[string]string{bergv1.AnnotationCause: string(in.Cause)}
 	return &gatewayv1.HTTPRoute{
 		ObjectMeta: meta,
 		Spec: gatewayv1.HTTPRouteSpec{

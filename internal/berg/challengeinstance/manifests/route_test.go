@@ -67,7 +67,8 @@ func TestRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.HTTPRoutes[0].Annotations) > 0 || len(named.TLSRoutes[0].Annotations) > 0 || named.HTTPRoutes[0].Annotations[bergv1.AnnotationCause] != "Crashing" {
+	cause, found := f.HTTPRoutes[0].Annotations[bergv1.AnnotationCause]
+	if !found || cause != "" || len(named.TLSRoutes[0].Annotations) > 0 || named.HTTPRoutes[0].Annotations[bergv1.AnnotationCause] != "Crashing" {
 		t.Errorf("the cause for players: %v, %v", f.HTTPRoutes[0].Annotations, named.HTTPRoutes[0].Annotations)
 	}
 }

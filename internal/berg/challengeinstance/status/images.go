@@ -1,6 +1,8 @@
 package status
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,11 +61,18 @@ func replaced(o Observed) []string {
 }
 
 // refreshed returns the digests with which the containers of a snapshot are annotated: the digests that a rollout adopts
-// now, and the digests of earlier rollouts, because a pod restarts when its annotation disappears.
+// now, and the digests of earlier rollouts, because a pod restarts when its annotation disappears. Right after a start of this
+// process the digest may be unknown of an image that the status reports as replaced. Then the rollout itself stands for it: its
+// node pulls the image that is newest.
 func refreshed(o *Observed, pinned manifests.Snapshot) map[string]string {
 	var all map[string]string
+	names := replaced(*o)
 	for _, c := range pinned.Containers {
 		digest := o.Replaced[c.Hostname]
+		if digest == "" && slices.Contains(names, c.Hostname) {
+			request := sha256.Sum256([]byte(o.Instance.Annotations[bergv1.AnnotationRollout]))
+			digest = fmt.Sprintf("rollout-%x", request[:4])
+		}
 		if digest == "" {
 			digest = o.Instance.Status.Images[c.Hostname]
 		}

@@ -89,6 +89,26 @@ func TestARolloutPullsAnImageOnceMore(t *testing.T) {
 	}
 }
 
+// After a restart of the operator no newer instance may have been observed. The rollout restarts what the status reports.
+func TestARolloutPullsAnImageWhoseDigestIsForgotten(t *testing.T) {
+	cfg := testConfig(t, nil).Challenge
+	out := startingWith(nil, pod("web", true))
+	out.Pinned.Containers[0].ImagePullPolicy = bergv1.ImagePullPolicy(corev1.PullAlways)
+	out.Instance.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionUpToDate, Status: metav1.ConditionFalse, Reason: bergv1.ReasonImageChanged, LastTransitionTime: metav1.NewTime(noon)}}
+	out.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ImageID: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}}}
+	var all []string
+	for _, request := range []string{"1", "2", strings.Repeat("long", 1<<10)} {
+		o := out.Observed
+		o.Instance = out.Instance.DeepCopy()
+		o.Instance.Annotations = map[string]string{bergv1.AnnotationRollout: request}
+		pin(&o, Adoption{Snapshot: *out.Pinned}, cfg)
+		all = append(all, o.Instance.Status.Images["web"])
+	}
+	if all[0] == "" || all[0] == all[1] || all[1] == all[2] || len(all[2]) > 32 {
+		t.Errorf("%q", all)
+	}
+}
+
 // Images are compared where nodes pull them at every start: elsewhere one node has the old one, and another the new one.
 func TestImagesAreComparedWhereTheyArePulledAtEveryStart(t *testing.T) {
 	for _, tc := range []struct {

@@ -35,7 +35,7 @@ var _ = Describe("An image that is pulled at every start", func() {
 			return i
 		}
 		older, same := start(), start()
-		began := time.Now().Add(time.Hour) // later than what simulated nodes say of containers
+		began := time.Now().Add(-time.Hour)
 		runs(older, "a", began)
 		runs(same, "a", began.Add(time.Minute))
 		expect.Shows(ctx, same, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
