@@ -298,20 +298,7 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 	if c.PullPolicy == "build" || c.PullPolicy == "never" {
 		d.lost(s, "pull_policy", c.PullPolicy, "nodes pull images: push the image to a registry")
 	}
-	if dep := c.Deploy; dep != nil {
-		if dep.Resources.Limits != nil && dep.Resources.Limits.Pids > 0 {
-			d.lost(s, "deploy", fmt.Sprintf("pids: %d", dep.Resources.Limits.Pids), reasons["pids_limit"])
-		}
-		if r := dep.Resources.Reservations; r != nil && len(r.Devices)+len(r.GenericResources) > 0 {
-			d.lost(s, "deploy", "devices", reasons["devices"])
-		}
-		if p := dep.RestartPolicy; p != nil && p.Condition != "" && p.Condition != "any" {
-			d.lost(s, "deploy", "restart_policy: "+p.Condition, reasons["restart"])
-		}
-		if dep.Mode == "global" || len(dep.Placement.Constraints) > 0 {
-			d.lost(s, "deploy", "placement", "the administrator chooses the nodes of challenges")
-		}
-	}
+	d.deploy(s, c.Deploy)
 	for _, name := range slices.Sorted(maps.Keys(c.Networks)) {
 		if n := c.Networks[name]; n != nil && cmp.Or(n.Ipv4Address, n.Ipv6Address) != "" {
 			d.lost(s, "networks", cmp.Or(n.Ipv4Address, n.Ipv6Address), "the cluster gives addresses: use the hostname where another container names this one")
@@ -319,6 +306,25 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 	}
 	if len(s.aliases) > 0 {
 		d.lost(s, "hostname", strings.Join(s.aliases, ", "), "other containers reach it by one name only: change it where files of images use another one")
+	}
+}
+
+// deploy names what a scheduler of containers does for a service.
+func (d *draft) deploy(s *service, dep *types.DeployConfig) {
+	if dep == nil {
+		return
+	}
+	if dep.Resources.Limits != nil && dep.Resources.Limits.Pids > 0 {
+		d.lost(s, "deploy", fmt.Sprintf("pids: %d", dep.Resources.Limits.Pids), reasons["pids_limit"])
+	}
+	if r := dep.Resources.Reservations; r != nil && len(r.Devices)+len(r.GenericResources) > 0 {
+		d.lost(s, "deploy", "devices", reasons["devices"])
+	}
+	if p := dep.RestartPolicy; p != nil && p.Condition != "" && p.Condition != "any" {
+		d.lost(s, "deploy", "restart_policy: "+p.Condition, reasons["restart"])
+	}
+	if dep.Mode == "global" || len(dep.Placement.Constraints) > 0 {
+		d.lost(s, "deploy", "placement", "the administrator chooses the nodes of challenges")
 	}
 }
 

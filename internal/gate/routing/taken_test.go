@@ -16,10 +16,18 @@ func TestHostsThatAreTaken(t *testing.T) {
 		older, younger string
 		want           bool
 	}{
-		{"*.a.example", "web.a.example", true}, {"web.a.example", "*.a.example", true}, {"*.a.example", "*.example", true},
-		{"*.example", "deep.web.a.example", true}, {Any, "web.a.example", true}, {"web.a.example", Any, true}, {Any, Any, true},
-		{"web.a.example", "web.a.example", true}, {"*.a.example", "a.example", false}, {"a.example", "*.a.example", false},
-		{"*.a.example", "*.b.example", false}, {"web.a.example", "app.a.example", false},
+		{"*.a.example", "web.a.example", true},
+		{"web.a.example", "*.a.example", true},
+		{"*.a.example", "*.example", true},
+		{"*.example", "deep.web.a.example", true},
+		{Any, "web.a.example", true},
+		{"web.a.example", Any, true},
+		{Any, Any, true},
+		{"web.a.example", "web.a.example", true},
+		{"*.a.example", "a.example", false},
+		{"a.example", "*.a.example", false},
+		{"*.a.example", "*.b.example", false},
+		{"web.a.example", "app.a.example", false},
 	} {
 		taken := Taken{}
 		taken.add(&Listener{Gateway: types.NamespacedName{Namespace: "berg"}, Port: at, Hostname: test.older, Mode: HTTPS})

@@ -3,7 +3,7 @@ package hook
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // providers send it in addition
+	"crypto/sha1" // providers send it in addition
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"

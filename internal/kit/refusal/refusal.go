@@ -84,8 +84,10 @@ var meanings = []struct {
 	{[]string{"pod rejected: runtimeclass "}, Meaning{
 		RuntimeClass, "its RuntimeClass does not exist, or does not take it", "Correct the name, or create the RuntimeClass: kubectl get runtimeclasses",
 	}},
-	{[]string{" cannot create resource ", " cannot update resource ", " cannot patch resource ", " cannot delete resource ", " cannot get resource ", " cannot list resource ",
-		"is attempting to grant rbac permissions not currently held", "cannot set blockownerdeletion ", "cannot set an ownerref on "}, Meaning{
+	{[]string{
+		" cannot create resource ", " cannot update resource ", " cannot patch resource ", " cannot delete resource ", " cannot get resource ", " cannot list resource ",
+		"is attempting to grant rbac permissions not currently held", "cannot set blockownerdeletion ", "cannot set an ownerref on ",
+	}, Meaning{
 		Rights, "the account lacks a right", "Grant the right that the message names. The operator's rights come with its installation: apply it again.",
 	}},
 	{[]string{"x509: ", "failed to verify certificate"}, Meaning{
