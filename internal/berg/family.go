@@ -111,8 +111,10 @@ func caches(cfg config.Berg) cache.Options {
 	}
 	if cfg.Prepull.Lead > 0 {
 		options.ByObject[&nodev1.RuntimeClass{}] = all
-		options.ByObject[&corev1.ConfigMap{}] = ctrlcache.ByObject{Label: ofManagers(bergv1.ManagedBy, bergv1.ManagedByAPI)}
 		pods = append(pods, bergv1.ComponentPrepull)
+	}
+	if cfg.Prepull.Lead > 0 || cfg.Challenge.WarmMaxInstances > 0 { // the registrations of platforms
+		options.ByObject[&corev1.ConfigMap{}] = ctrlcache.ByObject{Label: ofManagers(bergv1.ManagedBy, bergv1.ManagedByAPI)}
 	}
 	if cfg.Record.Retention > 0 {
 		options.ByObject[record.Kind()] = ctrlcache.ByObject{Namespaces: map[string]ctrlcache.Config{cfg.Record.Namespace: {LabelSelector: labels.Everything()}}}
