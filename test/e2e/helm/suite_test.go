@@ -24,9 +24,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/gatewaytest"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
@@ -62,10 +65,13 @@ func TestInstallations(t *testing.T) {
 	RunSpecs(t, "The operator, installed by Helm and by one file")
 }
 
-var _ = BeforeSuite(func() {
+var _ = BeforeSuite(func(ctx SpecContext) {
 	apiserver.Connect(apiextensionsv1.AddToScheme)
 	k8s = apiserver.Client
-})
+	// Connect makes it, and it is not left behind by the operator.
+	gateway := client.ObjectKey{Namespace: gatewaytest.Namespace, Name: gatewaytest.Name}
+	expect.Until(ctx, startLimit, func(ctx context.Context) error { return k8s.Get(ctx, gateway, &gatewayv1.Gateway{}) })
+}, NodeTimeout(startLimit))
 
 // helm runs Helm in the namespace of the release, and returns what it prints.
 func helm(ctx context.Context, args ...string) (string, error) {
