@@ -204,8 +204,10 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 		list := must(output(ctx, "go", "run", "./cmd/kubectl-berg", "list", "-n", gateStage, "--usage"))
 		Expect(list).To(And(MatchRegexp(instance.Name+`\s.*\sin use\s`), MatchRegexp(idle.Name+`\s.*\snever opened\s`)))
 		Expect(must(output(ctx, "go", "run", "./cmd/kubectl-berg", "status"))).To(ContainSubstring("1 in use, 1 never opened"))
-		Expect(k8s.Delete(ctx, idle)).To(Succeed())
-		Expect(k8s.Delete(ctx, instance)).To(Succeed())
+		for _, i := range []*bergv1.ChallengeInstance{idle, instance} {
+			Expect(k8s.Delete(ctx, i)).To(Succeed())
+			bergtest.GoneWithin(ctx, i, startLimit)
+		}
 	}, SpecTimeout(3*startLimit))
 
 	It("answers the first request to each of many instances that start together, as soon as it is Running", func(ctx SpecContext) {
@@ -219,7 +221,7 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 			var e watch.Event
 			Eventually(ctx, w.ResultChan()).WithTimeout(startLimit).Should(Receive(&e))
 			i, ok := e.Object.(*bergv1.ChallengeInstance)
-			if !ok || asked[i.Name] || i.Status.Phase != bergv1.PhaseRunning {
+			if !ok || asked[i.Name] || i.Status.Phase != bergv1.PhaseRunning || i.DeletionTimestamp != nil {
 				continue
 			}
 			asked[i.Name] = true
