@@ -234,8 +234,8 @@ func (r *root) countPrepared(shapes []plan.Shape, known planned, given []string)
 			text = value
 		}
 	}
-	left, err := strconv.Atoi(text)
-	if err != nil || left < 0 {
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 0 {
 		return console.Errorf(console.ExitUsage, "%s=%s: must be a number, 0 to prepare none", name, text)
 	}
 	wanted, rest := map[string]int{}, 0
@@ -245,19 +245,16 @@ func (r *root) countPrepared(shapes []plan.Shape, known planned, given []string)
 			rest += int(w.Min)
 		}
 	}
-	if left < rest {
+	if limit < rest {
 		r.Notef("%s the Challenges ask for %d prepared instances, and %s allows %d: raise it, or try --setting %s=%d",
-			r.PaintErr(console.Yellow, "warning:"), rest, name, left, name, rest)
+			r.PaintErr(console.Yellow, "warning:"), rest, name, limit, name, rest)
 	}
-	for added := true; added; {
-		added = false
-		for n := range shapes {
-			if s := &shapes[n]; left > 0 && s.Prepared < wanted[s.Challenge] {
-				s.Prepared++
-				left--
-				added = true
-			}
-		}
+	minima := make([]int, len(shapes))
+	for n := range shapes {
+		minima[n] = wanted[shapes[n].Challenge]
+	}
+	for n, count := range plan.Share(minima, limit) {
+		shapes[n].Prepared = count
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
 // maxStarting is the number of prepared instances that start at a time. More would take CPU time of the nodes from the starts of
@@ -79,9 +81,9 @@ func Decide(pools []Pool, limit, starved int) []Change {
 	return changes
 }
 
-// share distributes the limit evenly: one for each Challenge, then another one, until all have their minimum.
+// share distributes the limit evenly among the Challenges, until all have their minimum within their own bounds.
 func share(pools []Pool, limit int) []int {
-	counts, wanted := make([]int, len(pools)), make([]int, len(pools))
+	wanted := make([]int, len(pools))
 	for n, p := range pools {
 		wanted[n] = p.Min
 		for _, bound := range []int{p.Max, p.MaxInstances} {
@@ -90,17 +92,7 @@ func share(pools []Pool, limit int) []int {
 			}
 		}
 	}
-	for added := true; added && limit > 0; {
-		added = false
-		for n := range pools {
-			if counts[n] < wanted[n] && limit > 0 {
-				counts[n]++
-				limit--
-				added = true
-			}
-		}
-	}
-	return counts
+	return plan.Share(wanted, limit)
 }
 
 // keep returns the instances that are kept, and those that are deleted: outdated ones, then those beyond the wanted number, the
