@@ -1,7 +1,6 @@
 package challengeinstance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -176,12 +175,9 @@ func (r *Reconciler) compareImages(ctx context.Context, o *status.Observed) {
 	}
 }
 
-// challengeKey names the Challenge of an instance. An instance that names no namespace uses the configured one.
+// challengeKey names the Challenge of an instance.
 func (r *Reconciler) challengeKey(instance *bergv1.ChallengeInstance) types.NamespacedName {
-	return types.NamespacedName{
-		Namespace: cmp.Or(instance.Spec.ChallengeRef.Namespace, r.Config.Challenge.Namespace),
-		Name:      instance.Spec.ChallengeRef.Name,
-	}
+	return status.ChallengeKey(instance, r.Config.Challenge)
 }
 
 // observeSandboxes returns, by pod, why the runtime refused its sandbox at the latest attempt.

@@ -1,10 +1,10 @@
 package warm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -73,8 +73,12 @@ type Reconciler struct {
 // everything is the one request: all pools share a limit.
 var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "warm"}}
 
-// The indexes of the cache of ChallengeInstances. They keep a round short among ten thousand players.
+// The indexes of the cache keep a round short among ten thousand players.
 const (
+	// indexAsking has, under the value isAsking, the registrations of platforms that ask for prepared instances: nearly all ConfigMaps
+	// have flags.
+	indexAsking = "warm.asking"
+	isAsking    = "true"
 	// indexPlayers has the instances of players that have started, by Challenge.
 	indexPlayers = "warm.players"
 	// indexStarved has, under the value starvedValue, the instances of players whose pods find no node.
@@ -85,21 +89,18 @@ const (
 // SetupWithManager opens the watches. Without a limit nothing is prepared, and players are not looked at.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	if r.Config.WarmMaxInstances > 0 {
-		if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
-			return err
-		}
+	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{everything} })
-	asks := func(o client.Object) string {
-		return o.GetLabels()[bergv1.LabelPrepullChallenge] + "/" + o.GetLabels()[bergv1.LabelWarm]
-	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-warm").
 		Watches(&corev1.ConfigMap{}, enqueue, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetLabels()[bergv1.LabelWarm] != "" },
-			UpdateFunc: func(e event.UpdateEvent) bool { return asks(e.ObjectOld) != asks(e.ObjectNew) },
-			DeleteFunc: func(e event.DeleteEvent) bool { return e.Object.GetLabels()[bergv1.LabelWarm] != "" },
+			CreateFunc: func(e event.CreateEvent) bool { return asks(e.Object) },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return (asks(e.ObjectOld) || asks(e.ObjectNew)) && !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+			},
+			DeleteFunc: func(e event.DeleteEvent) bool { return asks(e.Object) },
 		})).
 		Watches(&bergv1.Challenge{}, enqueue, builder.WithPredicates(predicate.Funcs{UpdateFunc: challengeChanged})).
 		Watches(&bergv1.ChallengeInstance{}, enqueue, builder.WithPredicates(predicate.Funcs{
@@ -112,6 +113,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 }
 
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &corev1.ConfigMap{}, indexAsking, func(o client.Object) []string {
+		if !asks(o) {
+			return nil
+		}
+		return []string{isAsking}
+	}); err != nil || r.Config.WarmMaxInstances == 0 {
+		return err
+	}
 	player := func(o client.Object, counts func(*bergv1.ChallengeInstance) bool, value string) []string {
 		if i := o.(*bergv1.ChallengeInstance); counts(i) && !r.isPrepared(i) {
 			return []string{value}
@@ -129,7 +138,12 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 }
 
 func (r *Reconciler) challengeKey(i *bergv1.ChallengeInstance) types.NamespacedName {
-	return types.NamespacedName{Namespace: cmp.Or(i.Spec.ChallengeRef.Namespace, r.Config.Namespace), Name: i.Spec.ChallengeRef.Name}
+	return status.ChallengeKey(i, r.Config)
+}
+
+// asks reports whether an object is a registration that asks for prepared instances.
+func asks(o client.Object) bool {
+	return o.GetLabels()[bergv1.LabelWarm] != "" && o.GetLabels()[bergv1.LabelPrepullChallenge] != ""
 }
 
 func challengeChanged(e event.UpdateEvent) bool {
@@ -223,7 +237,7 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
-	if err := r.Client.List(ctx, &registrations, client.HasLabels{bergv1.LabelWarm, bergv1.LabelPrepullChallenge}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &registrations, client.MatchingFields{indexAsking: isAsking}, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
 	o.asked = readAsked(registrations.Items)

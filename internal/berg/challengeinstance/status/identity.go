@@ -1,11 +1,13 @@
 package status
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
@@ -51,6 +53,12 @@ func TakeOver(instance, prepared *bergv1.ChallengeInstance, now time.Time) {
 	s.Namespace, s.NamespaceUID, s.NamespaceTokenHash = manifests.NamespaceFor(prepared), from.NamespaceUID, ""
 	s.Services, s.Images = from.Services, from.Images
 	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
+}
+
+// ChallengeKey names the Challenge of an instance. An instance that names no namespace uses the configured one.
+func ChallengeKey(instance *bergv1.ChallengeInstance, cfg config.Challenge) types.NamespacedName {
+	ref := instance.Spec.ChallengeRef
+	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, cfg.Namespace), Name: ref.Name}
 }
 
 // Claimable reports whether an instance of a player can take over a prepared one: nothing but the flag and the owner is missing.
