@@ -28,12 +28,7 @@ var version = "v0.0.0-dev"
 func main() {
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, end := context.WithCancelCause(stopped)
-	err := run(ctx, end)
-	if err == nil && stopped.Err() == nil && errors.Is(context.Cause(ctx), settingsmap.ErrChanged) {
-		err = settingsmap.Restart()
-	}
-	if err != nil {
+	if err := settingsmap.Run(stopped, run); err != nil {
 		fmt.Fprintf(os.Stderr, "berg-api: %v\n", err)
 		os.Exit(1)
 	}

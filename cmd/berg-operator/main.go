@@ -76,8 +76,16 @@ func main() {
 	if os.Getenv(streamedLists) == "" {
 		_ = os.Setenv(streamedLists, "false") // fails only for invalid names
 	}
-	stopped := ctrl.SetupSignalHandler()
-	ctx, end := context.WithCancelCause(stopped)
+	var process config.Process
+	if err := settingsmap.Run(ctrl.SetupSignalHandler(), func(ctx context.Context, end context.CancelCauseFunc) error {
+		return serve(ctx, end, all, &process, opts)
+	}); err != nil {
+		fail(process, err)
+	}
+}
+
+// serve reads the settings, and runs the operator until ctx is done, or the settings change.
+func serve(ctx context.Context, end context.CancelCauseFunc, all []family.Family, process *config.Process, opts operator.Options) error {
 	level := uberzap.NewAtomicLevel()
 	logger := operator.WithQuietStop(ctx, zap.New(
 		zap.Level(level),
@@ -88,30 +96,25 @@ func main() {
 	shared := settingsmap.New(ctrl.Log.WithName("settings"))
 	shared.Events = true
 	var unread error
-	process, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, func(process config.Process) (content map[string]string, err error) {
+	loaded, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, func(process config.Process) (content map[string]string, err error) {
 		if content, unread = readShared(ctx, shared, process); unread != nil {
 			return nil, unread
 		}
 		return content, settings.CheckNames(content)
 	}, os.Stdout)
+	*process = loaded
 	switch {
-	case errors.Is(err, settings.ErrHelp) || stopped.Err() != nil: // or stopped before it began to work
-		return
+	case errors.Is(err, settings.ErrHelp) || ctx.Err() != nil:
+		return nil //nolint:nilerr // stopped before it began to work
 	case unread != nil:
-		fail(process, unread)
+		return unread
 	case err != nil:
-		fail(process, fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err))
+		return fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err)
 	}
-	level.SetLevel(zapcore.Level(-process.LogLevel))
-	opts.Deposed = func() { deposed(process) }
+	level.SetLevel(zapcore.Level(-loaded.LogLevel))
+	opts.Deposed = func() { deposed(loaded) }
 	shared.Follow(ctx, end, validShared)
-	err = run(ctx, process, enabled, effective, opts)
-	if err == nil && stopped.Err() == nil && errors.Is(context.Cause(ctx), settingsmap.ErrChanged) {
-		err = settingsmap.Restart()
-	}
-	if err != nil {
-		fail(process, err)
-	}
+	return run(ctx, loaded, enabled, effective, opts)
 }
 
 // readShared reads the ConfigMap with settings as soon as the API server answers.

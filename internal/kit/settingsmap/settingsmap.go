@@ -189,6 +189,13 @@ func (c *ConfigMap) report(ctx context.Context, object *corev1.ConfigMap, invali
 	}
 }
 
-// Restart replaces the process by a new one of the same program. The container does not end, so that Kubernetes counts no restart and
-// waits for no backoff.
-func Restart() error { return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) } //nolint:gosec // the program itself
+// Run runs a program until stopped ends, or Follow ends it: then it replaces the process by a new one of the same program. The container
+// does not end, so that Kubernetes counts no restart and waits for no backoff. It returns the error of the program.
+func Run(stopped context.Context, program func(ctx context.Context, end context.CancelCauseFunc) error) error {
+	ctx, end := context.WithCancelCause(stopped)
+	defer end(nil)
+	if err := program(ctx, end); err != nil || stopped.Err() != nil || !errors.Is(context.Cause(ctx), ErrChanged) {
+		return err
+	}
+	return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) //nolint:gosec // the program itself
+}
