@@ -220,17 +220,7 @@ var _ = Describe("A push", func() {
 		receiver := startReceiver(ctx)
 		send := func(body, key string) (status int, took time.Duration) {
 			GinkgoHelper()
-			mac := hmac.New(sha256.New, []byte(key))
-			_, _ = io.WriteString(mac, body)
-			q, err := http.NewRequestWithContext(ctx, http.MethodPost, receiver+path, strings.NewReader(body))
-			Expect(err).NotTo(HaveOccurred())
-			q.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-			q.Header.Set("X-GitHub-Event", "push")
-			begun := time.Now()
-			answer, err := http.DefaultClient.Do(q)
-			Expect(err).NotTo(HaveOccurred())
-			_ = answer.Body.Close()
-			return answer.StatusCode, time.Since(begun)
+			return sendSigned(ctx, receiver+path, key, body)
 		}
 		right := string(secret.Data["secret"])
 
@@ -430,4 +420,20 @@ func startReceiver(ctx context.Context) string {
 	go func() { _ = server.Serve(listener) }()
 	DeferCleanup(func() { _ = server.Close() })
 	return url
+}
+
+// sendSigned sends a webhook as GitHub does, signed with a secret, and returns the status of the answer and the time until it.
+func sendSigned(ctx context.Context, address, secret, body string) (status int, took time.Duration) {
+	GinkgoHelper()
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = io.WriteString(mac, body)
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
+	Expect(err).NotTo(HaveOccurred())
+	q.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	q.Header.Set("X-GitHub-Event", "push")
+	begun := time.Now()
+	answer, err := http.DefaultClient.Do(q)
+	Expect(err).NotTo(HaveOccurred())
+	_ = answer.Body.Close()
+	return answer.StatusCode, time.Since(begun)
 }

@@ -2,9 +2,6 @@ package builds
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -95,17 +92,7 @@ var _ = Describe("What pushes cost", func() {
 			if secret == "" {
 				secret = hook.Derive(key.Data[hook.KeyName], path).Text()
 			}
-			mac := hmac.New(sha256.New, []byte(secret))
-			_, _ = io.WriteString(mac, body)
-			q, err := http.NewRequestWithContext(ctx, http.MethodPost, receiver+path, strings.NewReader(body))
-			Expect(err).NotTo(HaveOccurred())
-			q.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-			q.Header.Set("X-GitHub-Event", "push")
-			begun := time.Now()
-			answer, err := http.DefaultClient.Do(q)
-			Expect(err).NotTo(HaveOccurred())
-			_ = answer.Body.Close()
-			return answer.StatusCode, time.Since(begun)
+			return sendSigned(ctx, receiver+path, secret, body)
 		}
 		rights := func(a *kibashipv1.Application) (all []time.Duration) {
 			GinkgoHelper()
