@@ -47,7 +47,7 @@ func (g *gate) takeOver(t *testing.T, at time.Time, listeners []gatewayv1.Listen
 	parent := gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "gateway"}}}
 	g.state.SetHTTPRoute(&gatewayv1.HTTPRoute{ObjectMeta: stranger("takes", at), Spec: gatewayv1.HTTPRouteSpec{
 		CommonRouteSpec: parent, Hostnames: hosts, Rules: []gatewayv1.HTTPRouteRule{{
-			// A longer path goes before the route of the instance, whatever their age.
+			// A longer path goes before the route of the instance, also before an older one.
 			Matches:     []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchExact), Value: ptr.To("/login")}}},
 			BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backends("takes")[0]}},
 		}},
@@ -57,8 +57,8 @@ func (g *gate) takeOver(t *testing.T, at time.Time, listeners []gatewayv1.Listen
 	}})
 }
 
-// listenersOf are listeners at the ports of the Gateway of the tests.
-func listenersOf(host *gatewayv1.Hostname) []gatewayv1.Listener {
+// newListeners returns listeners at the ports of the Gateway of the tests.
+func newListeners(host *gatewayv1.Hostname) []gatewayv1.Listener {
 	ends := &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "certificate"}}}
 	return []gatewayv1.Listener{
 		{Name: "http", Port: plainPort, Protocol: gatewayv1.HTTPProtocolType, Hostname: host},
@@ -71,9 +71,9 @@ func listenersOf(host *gatewayv1.Hostname) []gatewayv1.Listener {
 // an older one.
 func TestAGatewayOfOthersTakesNoPlayers(t *testing.T) {
 	for name, listeners := range map[string][]gatewayv1.Listener{
-		"every host":   listenersOf(nil),
-		"the one host": listenersOf(ptr.To(gatewayv1.Hostname("web.example"))),
-		"a wildcard":   listenersOf(ptr.To(gatewayv1.Hostname("*.example"))),
+		"every host":   newListeners(nil),
+		"the one host": newListeners(ptr.To(gatewayv1.Hostname("web.example"))),
+		"a wildcard":   newListeners(ptr.To(gatewayv1.Hostname("*.example"))),
 		"the protocols exchanged": {
 			{Name: "http", Port: securePort, Protocol: gatewayv1.HTTPProtocolType},
 			{Name: "raw", Port: rawPort, Protocol: gatewayv1.HTTPProtocolType},
@@ -106,9 +106,9 @@ func TestGatewaysOfSeveralNamespacesShareTheGate(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	g.state.SetGateway(&gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "gateway", Generation: 2, CreationTimestamp: metav1.NewTime(old)},
-		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "gate", Listeners: listenersOf(ptr.To(gatewayv1.Hostname("*.berg.example")))},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "gate", Listeners: newListeners(ptr.To(gatewayv1.Hostname("*.berg.example")))},
 	})
-	g.takeOver(t, old.Add(time.Minute), listenersOf(ptr.To(gatewayv1.Hostname("*.team.example"))), "web.team.example")
+	g.takeOver(t, old.Add(time.Minute), newListeners(ptr.To(gatewayv1.Hostname("*.team.example"))), "web.team.example")
 	if status, body, _ := get(t, g.client(plainPort, false), "http://web.team.example/login"); status != http.StatusOK || body != "the tenant" {
 		t.Errorf("%d %q", status, body)
 	}
