@@ -20,8 +20,8 @@ func RetryAfter(answer *http.Response, now time.Time) time.Duration {
 	}
 	after := answer.Header.Get("Retry-After")
 	wait := time.Duration(0)
-	if at, err := http.ParseTime(after); err == nil {
-		wait = at.Sub(now)
+	if moment, err := http.ParseTime(after); err == nil {
+		wait = moment.Sub(now)
 	} else if seconds, err := strconv.Atoi(after); err == nil {
 		wait = time.Duration(min(seconds, int(maxWait.Seconds()))) * time.Second
 	} else {
