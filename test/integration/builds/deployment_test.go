@@ -418,7 +418,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
 		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
 		again := w.running(ctx, d)
-		w.succeeds(ctx, again, 2)
+		w.ends(ctx, again, "True", "Succeeded", succeeded(step("clone", 0, map[string]string{"commit": sha(1)}), step("push", 0, map[string]string{"digest": digest(2)})))
 		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
 		apiserver.Change(ctx, d, func() { d.Annotations = nil })
 		Consistently(func(g Gomega) {
@@ -601,6 +601,25 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		Consistently(versions, time.Second).Should(Equal(before))
 		inprocess.Restart(nil, nil)
 		Consistently(versions, 2*time.Second).Should(Equal(before), "after a restart")
+	})
+
+	It("starts no run while a TaskRun or a pod of an earlier one of its name is left, which Tekton would take for its own", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		of := map[string]string{"tekton.dev/pipelineRun": "project-" + w.project + "-app-web-deployment-live-run-1"}
+		task := kind("TaskRun")
+		task.SetNamespace(w.namespace)
+		task.SetName("left-build")
+		task.SetLabels(of)
+		Expect(k8s.Create(ctx, task)).To(Succeed())
+		pod := w.pod(ctx, "left-build-pod", time.Now())
+		apiserver.Change(ctx, pod, func() { pod.Labels = of })
+		d := w.deploy(ctx, sha(1))
+		for _, left := range []client.Object{task, pod} {
+			expect.Says(ctx, d, left.GetName()+" of an earlier run of this name is being deleted")
+			Consistently(func() []string { return w.runs(ctx) }, time.Second).Should(BeEmpty())
+			Expect(k8s.Delete(ctx, left, client.GracePeriodSeconds(0))).To(Succeed())
+		}
+		w.running(ctx, d)
 	})
 
 	It("takes its runs with it", func(ctx SpecContext) {
