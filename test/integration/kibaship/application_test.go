@@ -59,6 +59,7 @@ var _ = Describe("An application", func() {
 			ns.Labels = map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]}
 			ns.Annotations = map[string]string{kibashipv1.AnnotationProjectUID: string(p.UID)}
 		})
+		expect.Says(ctx, p, "let an administrator set status.namespaceUID")
 		Expect(k8s.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"namespaceUID":%q}}`, ns.UID)))).To(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
