@@ -19,15 +19,15 @@ import (
 // finalize deletes the Deployments of an Application. It waits only for states that are sent with its token: they have finalizers of their own.
 func (r *Reconciler) finalize(ctx context.Context, a *kibashipv1.Application, now time.Time) (done bool, after time.Duration, err error) {
 	after, failed := r.deleteDeployments(ctx, a, now)
-	if failed == nil {
-		return after == 0, after, nil
-	}
-	if apierrors.IsConflict(failed) {
+	switch {
+	case failed == nil && after == 0:
+		return true, 0, nil
+	case apierrors.IsConflict(failed):
 		return false, 0, failed // another client wrote first: the next reconciliation observes it
 	}
 	before := a.DeepCopy()
 	computeDeleting(a, failed, now)
-	return false, 0, reconcile.Join(failed, r.kind.PatchStatus(ctx, before, a, now))
+	return false, after, reconcile.Join(failed, r.kind.PatchStatus(ctx, before, a, now))
 }
 
 // deleteDeployments deletes the Deployments that refer to the Application, and Deployments that only carry its label. unsent is for how much

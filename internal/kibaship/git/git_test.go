@@ -135,13 +135,14 @@ func TestAServerSaysWhenToAskAgain(t *testing.T) {
 	}{
 		"in seconds":         {http.StatusTooManyRequests, map[string]string{"Retry-After": "90"}, 90 * time.Second},
 		"at a time":          {http.StatusServiceUnavailable, map[string]string{"Retry-After": "Sun, 29 Nov 2026 12:01:00 GMT"}, time.Minute},
-		"before now":         {http.StatusServiceUnavailable, map[string]string{"Retry-After": "Sun, 29 Nov 2026 11:01:00 GMT"}, 0},
+		"before now":         {http.StatusServiceUnavailable, map[string]string{"Retry-After": "Sun, 29 Nov 2026 11:01:00 GMT"}, time.Second},
 		"GitHub":             {http.StatusForbidden, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}, 10 * time.Minute},
 		"GitLab":             {http.StatusTooManyRequests, map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": reset}, 10 * time.Minute},
 		"requests are left":  {http.StatusForbidden, map[string]string{"X-RateLimit-Remaining": "7", "X-RateLimit-Reset": reset}, 0},
 		"a day":              {http.StatusTooManyRequests, map[string]string{"Retry-After": "86400"}, time.Hour},
 		"more than a number": {http.StatusTooManyRequests, map[string]string{"Retry-After": "99999999999999999999"}, 0},
-		"less than nothing":  {http.StatusTooManyRequests, map[string]string{"Retry-After": "-5"}, 0},
+		"less than nothing":  {http.StatusTooManyRequests, map[string]string{"Retry-After": "-5"}, time.Second},
+		"at any time":        {http.StatusForbidden, map[string]string{"Retry-After": "0"}, time.Second},
 		"a success":          {http.StatusOK, map[string]string{"Retry-After": "90"}, 0},
 		"nothing":            {http.StatusTooManyRequests, nil, 0},
 	} {

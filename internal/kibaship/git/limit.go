@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxWait is for how long a server may ask to be left alone: the limits of providers begin again within an hour.
-const maxWait = time.Hour
+// minWait and maxWait are for how long a server may ask to be left alone: the limits of providers begin again within an hour.
+const minWait, maxWait = time.Second, time.Hour
 
 // RetryAfter returns for how long a server asks to be left alone with its refusal, 0 if it does not ask. GitHub may only say when its limit
 // begins again, and answers 403 to too many requests:
@@ -18,19 +18,19 @@ func RetryAfter(answer *http.Response, now time.Time) time.Duration {
 	default:
 		return 0
 	}
+	bound := func(wait time.Duration) time.Duration { return min(max(wait, minWait), maxWait) }
 	after := answer.Header.Get("Retry-After")
-	wait := time.Duration(0)
 	if moment, err := http.ParseTime(after); err == nil {
-		wait = moment.Sub(now)
-	} else if seconds, err := strconv.Atoi(after); err == nil {
-		wait = time.Duration(min(seconds, int(maxWait.Seconds()))) * time.Second
-	} else {
-		for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
-			reset, err := strconv.ParseInt(answer.Header.Get(prefix+"Reset"), 10, 64)
-			if answer.Header.Get(prefix+"Remaining") == "0" && err == nil {
-				wait = time.Unix(reset, 0).Sub(now)
-			}
+		return bound(moment.Sub(now))
+	}
+	if seconds, err := strconv.Atoi(after); err == nil {
+		return bound(time.Duration(min(seconds, int(maxWait.Seconds()))) * time.Second)
+	}
+	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
+		reset, err := strconv.ParseInt(answer.Header.Get(prefix+"Reset"), 10, 64)
+		if answer.Header.Get(prefix+"Remaining") == "0" && err == nil {
+			return bound(time.Unix(reset, 0).Sub(now))
 		}
 	}
-	return min(max(wait, 0), maxWait)
+	return 0
 }
