@@ -611,8 +611,13 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		task.SetName("left-build")
 		task.SetLabels(of)
 		Expect(k8s.Create(ctx, task)).To(Succeed())
-		pod := w.pod(ctx, "left-build-pod", time.Now())
-		apiserver.Change(ctx, pod, func() { pod.Labels = of })
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "left-build-pod", Labels: of},
+			Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"no": "node"}, Containers: []corev1.Container{{Name: "step-build", Image: "example.org/x:1"}},
+			},
+		}
+		Expect(k8s.Create(ctx, pod)).To(Succeed())
 		d := w.deploy(ctx, sha(1))
 		for _, left := range []client.Object{task, pod} {
 			expect.Says(ctx, d, left.GetName()+" of an earlier run of this name is being deleted")
