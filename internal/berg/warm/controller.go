@@ -189,6 +189,7 @@ func checked(c *bergv1.Challenge) bool {
 func observe(i *bergv1.ChallengeInstance) Prepared {
 	return Prepared{
 		UID: i.UID, Age: -i.CreationTimestamp.Unix(), Claimable: status.Claimable(i),
+		Stuck:    i.Status.Cause != "" && i.Status.Cause != bergv1.CauseNotReadyYet,
 		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
 		Bound:    i.DeletionTimestamp != nil || i.Status.ClaimedBy != nil,
 	}
@@ -211,7 +212,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 		return 0, err
 	}
 	var errs []error
-	for n, change := range Decide(o.pools, r.Config.WarmMaxInstances, o.starved) {
+	for n, change := range Decide(o.pools, Limits{r.Config.WarmMaxInstances, r.Config.WarmMaxStarting, o.starved}) {
 		for _, uid := range change.Delete {
 			errs = append(errs, r.end(ctx, o.prepared[uid]))
 		}
