@@ -109,7 +109,7 @@ func warmLeaders(ctx context.Context, b *bench) (Scenario, error) {
 	}
 	zero := atMost(0)
 	s.Figures = []Figure{
-		{Name: "players", Unit: "all of whom had an instance that ran", Operator: float64(b.claims)},
+		{Name: "players", Unit: "each had an instance that ran", Operator: float64(b.claims)},
 		{Name: "of them, with a prepared instance", Unit: "in total", Operator: float64(len(seen.taken))},
 		{Name: "leaders killed", Unit: "times", Operator: float64(kills[0] + kills[1])},
 		{Name: "instances with two players, and players with two", Unit: "in total", Operator: float64(len(seen.doubled)), Target: zero, Count: true},
@@ -124,12 +124,12 @@ func warmLeaders(ctx context.Context, b *bench) (Scenario, error) {
 func (c *claims) lost() (all []types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	run := map[types.UID]bool{}
+	started := map[types.UID]bool{}
 	for _, user := range c.users {
-		run[user] = true
+		started[user] = true
 	}
 	for prepared, claimant := range c.claimant {
-		if run[claimant] && c.taken[claimant] != prepared {
+		if started[claimant] && c.taken[claimant] != prepared {
 			all = append(all, prepared)
 		}
 	}
