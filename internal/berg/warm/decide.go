@@ -47,7 +47,7 @@ type Change struct {
 
 // Limits bound all pools together.
 type Limits struct {
-	// Instances bounds all prepared instances, and Starting the ones that start at a time.
+	// Instances bounds all prepared instances. Starting bounds instances that start at the same time.
 	Instances, Starting int
 	// Starved is the number of instances of players whose pods find no node: each gets the capacity of a prepared instance, and
 	// none is created.
