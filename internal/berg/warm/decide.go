@@ -61,17 +61,16 @@ func Decide(pools []Pool, limits Limits) []Change {
 		changes[n].Wanted = count
 	}
 	starting := 0
-	stuck := make([]int, len(pools))
+	unready := make([]int, len(pools)) // stuck ones hold up their own Challenge, and no other
 	kept := make([][]Prepared, len(pools))
 	for n, p := range pools {
 		kept[n], changes[n].Delete = keep(p, changes[n].Wanted)
 		for _, i := range kept[n] {
-			switch {
-			case i.Claimable:
-			case i.Stuck:
-				stuck[n]++ // it holds up its own Challenge, and no other
-			default:
-				starting++
+			if !i.Claimable {
+				unready[n]++
+				if !i.Stuck {
+					starting++
+				}
 			}
 		}
 	}
@@ -82,8 +81,9 @@ func Decide(pools []Pool, limits Limits) []Change {
 	for created := true; created; {
 		created = false
 		for n, p := range pools {
-			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && max(starting, stuck[n]) < limits.Starting {
+			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && max(starting, unready[n]) < limits.Starting {
 				c.Create++
+				unready[n]++
 				starting++
 				created = true
 			}
