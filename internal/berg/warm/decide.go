@@ -47,8 +47,8 @@ type Change struct {
 
 // Limits bound all pools together.
 type Limits struct {
-	// Instances bounds all prepared instances. Starting bounds instances that start at the same time.
-	Instances, Starting int
+	// Instances bounds all prepared instances. Starting bounds instances that start at the same time, and Create the new ones.
+	Instances, Starting, Create int
 	// Starved is the number of instances of players whose pods find no node: each gets the capacity of a prepared instance, and
 	// none is created.
 	Starved int
@@ -78,11 +78,13 @@ func Decide(pools []Pool, limits Limits) []Change {
 		giveUp(pools, kept, changes, limits.Starved)
 		return changes
 	}
+	left := limits.Create
 	for created := true; created; {
 		created = false
 		for n, p := range pools {
-			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && max(starting, unready[n]) < limits.Starting {
+			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && left > 0 && max(starting, unready[n]) < limits.Starting {
 				c.Create++
+				left--
 				unready[n]++
 				starting++
 				created = true
