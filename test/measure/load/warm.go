@@ -45,9 +45,9 @@ func warm(ctx context.Context, b *bench) (Scenario, error) {
 	s := Scenario{Columns: warmColumns}
 	late := bergv1.Container{Image: boots, DynamicFlag: &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/run/flag/flag.txt"}, Late: bergv1.LateFile}}
 	flagged := bergv1.Container{Image: awaits, DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}}
-	booting := visitors{challenge: "boots", container: late, count: 150, interval: time.Second / 5, prepared: 150}
-	web := visitors{challenge: "web", container: flagged, count: 60, interval: time.Second / 2, prepared: 20}
-	others := visitors{challenge: "others", container: bergv1.Container{Image: b.image}, count: 30, interval: time.Second}
+	booting := visitors{challenge: "boots", container: late, count: 100, interval: time.Second / 5, prepared: 100}
+	web := visitors{challenge: "web", container: flagged, count: 40, interval: time.Second / 2, prepared: 20}
+	others := visitors{challenge: "others", container: bergv1.Container{Image: b.image}, count: 20, interval: time.Second}
 	taken, cold, err := b.visitBoth(ctx, booting, others)
 	if err != nil {
 		return s, err
