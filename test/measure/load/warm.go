@@ -25,8 +25,6 @@ const (
 	maxClaim, maxClaimP99, maxWarmRatio = 200, 1000, 0.4
 	// maxOthers is how much longer the players of other Challenges wait.
 	maxOthers = 1 / 0.95
-	// onePlayerAtATime: each player comes when the one before has an instance.
-	onePlayerAtATime = 0
 )
 
 // visitors are players of one Challenge.
@@ -46,13 +44,14 @@ func warm(ctx context.Context, b *bench) (Scenario, error) {
 	late := bergv1.Container{Image: boots, DynamicFlag: &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/run/flag/flag.txt"}, Late: bergv1.LateFile}}
 	flagged := bergv1.Container{Image: awaits, DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}}
 	booting := visitors{challenge: "boots", container: late, count: 100, interval: time.Second / 5, prepared: 100}
-	web := visitors{challenge: "web", container: flagged, count: 40, interval: time.Second / 2, prepared: 20}
+	web := visitors{challenge: "web", container: flagged, count: 30, interval: time.Second, prepared: 15}
+	newWeb := web.without()
 	others := visitors{challenge: "others", container: bergv1.Container{Image: b.image}, count: 20, interval: time.Second}
 	taken, cold, err := b.visitBoth(ctx, booting, others)
 	if err != nil {
 		return s, err
 	}
-	takenWeb, coldWeb, err := b.visitBoth(ctx, web)
+	both, err := b.visit(ctx, []visitors{web, newWeb})
 	if err != nil {
 		return s, err
 	}
@@ -62,7 +61,7 @@ func warm(ctx context.Context, b *bench) (Scenario, error) {
 	s.Figures = []Figure{
 		figure("boots for 20 s, 5 players a second: creation to Running, p50", taken[booting.challenge].P50, cold[booting.challenge].P50, maxClaim),
 		figure("the same, p99", taken[booting.challenge].P99, cold[booting.challenge].P99, maxClaimP99),
-		compare("a variable has the flag, 2 players a second: creation to Running, p50", "ms", takenWeb[web.challenge].P50, coldWeb[web.challenge].P50, atMost(maxWarmRatio)),
+		compare("a variable has the flag, 1 player a second: creation to Running, p50", "ms", both[web.challenge].P50, both[newWeb.challenge].P50, atMost(maxWarmRatio)),
 		compare("others, 1 player a second, while those of the first row come: creation to Running, p50", "ms", taken[others.challenge].P50, cold[others.challenge].P50, atMost(round2(maxOthers))),
 	}
 	return s, b.startWith(nil)
@@ -70,7 +69,8 @@ func warm(ctx context.Context, b *bench) (Scenario, error) {
 
 var warmColumns = []string{"prepared", "new"}
 
-// warmPods is the same on real pods, for each form of flag: one player after the other, while the next instances are prepared.
+// warmPods is the same on real pods, for each form of flag: one player after the other, alternately with a prepared instance and with
+// a new one.
 func warmPods(ctx context.Context, b *bench) (Scenario, error) {
 	s := Scenario{Columns: warmColumns}
 	for _, kind := range []struct {
@@ -83,12 +83,12 @@ func warmPods(ctx context.Context, b *bench) (Scenario, error) {
 		{"a variable", &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}, atMost(maxWarmRatio)},
 		{"a file", &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/flag.txt"}}, nil},
 	} {
-		v := visitors{challenge: "web", container: bergv1.Container{Image: b.image, DynamicFlag: kind.flag}, count: alone, interval: onePlayerAtATime, prepared: 3}
-		taken, cold, err := b.visitBoth(ctx, v)
+		v := visitors{challenge: "web", container: bergv1.Container{Image: b.image, DynamicFlag: kind.flag}, count: alone, prepared: 3}
+		took, err := b.visit(ctx, []visitors{v, v.without()})
 		if err != nil {
 			return s, err
 		}
-		s.Figures = append(s.Figures, compare(kind.name+": creation to Running, p50", "ms", taken[v.challenge].P50, cold[v.challenge].P50, kind.target))
+		s.Figures = append(s.Figures, compare(kind.name+": creation to Running, p50", "ms", took[v.challenge].P50, took[v.without().challenge].P50, kind.target))
 	}
 	return s, b.startWith(nil)
 }
@@ -104,6 +104,12 @@ func (b *bench) visitBoth(ctx context.Context, all ...visitors) (taken, cold map
 	}
 	taken, err = b.visit(ctx, all)
 	return taken, cold, err
+}
+
+// without are as many players of an equal Challenge that has no prepared instances.
+func (v visitors) without() visitors {
+	v.challenge, v.prepared = v.challenge+"-new", 0
+	return v
 }
 
 // visit lets players come, and returns how long those of each Challenge waited until their instances ran.
@@ -126,6 +132,9 @@ func (b *bench) visit(ctx context.Context, all []visitors) (map[string]Quantiles
 			for range v.count {
 				lives[n] = append(lives[n], r.nextOf(v.challenge))
 			}
+		}
+		if all[0].interval == 0 {
+			return r.alternate(ctx, all, lives, took)
 		}
 		for n, v := range all {
 			coming.Go(func() { errs[n] = r.arrive(ctx, v, lives[n]) })
@@ -200,22 +209,29 @@ func (r *batch) awaitPrepared(ctx context.Context, challenge string, enough func
 	})
 }
 
-// arrive creates the instances of players at their interval, or each when the one before runs and its prepared one is replaced.
-func (r *batch) arrive(ctx context.Context, v visitors, lives []*life) error {
-	if v.interval == onePlayerAtATime {
-		for n, l := range lives {
-			if err := r.createOne(ctx, l, long); err != nil {
+// alternate creates the instances of players, alternately of each Challenge, when the one before runs and its prepared one is replaced.
+func (r *batch) alternate(ctx context.Context, all []visitors, lives [][]*life, took map[string]Quantiles) error {
+	for player := range all[0].count {
+		for n, v := range all {
+			if err := r.createOne(ctx, lives[n][player], long); err != nil {
 				return err
 			}
-			if err := r.await(ctx, "Running", n+1, reachedRunning); err != nil {
+			if err := r.await(ctx, "Running", player*len(all)+n+1, reachedRunning); err != nil {
 				return err
 			}
 			if err := r.awaitPrepared(ctx, v.challenge, func(ready, _ int) bool { return ready >= v.prepared }); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
+	for n, v := range all {
+		took[v.challenge] = r.waits(lives[n])
+	}
+	return nil
+}
+
+// arrive creates the instances of players at their interval.
+func (r *batch) arrive(ctx context.Context, v visitors, lives []*life) error {
 	var under sync.WaitGroup
 	defer under.Wait()
 	errs := make([]error, len(lives))
