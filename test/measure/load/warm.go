@@ -118,7 +118,11 @@ func (b *bench) visit(ctx context.Context, all []visitors) (map[string]Quantiles
 	for _, v := range all {
 		limit += v.prepared
 	}
-	if err := b.startWith([]string{fmt.Sprintf("CHALLENGE_WARM_MAX_INSTANCES=%d", limit), fmt.Sprintf("CHALLENGE_WARM_MAX_STARTING=%d", max(limit, 1))}); err != nil {
+	settings := []string{
+		fmt.Sprintf("CHALLENGE_WARM_MAX_INSTANCES=%d", limit), fmt.Sprintf("CHALLENGE_WARM_MAX_STARTING=%d", max(limit, 1)),
+		"CHALLENGE_CPU_REQUEST=10m", // all fit on a node of two cores
+	}
+	if err := b.startWith(settings); err != nil {
 		return nil, err
 	}
 	took := map[string]Quantiles{}
