@@ -63,7 +63,7 @@ func (s *State) compileAll() {
 	taken := routing.Taken{}
 	var listeners []*routing.Listener
 	var secrets []types.NamespacedName
-	for _, gateway := range slices.SortedFunc(maps.Values(s.gateways), func(a, b *gatewayv1.Gateway) int { return routing.CompareAge(a, b) }) {
+	for _, gateway := range slices.SortedFunc(maps.Values(s.gateways), s.compareGateways) {
 		if !s.classes[string(gateway.Spec.GatewayClassName)] {
 			continue
 		}
@@ -84,6 +84,14 @@ func (s *State) compileAll() {
 	for name := range s.gateways {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
 	}
+}
+
+// compareGateways orders Gateways: those of Preferred go first, then the older ones.
+func (s *State) compareGateways(a, b *gatewayv1.Gateway) int {
+	if first := a.Namespace == s.Preferred; first != (b.Namespace == s.Preferred) {
+		return map[bool]int{true: -1, false: 1}[first]
+	}
+	return routing.CompareAge(a, b)
 }
 
 // certificateRefs returns the Secrets that a Gateway names.

@@ -41,8 +41,8 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the older
-// ones, and then its own, too. AttachedRoutes of the statuses are not counted yet.
+// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of those that go first, and then its own,
+// too, also while a certificate is missing. AttachedRoutes of the statuses are not counted yet.
 func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0
@@ -63,8 +63,8 @@ func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluste
 			valid++
 		}
 	}
-	for _, listener := range out.Listeners {
-		if listener.Valid {
+	for i, listener := range out.Listeners {
+		if conflicts[i] == "" && isTrue(out.Statuses[i].Conditions, string(gatewayv1.ListenerConditionAccepted)) {
 			taken.add(listener)
 		}
 	}
@@ -145,7 +145,7 @@ func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict ga
 		set(gatewayv1.ListenerConditionAccepted, true, gatewayv1.ListenerReasonAccepted, "the listener is accepted")
 	}
 	if conflict != "" {
-		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway, or one of an older Gateway, has the same port and host name, or another protocol at this port")
+		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway, or one of a Gateway in the namespace GATEWAY_NAMESPACE or of an older Gateway, has the same port and host name, or another protocol at this port")
 	} else {
 		set(gatewayv1.ListenerConditionConflicted, false, gatewayv1.ListenerReasonNoConflicts, "no other listener conflicts")
 	}
