@@ -15,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // routed reports which listeners of the Gateway the Challenges need.
@@ -87,6 +88,13 @@ func gateway(s Survey) []Result {
 			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateways.gateway.networking.k8s.io %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
 	}
 	results := result("Gateway", console.OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
+	if s.Gate != nil {
+		if first, _, _ := s.originIn(s.Gate, "", "GATEWAY_NAMESPACE"); first != s.setting("GATEWAY_NAMESPACE") {
+			results = append(results, result("Gateway", console.Warning,
+				fmt.Sprintf("GATEWAY_NAMESPACE of the gate is %s, and that of the operator %s: an older Gateway of another namespace can take the host names", first, s.setting("GATEWAY_NAMESPACE")),
+				"Set GATEWAY_NAMESPACE for both in the ConfigMap "+kitsettings.ConfigMap+".")...)
+		}
+	}
 	httpProtocol := gatewayv1.HTTPSProtocolType
 	if s.setting("CHALLENGE_HTTP_TLS") == "false" || s.setting("CHALLENGE_HTTP_PORT") == "80" {
 		httpProtocol = gatewayv1.HTTPProtocolType
