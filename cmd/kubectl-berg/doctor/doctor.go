@@ -114,9 +114,9 @@ type Survey struct {
 	// Refused are the settings with which a program does not start, by its name.
 	Refused map[string]string
 	// Gate is the container of a replica of the gate, nil without one.
-	Gate *corev1.Container
-	Unread        []string
-	Unreadable    map[string]string
+	Gate       *corev1.Container
+	Unread     []string
+	Unreadable map[string]string
 }
 
 // Policy is the state of an admission policy of the operator.

@@ -140,12 +140,12 @@ func (s *surveyor) programs(ctx context.Context) {
 	if s.Deployment == nil {
 		return
 	}
-	others, err := labels.Parse("app.kubernetes.io/name in (berg-api, " + gateadmin.Name + ")")
+	selector, err := labels.Parse("app.kubernetes.io/name in (berg-api, " + gateadmin.Name + ")")
 	if err != nil {
 		return
 	}
 	var pods corev1.PodList
-	s.readable("programs", "the pods of the platform API and of the gate", s.List(ctx, &pods, client.InNamespace(s.Deployment.Namespace), client.MatchingLabelsSelector{Selector: others}))
+	s.readable("programs", "the pods of the platform API and of the gate", s.List(ctx, &pods, client.InNamespace(s.Deployment.Namespace), client.MatchingLabelsSelector{Selector: selector}))
 	s.set(func() {
 		s.Refused = map[string]string{}
 		for _, pod := range slices.Concat(s.Pods, pods.Items) {

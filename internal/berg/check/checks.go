@@ -27,6 +27,8 @@ const (
 	// cutMessage is from how many bytes on a termination message may be the cut end of a
 	// log: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 	cutMessage = 2048
+	// podRetry is the interval at which events are read while a Job has no pod. Only they say why: the status of a Job does not.
+	podRetry = 10 * time.Second
 )
 
 // Assessment is the state of a check so far. One of the three is set.

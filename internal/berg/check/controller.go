@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -142,6 +143,9 @@ func (r *Reconciler) assess(ctx context.Context, o Observed, now time.Time) Asse
 		return failed(bergv1.CheckRefused, o.Conflicting+" exists and belongs to another owner; it was left untouched: delete or rename it")
 	case o.Challenge == nil:
 		return brokenOff("The Challenge was deleted")
+	}
+	if o.PodRefused != "" {
+		o.PodRefused = refusal.Annotate(r.redact(ctx, o.Check, errors.New(o.PodRefused)).Error())
 	}
 	v := assess(o, now)
 	if v.unreached() {

@@ -3,7 +3,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // observe reads all of it, from caches.
@@ -79,20 +77,13 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	return err
 }
 
-// podRetry is the interval at which events are read while a Job has no pod. Only they say why: the status of a Job does not.
-const podRetry = 10 * time.Second
-
 // podRefusal returns the latest message about the pods of a solver's Job that could not be created.
 func (r *Reconciler) podRefusal(ctx context.Context, o Observed) (string, error) {
 	var all eventsv1.EventList
 	if err := r.Live.List(ctx, &all, client.InNamespace(o.Job.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
 		return "", err
 	}
-	note := strings.TrimPrefix(status.LatestFailures(all.Items)[o.Job.UID], "Error creating: ")
-	if note == "" {
-		return "", nil
-	}
-	return refusal.Annotate(r.redact(ctx, o.Check, errors.New(note)).Error()), nil
+	return strings.TrimPrefix(status.LatestFailures(all.Items)[o.Job.UID], "Error creating: "), nil
 }
 
 // unready are the containers of an instance that run and are not ready, sorted; none where there

@@ -41,8 +41,8 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of those that go first, and then its own,
-// too, also while a certificate is missing. AttachedRoutes of the statuses are not counted yet.
+// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the earlier Gateways, and then its
+// own, too, also while a certificate is missing. AttachedRoutes of the statuses are not counted yet.
 func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
 	var out Gateway
 	accepted, valid := 0, 0

@@ -117,7 +117,7 @@ var _ = Describe("The port of a replica for the operator", Label("attack"), func
 			Expect(answer.Body.Close()).To(Succeed())
 			Expect(answer.StatusCode).To(Equal(http.StatusOK))
 		}
-		Eventually(crowd.Open).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeNumerically("<=", 512), "a request has ten seconds")
+		Eventually(crowd.Open).WithContext(ctx).WithTimeout(5*time.Second).Should(BeNumerically("<=", 512), "a request has ten seconds")
 		Eventually(crowd.Open).WithContext(ctx).WithTimeout(limits.Scaled(time.Minute)).Should(BeZero())
 	}, SpecTimeout(limits.Scaled(3*time.Minute)))
 })
