@@ -154,13 +154,18 @@ func (s *State) compileRoute(key routing.Key) {
 	s.replace(key, route)
 }
 
-// use returns the Use of a route. The labels of its namespace name the Challenge.
+// use returns the Use of a route. The labels of an instance's namespace name the Challenge. A tenant may label its own namespace, but only the
+// operator sets LabelManagedBy, by the policy that belongs to the Gateway.
 func (s *State) use(key routing.Key, uid types.UID, hostnames []gatewayv1.Hostname) *usage.Use {
 	set, host := s.namespaces[key.Namespace], ""
 	if len(hostnames) > 0 {
 		host = string(hostnames[0])
 	}
-	return s.Usage.Use(usage.Key(key), string(uid), host, usage.Challenge{Namespace: set[bergv1.LabelChallengeNamespace], Name: set[bergv1.LabelChallenge]})
+	var challenge usage.Challenge
+	if set[bergv1.LabelManagedBy] == bergv1.ManagedBy {
+		challenge = usage.Challenge{Namespace: set[bergv1.LabelChallengeNamespace], Name: set[bergv1.LabelChallenge]}
+	}
+	return s.Usage.Use(usage.Key(key), string(uid), host, challenge)
 }
 
 // replace stores the translation of a route, nil for none, with all that is counted and indexed of it.
