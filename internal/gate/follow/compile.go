@@ -56,10 +56,11 @@ func (s *State) granted(fromKind, fromNamespace, toKind string, to types.Namespa
 	return false
 }
 
-// compileAll translates all Gateways and routes: what they share has changed, which is rare.
-func (s *State) compileAll() {
+// compileGateways translates all Gateways, and the routes of those whose translation has changed. A tenant who keeps changing its own
+// Gateway costs the routes of others nothing.
+func (s *State) compileGateways() {
 	cluster := s.cluster()
-	compiled := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways))
+	compiled, changed := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways)), map[types.NamespacedName]bool{}
 	taken := routing.Taken{}
 	var listeners []*routing.Listener
 	var secrets []types.NamespacedName
@@ -67,19 +68,41 @@ func (s *State) compileAll() {
 		if !s.classes[string(gateway.Spec.GatewayClassName)] {
 			continue
 		}
+		name := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}
 		result := routing.CompileGateway(gateway, s.address(gateway), taken, cluster)
-		compiled[types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}] = &result
-		listeners = append(listeners, result.Listeners...)
+		compiled[name] = &result
+		if previous := s.compiled[name]; previous != nil && previous.Equal(result) {
+			compiled[name] = previous // which its routes refer to
+		} else {
+			changed[name] = true
+		}
+		listeners = append(listeners, compiled[name].Listeners...)
 		secrets = append(secrets, certificateRefs(gateway)...)
 	}
-	s.compiled = compiled
-	s.table.SetListeners(listeners)
-	s.Certificates(secrets)
-	for name := range s.httpRoutes {
-		s.compileRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name})
+	for name := range s.compiled {
+		if compiled[name] == nil {
+			changed[name] = true
+		}
 	}
-	for name := range s.tlsRoutes {
-		s.compileRoute(routing.Key{Kind: routing.TLSRoute, Namespace: name.Namespace, Name: name.Name})
+	s.compiled = compiled
+	if len(changed) > 0 {
+		s.table.SetListeners(listeners)
+		s.Certificates(secrets)
+	}
+	refersTo := func(namespace string, parents []gatewayv1.ParentReference) bool {
+		return slices.ContainsFunc(parents, func(p gatewayv1.ParentReference) bool {
+			return changed[types.NamespacedName{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(namespace))), Name: string(p.Name)}]
+		})
+	}
+	for name, route := range s.httpRoutes {
+		if refersTo(name.Namespace, route.Spec.ParentRefs) {
+			s.compileRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name})
+		}
+	}
+	for name, route := range s.tlsRoutes {
+		if refersTo(name.Namespace, route.Spec.ParentRefs) {
+			s.compileRoute(routing.Key{Kind: routing.TLSRoute, Namespace: name.Namespace, Name: name.Name})
+		}
 	}
 	for name := range s.gateways {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
