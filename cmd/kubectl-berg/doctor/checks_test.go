@@ -227,6 +227,12 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"no certificate": {func(s *Survey) {
 			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef"}}}}
 		}, "listener http", console.Problem, "InvalidCertificateRef"},
+		"the hosts of another Gateway": {func(s *Survey) {
+			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{
+				{Type: "Programmed", Status: metav1.ConditionFalse, Reason: "Invalid", Message: "the other conditions say why"},
+				{Type: "Conflicted", Status: metav1.ConditionTrue, Reason: "HostnameConflict", Message: "an older Gateway has the host name"},
+			}}}
+		}, "listener http", console.Problem, "an older Gateway has the host name"},
 		"no name": {func(s *Survey) {
 			s.Names = map[string][]string{}
 			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "the name does not exist"}

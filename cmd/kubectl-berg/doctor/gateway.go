@@ -133,7 +133,7 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 				fmt.Sprintf("Set allowedRoutes.namespaces of the listener: from: Selector, with matchLabels %s: %s, as in config/berg/samples/prerequisites/gateway.yaml.", bergv1.LabelManagedBy, bergv1.ManagedBy))
 		}
 		if text := s.gatewayView().ListenerProblem(name); text != "" {
-			return result(check, level, text, "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway.")
+			return result(check, level, text, "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway. Another Gateway with these hosts: kubectl get gateways.gateway.networking.k8s.io -A")
 		}
 		if configured := s.setting(portSetting); strconv.Itoa(int(l.Port)) != configured {
 			return result(check, console.Warning, fmt.Sprintf("its port is %d, but players are shown %s", l.Port, configured),
