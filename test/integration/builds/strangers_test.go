@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/strangers"
@@ -42,22 +43,32 @@ var _ = Describe("The receiver of webhooks", Label("attack"), func() {
 		Expect(slow.Join(ctx, 1000)).To(Succeed())
 		Eventually(slow.Open).WithContext(ctx).WithTimeout(5*time.Second).Should(BeNumerically("<=", 512), "a request has ten seconds")
 
-		asked := w.Asked()
-		for name, attack := range map[string]struct {
-			path, key, body string
-			want            int
-		}{
-			"forged":                         {path, "forged", body, http.StatusUnauthorized},
-			"without a key":                  {path, "", body, http.StatusUnauthorized},
-			"of another Application":         {strings.Replace(path, w.app.Name, w.app.Name+"-x", 1), key, body, http.StatusUnauthorized},
-			"huge, with the right signature": {path, key, strings.Repeat("x", 6<<20), http.StatusRequestEntityTooLarge},
-			"huge, with a forged signature":  {path, "forged", strings.Repeat("x", 6<<20), http.StatusRequestEntityTooLarge},
-			"below another path of the port": {"/", key, body, http.StatusUnauthorized},
-			"of an Application that is not":  {strings.Replace(path, string(w.app.UID), "6e8ddb5c-8a4c-4f3d-9d5e-6c1d2d8f8f11", 1), key, body, http.StatusUnauthorized},
+		// A right webhook changes this annotation, by which the operator asks the repository.
+		pushed := func(g Gomega) string {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(w.app), w.app)).To(Succeed())
+			return w.app.Annotations[kibashipv1.AnnotationPushed]
+		}
+		before := w.app.Annotations[kibashipv1.AnnotationPushed]
+		for name, attack := range map[string]struct{ path, key, body string }{
+			"forged":                         {path, "forged", body},
+			"without a key":                  {path, "", body},
+			"of another Application":         {strings.Replace(path, w.app.Name, w.app.Name+"-x", 1), key, body},
+			"below another path of the port": {"/", key, body},
+			"of an Application that is not":  {strings.Replace(path, string(w.app.UID), "6e8ddb5c-8a4c-4f3d-9d5e-6c1d2d8f8f11", 1), key, body},
 		} {
 			status, _ := sendSigned(ctx, receiver+attack.path, attack.key, attack.body)
-			Expect(status).To(Equal(attack.want), name)
+			Expect(status).To(Equal(http.StatusUnauthorized), name)
 		}
+
+		By("a huge body, which a client that waits for the answer does not send")
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, receiver+path, strings.NewReader(strings.Repeat("x", 6<<20)))
+		Expect(err).NotTo(HaveOccurred())
+		request.Header.Set("Expect", "100-continue")
+		answer, err := http.DefaultClient.Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.Body.Close()).To(Succeed())
+		Expect(answer.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
+
 		By("a body of chunks without an end")
 		reader, writer := io.Pipe()
 		var chunks sync.WaitGroup
@@ -67,7 +78,7 @@ var _ = Describe("The receiver of webhooks", Label("attack"), func() {
 			}
 			_ = writer.Close()
 		})
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, receiver+path, reader)
+		request, err = http.NewRequestWithContext(ctx, http.MethodPost, receiver+path, reader)
 		Expect(err).NotTo(HaveOccurred())
 		request.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
 		if answer, err := http.DefaultClient.Do(request); err == nil { // or the connection has ended before the client read the answer
@@ -76,12 +87,13 @@ var _ = Describe("The receiver of webhooks", Label("attack"), func() {
 		}
 		_ = reader.Close()
 		chunks.Wait()
-		Consistently(w.Asked).WithContext(ctx).WithTimeout(3 * time.Second).Should(Equal(asked))
+		Consistently(pushed).WithContext(ctx).WithTimeout(3 * time.Second).Should(Equal(before))
 
 		By("the right one")
 		newest := w.Commit("main", "second")
 		status, took := sendSigned(ctx, receiver+path, key, body)
 		Expect(status).To(Equal(http.StatusAccepted))
+		Eventually(pushed).WithContext(ctx).ShouldNot(Equal(before))
 		w.builds(ctx, d, newest)
 		AddReportEntry("webhooks", fmt.Sprintf("the right one was answered after %s, among 1000 connections of strangers", took.Round(time.Millisecond)))
 
