@@ -40,7 +40,7 @@ func healthySurvey() Survey {
 		Rights: []Right{{Allowed: true}}, Leader: "pod-1_x", Renewed: noon, LeaseTime: 15 * time.Second,
 		HTTPS: &TLS{NotAfter: noon.AddDate(0, 2, 0), Issuer: "R3"},
 		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}}, CiliumAgents: Present,
-		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}, "berg-operator-own-namespace": {}, "berg-operator-berg-record-logs": {Gap: "it does not exist"}, "berg-operator-berg-warm-pods": {Gap: "it does not exist"}, "berg-gateway-namespaces": {}},
+		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}, "berg-operator-own-namespace": {}, "berg-operator-berg-record-logs": {Gap: "it does not exist"}, warmPolicy: {}, "berg-gateway-namespaces": {}},
 	}
 	s.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}}
 	s.Deployment.Spec.Replicas = ptr.To[int32](2)
@@ -157,7 +157,7 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		}, "logs of records", console.Warning, "read logs in every namespace"},
 		"pods of others": {func(s *Survey) {
 			env(s, "CHALLENGE_WARM_MAX_INSTANCES", "4")
-			s.Policies["berg-operator-berg-warm-pods"] = Policy{Gap: "it does not exist"}
+			s.Policies[warmPolicy] = Policy{Gap: "it does not exist"}
 		}, "prepared pods", console.Warning, "pods in every namespace"},
 		"fence hidden":     {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Hidden: true} }, "operator's account", console.Unknown, "may not see"},
 		"other version":    {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", console.Warning, "plugin 0.3.0"},

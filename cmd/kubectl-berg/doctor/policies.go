@@ -66,8 +66,8 @@ var admissionPolicies = []struct {
 		install: "kubectl apply --server-side -k config/berg/record",
 	},
 	{
-		name: "berg-operator-berg-warm-pods", check: "prepared pods", risk: "a stolen token of the operator could change pods in every namespace", always: true,
-		used:    func(s Survey) bool { return s.setting("CHALLENGE_WARM_MAX_INSTANCES") != "0" },
+		name: warmPolicy, check: "prepared pods", risk: "a stolen token of the operator could change pods in every namespace", always: true,
+		used:    func(s Survey) bool { return s.setting(warmLimit) != "0" },
 		install: "kubectl apply --server-side -k config/berg/warm",
 	},
 	{
@@ -96,10 +96,6 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 		gap, err := admissionpolicy.Read(ctx, s, p.name)
 		state.Gap, state.Hidden = gap, err != nil
 		found[p.name] = state
-	}
-	if limit := s.setting(warmLimit); limit != "" && limit != "0" {
-		gap, err := admissionpolicy.Read(ctx, s, warmPolicy)
-		found[warmPolicy] = Policy{Gap: gap, Hidden: err != nil}
 	}
 	s.set(func() { s.Policies = found })
 }
