@@ -40,7 +40,7 @@ func run(ctx context.Context, end context.CancelCauseFunc) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	var config server.Config
-	shared := settingsmap.New(ctrl.Log)
+	shared := settingsmap.New("berg-api", ctrl.Log)
 	effective, err := load(&config, func() (content map[string]string, err error) {
 		content, err = shared.Read(ctx, config.TokenNamespace)
 		config.LivePage.Shared = content
@@ -50,7 +50,7 @@ func run(ctx context.Context, end context.CancelCauseFunc) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err)
+		return fmt.Errorf("%s\n%w", settings.Invalid, err)
 	}
 	shared.Follow(ctx, end, func(content map[string]string) error {
 		_, err := load(&server.Config{}, func() (map[string]string, error) { return content, nil })

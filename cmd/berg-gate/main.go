@@ -38,13 +38,13 @@ func run(ctx context.Context, end context.CancelCauseFunc) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	var config gate.Config
-	shared := settingsmap.New(ctrl.Log)
+	shared := settingsmap.New("berg-gate", ctrl.Log)
 	effective, err := load(&config, func() (map[string]string, error) { return shared.Read(ctx, config.Namespace) })
 	if errors.Is(err, settings.ErrHelp) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err)
+		return fmt.Errorf("%s\n%w", settings.Invalid, err)
 	}
 	shared.Follow(ctx, end, func(content map[string]string) error {
 		_, err := load(&gate.Config{}, func() (map[string]string, error) { return content, nil })

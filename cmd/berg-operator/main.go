@@ -93,8 +93,7 @@ func serve(ctx context.Context, end context.CancelCauseFunc, all []family.Family
 	))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // what client-go logs without a context
-	shared := settingsmap.New(ctrl.Log.WithName("settings"))
-	shared.Events = true
+	shared := settingsmap.New("berg-operator", ctrl.Log.WithName("settings"))
 	var unread error
 	loaded, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, func(process config.Process) (content map[string]string, err error) {
 		if content, unread = readShared(ctx, shared, process); unread != nil {
@@ -109,7 +108,7 @@ func serve(ctx context.Context, end context.CancelCauseFunc, all []family.Family
 	case unread != nil:
 		return unread
 	case err != nil:
-		return fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err)
+		return fmt.Errorf("%s\n%w", settings.Invalid, err)
 	}
 	level.SetLevel(zapcore.Level(-loaded.LogLevel))
 	opts.Deposed = func() { deposed(loaded) }

@@ -68,7 +68,8 @@ NETWORK_LABELS = network || isolation
 
 .PHONY: attack
 attack: NETWORK_LABELS = attack
-attack: e2e-network attack-gate ## Try every line of the attack matrix with packets, print what came of each, and attack the gate; needs root.
+attack: KIBASHIP_LABELS = attack && !network
+attack: e2e-network attack-gate attack-programs e2e-kibaship ## Try every line of the attack matrix with packets, print what came of each, and attack the gate, webhooks, tunnels and builds; needs root.
 
 # Cilium's agent is a process there, and no DaemonSet that NETWORK_POLICY=auto sees.
 .PHONY: e2e-network
@@ -79,18 +80,21 @@ e2e-network: image images tunnel-image api-image jail-image resolver-images ## A
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='$(E2E)' E2E_LABELS='$(NETWORK_LABELS)' \
 		E2E_IMAGES='$(E2E_IMAGES) berg-api resolvers' TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS) NETWORK_POLICY=cilium'
 
+# Which journeys run: all.
+KIBASHIP_LABELS ?= !network
+
 .PHONY: e2e-kibaship
 e2e-kibaship: image ## Build images from repositories with a real Tekton, and attack the builds; needs root.
 	hack/packages node tekton
 	go test -C test/cluster/components/gitserver $(TESTARGS) ./...
-	hack/with-cluster --profile tekton --name $(KIBASHIP_CLUSTER) -- $(MAKE) e2e-kibaship-run KIBASHIP_CLUSTER=$(KIBASHIP_CLUSTER)
+	hack/with-cluster --profile tekton --name $(KIBASHIP_CLUSTER) -- $(MAKE) e2e-kibaship-run KIBASHIP_CLUSTER=$(KIBASHIP_CLUSTER) KIBASHIP_LABELS='$(KIBASHIP_LABELS)'
 
 # The part of e2e-kibaship that runs while the cluster is up.
 .PHONY: e2e-kibaship-run
 e2e-kibaship-run:
 	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
 	$(MAKE) deploy ROLLOUT_TIMEOUT=10m
-	$(GO_TEST) -count=1 -timeout 80m ./test/e2e/kibaship -ginkgo.label-filter='!network'
+	$(GO_TEST) -count=1 -timeout 80m ./test/e2e/kibaship -ginkgo.label-filter='$(KIBASHIP_LABELS)'
 
 # Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.

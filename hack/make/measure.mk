@@ -29,6 +29,13 @@ attack-gate: ## Attack berg-gate with confused hosts, half-open connections and 
 	$(GO_BUILD) -o $(BIN)/berg-gate ./cmd/berg-gate
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-gate -- go run ./test/measure/gate --scenarios confusion,hostile --out $(DIST)/attack-gate --check $(ARGS)
 
+# What an attacker reaches at programs that need no real pods. The suites print each row.
+.PHONY: attack-programs
+attack-programs: ## Attack the receiver of webhooks, the tokens of tunnels, and the gate with Gateways of tenants: some five minutes.
+	$(GO_TEST) -count=1 -v -run '^(TestTokens|TestPeersWithoutCertificates|TestAHostileClientProxy.*)$$' ./internal/tunnel/proxy
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-programs -- \
+		$(GO_TEST) -p 1 -count=1 -timeout 30m ./test/integration/builds ./test/integration/gate -ginkgo.label-filter=attack -ginkgo.v
+
 .PHONY: load-gate-pods
 load-gate-pods: build ## Measure, on real pods, the time until the first byte of an instance by its host name; needs root.
 	go run $(IMAGES) --output $(DIST)/images web

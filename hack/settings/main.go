@@ -93,13 +93,14 @@ type group struct {
 var programs = []string{"api", "gate"}
 
 // notValues are settings without a value: families sets the first, Kubernetes the second, Roles name the Lease and the Deployment, Services
-// and probes the addresses and ports, the GatewayClass the controller, and other values of api and gate the others.
+// and probes the addresses and ports, the GatewayClass the controller, the operator's setting the namespace of the Gateway, and other values
+// of api and gate the others.
 var notValues = map[string][]string{
 	"operator": {"ENABLED_APIS", "POD_NAMESPACE", "LEASE_NAME"},
 	"api":      {"POD_NAMESPACE", "PLATFORM_NAMESPACE", "PLATFORM_API", "BIND_ADDRESS", "METRICS_BIND_ADDRESS", "OPERATOR_DEPLOYMENT", "LEASE_NAME", "GATE_ADDRESS"},
 	"gate": {
 		"GATE_ENABLED", "GATE_CONTROLLER", "GATE_PORTS", "GATE_PORT_OFFSET", "GATE_BIND_HOST", "GATE_SERVICES",
-		"ADMIN_BIND_ADDRESS", "LEADER_ELECTION", "LEASE_NAME", "POD_NAMESPACE",
+		"ADMIN_BIND_ADDRESS", "LEADER_ELECTION", "LEASE_NAME", "POD_NAMESPACE", "GATEWAY_NAMESPACE",
 	},
 }
 

@@ -28,6 +28,8 @@ type Config struct {
 	// Namespace of the gate, with its Lease and its Services, from which Gateways get their addresses.
 	Namespace, LeaseName string
 	Services             []string
+	// GatewayNamespace has the Gateway of the instances, which goes before all others.
+	GatewayNamespace string
 	// Addresses of Gateways, which replace the addresses of the Service.
 	Addresses []string
 	// TrustedProxies send a PROXY protocol header.
@@ -57,6 +59,7 @@ func (c *Config) Section() settings.Section {
 			settings.New("LEASE_NAME", "berg-gate", settings.Name(&c.LeaseName, validation.IsDNS1123Subdomain), "Lease of the replica that writes statuses."),
 			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&c.Namespace, validation.IsDNS1123Label), "The gate's own namespace. Kubernetes sets it."),
 			settings.New("GATE_SERVICES", "berg-gate", settings.Names(&c.Services), "Services of the gate in its own namespace, separated by commas. Gateways get the addresses of one: those of the load balancer, else the external ones, else that of the cluster. Then Gateways can have the same hosts and ports. The second one leads to the ports from 20100 of the pods, in the order of GATE_PORTS, the third one to those from 20200."),
+			settings.New("GATEWAY_NAMESPACE", "berg", settings.Name(&c.GatewayNamespace, validation.IsDNS1123Label), "Namespace of the Gateway of the instances, the same as the operator's. Its Gateways keep their host names and ports, also from older Gateways of other namespaces."),
 			settings.New("GATE_ADDRESSES", "", settings.Func(c.setAddresses), "IP addresses of Gateways, separated by commas, instead of those of the Service."),
 			settings.New("GATE_TRUSTED_PROXIES", "", settings.Prefixes(&c.TrustedProxies), "Address ranges of load balancers whose connections begin with a PROXY protocol header, separated by commas. Empty: no connection has one."),
 			settings.New("GATE_REDIRECT_HTTPS", "true", settings.Bool(&c.RedirectToHTTPS), "Whether a request without TLS for a host that is served with TLS only is sent to https://."),

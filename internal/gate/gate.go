@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +30,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/status"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 // Features of the Gateway API that the gate claims, in the order that the API wants.
@@ -55,6 +58,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 	table, endpoints := routing.NewTable(), upstream.NewEndpoints()
 	controller := gatewayv1.GatewayController(config.Controller)
 	state := newState(table, config)
+	state.Preferred = config.GatewayNamespace
 	metrics.Registry.(prometheus.Registerer).MustRegister(state)
 	writer := status.NewWriter(mgr.GetClient(), state, controller)
 	for _, feature := range Features {
@@ -86,7 +90,8 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 		func(ctx context.Context) error { writer.Start(ctx); return nil },
 		func(ctx context.Context) error { certificates.Run(ctx); return nil },
 		func(ctx context.Context) error {
-			return serveAdmin(ctx, config.AdminBindAddress, adminHandler(table, dialer, state.Usage, append(slices.Clip(synced), state.CertificatesKnown)))
+			handler := adminHandler(table, dialer, state.Usage, append(slices.Clip(synced), state.CertificatesKnown))
+			return serveAdmin(ctx, config.AdminBindAddress, handler, slog.New(logr.ToSlogHandler(ctrl.Log)))
 		},
 		func(ctx context.Context) error {
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -163,14 +168,16 @@ func newState(table *routing.Table, config Config) *follow.State {
 	return state
 }
 
-const adminTime = 10 * time.Second
-
 // serveAdmin serves metrics, health, what is served and how it is used until ctx is done.
-func serveAdmin(ctx context.Context, address string, handler http.Handler) error {
-	server := &http.Server{Addr: address, Handler: handler, ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
+func serveAdmin(ctx context.Context, address string, handler http.Handler, log *slog.Logger) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("ADMIN_BIND_ADDRESS: %w", err)
+	}
+	server, listener := ports.NewServer(listener, ports.Options{Handler: handler, TrustRequests: true, KeepAlive: true, Log: log.With("port", "admin")})
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", address, err)
 	}
 	return nil

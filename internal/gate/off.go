@@ -2,8 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 )
@@ -14,12 +12,6 @@ func RunOff(ctx context.Context, config Config, log *slog.Logger) error {
 	for _, path := range []string{"GET /healthz", "GET /readyz"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	}
-	server := &http.Server{Addr: config.AdminBindAddress, Handler: mux, ReadTimeout: adminTime, WriteTimeout: adminTime, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
 	log.Info("the gate is off: grant its rights, then set GATE_ENABLED=true")
-	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("ADMIN_BIND_ADDRESS: %w", err)
-	}
-	return nil
+	return serveAdmin(ctx, config.AdminBindAddress, mux, log)
 }

@@ -1,6 +1,7 @@
 package main
 
 var _ = allow("berg.norelect.ch", map[string][]string{
+	"namespace: events.events.k8s.io":                     {"create"}, // of the gate and the platform API, about settings
 	"cluster: challenges/status.berg.norelect.ch":         {"patch"},
 	"cluster: challenges.berg.norelect.ch":                {"get", "list", "watch"}, // get: as it is when a rollout is asked for
 	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "list", "patch", "watch"},

@@ -35,7 +35,8 @@ ended. Repeat the command to freeze what was created later.`,
 func (r *root) unfreeze() *cobra.Command {
 	return r.freezing("unfreeze", "Restart the clock; every instance keeps the time that it had left",
 		`Restart the clock. Every instance keeps the time that it had left when it was frozen: the command adds
-the frozen time to spec.timeout in the same write. CHALLENGE_MAX_LIFETIME remains the upper limit.`,
+the frozen time to spec.timeout and to spec.until in the same write. CHALLENGE_MAX_LIFETIME remains the upper
+limit.`,
 		`  kubectl berg unfreeze -n berg
   kubectl berg unfreeze -A`, false)
 }
@@ -162,15 +163,26 @@ func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.Challenge
 		return bulk.Outcome{}, annotate(ctx, c, i.DeepCopy(), now.Format(time.RFC3339))
 	}
 	change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationFrozen: nil}}}
-	from, err := time.Parse(time.RFC3339, since)
-	if lifetime, known := instanceLifetime(i); known && err == nil {
+	if from, err := time.Parse(time.RFC3339, since); err == nil {
+		change["spec"] = restoreTime(i, from, now)
+	}
+	// With its resourceVersion: the times may have changed since it was read.
+	return bulk.Outcome{}, patchLatest(ctx, c, i, change)
+}
+
+// restoreTime returns spec.timeout and spec.until of an instance that was frozen for a time, later by that time.
+func restoreTime(i *bergv1.ChallengeInstance, from, now time.Time) map[string]any {
+	spec := map[string]any{}
+	if until := i.Spec.Until; until != nil && now.After(from) {
+		spec["until"] = until.Add(now.Sub(from).Truncate(time.Second)).UTC().Format(time.RFC3339)
+	}
+	if lifetime, known := timeoutLifetime(i); known {
 		if begin := view.TimeoutFrom(i); begin.After(from) {
 			from = begin.Time
 		}
 		if stopped := now.Sub(from).Truncate(time.Second); stopped > 0 {
-			change["spec"] = map[string]any{"timeout": timeoutText(lifetime + stopped)}
+			spec["timeout"] = timeoutText(lifetime + stopped)
 		}
 	}
-	// With its resourceVersion: the timeout may have changed since it was read.
-	return bulk.Outcome{}, patchLatest(ctx, c, i, change)
+	return spec
 }

@@ -40,7 +40,7 @@ func healthySurvey() Survey {
 		Rights: []Right{{Allowed: true}}, Leader: "pod-1_x", Renewed: noon, LeaseTime: 15 * time.Second,
 		HTTPS: &TLS{NotAfter: noon.AddDate(0, 2, 0), Issuer: "R3"},
 		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}}, CiliumAgents: Present,
-		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}, "berg-operator-own-namespace": {}},
+		Policies: map[string]Policy{"berg-operator-fence": {}, "berg-operator-fence-deletions": {}, "berg-operator-own-namespace": {}, "berg-operator-berg-record-logs": {Gap: "it does not exist"}, warmPolicy: {}, "berg-gateway-namespaces": {}},
 	}
 	s.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}}
 	s.Deployment.Spec.Replicas = ptr.To[int32](2)
@@ -150,6 +150,15 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"not confined": {func(s *Survey) {
 			s.Policies["berg-operator-tunnel-confined-pods"] = Policy{Gap: "its ValidatingAdmissionPolicyBinding lacks the action Deny", Needs: []string{"usvc-dev.developer.microsoft.com"}}
 		}, "pods of networks", console.Problem, "lacks the action Deny"},
+		"routes of tenants": {func(s *Survey) { s.Policies["berg-gateway-namespaces"] = Policy{Gap: "it does not exist"} }, "routes of others", console.Warning, "under your domain"},
+		"logs of others": {func(s *Survey) {
+			env(s, "RECORD_RETENTION", "24h")
+			s.Policies["berg-operator-berg-record-logs"] = Policy{Gap: "its failurePolicy is not Fail"}
+		}, "logs of records", console.Warning, "read logs in every namespace"},
+		"pods of others": {func(s *Survey) {
+			env(s, "CHALLENGE_WARM_MAX_INSTANCES", "4")
+			s.Policies[warmPolicy] = Policy{Gap: "it does not exist"}
+		}, "prepared pods", console.Warning, "pods in every namespace"},
 		"fence hidden":     {func(s *Survey) { s.Policies["berg-operator-fence"] = Policy{Hidden: true} }, "operator's account", console.Unknown, "may not see"},
 		"other version":    {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", console.Warning, "plugin 0.3.0"},
 		"no routes":        {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", console.Warning, "tlsroutes"},
@@ -198,8 +207,13 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 			delete(s.APIs, APICilium)
 		}, "network policy", console.Problem, "no instance starts"},
 		"invalid values": {func(s *Survey) {
-			s.Shared, s.SharedProblem = map[string]string{"CHALLENGE_HTTP_PORT": "http"}, `CHALLENGE_HTTP_PORT="http": must be a number`
-		}, "settings", console.Problem, `former settings, and does not start again with those of the ConfigMap: CHALLENGE_HTTP_PORT="http"`},
+			s.Shared, s.SharedProblem = map[string]string{"CHALLENGE_HTTP_PORT": "http"}, `berg-gate: GATE_DRAIN="x": must be a duration`
+		}, "settings", console.Problem, `former settings, and do not start again with those of the ConfigMap: berg-gate: GATE_DRAIN="x"`},
+		"a program that does not start": {func(s *Survey) { s.Refused = map[string]string{"berg-api": `RATE="x": must be a number`} },
+			"settings", console.Problem, `berg-api does not start: RATE="x"`},
+		"the gate protects another namespace": {func(s *Survey) {
+			s.Gate = &corev1.Container{Env: []corev1.EnvVar{{Name: "GATEWAY_NAMESPACE", Value: "infra"}}}
+		}, "Gateway", console.Warning, "GATEWAY_NAMESPACE of the gate is infra, and that of the operator berg: "},
 		"replaced settings that no check uses": {func(s *Survey) {
 			env(s, "SOURCE_BUDGET", "7")
 			s.Shared = map[string]string{"SOURCE_BUDGET": "9"}
@@ -217,6 +231,12 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"no certificate": {func(s *Survey) {
 			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef"}}}}
 		}, "listener http", console.Problem, "InvalidCertificateRef"},
+		"the hosts of another Gateway": {func(s *Survey) {
+			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{
+				{Type: "Programmed", Status: metav1.ConditionFalse, Reason: "Invalid", Message: "the other conditions say why"},
+				{Type: "Conflicted", Status: metav1.ConditionTrue, Reason: "HostnameConflict", Message: "an older Gateway has the host name"},
+			}}}
+		}, "listener http", console.Problem, "an older Gateway has the host name"},
 		"no name": {func(s *Survey) {
 			s.Names = map[string][]string{}
 			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "the name does not exist"}

@@ -109,10 +109,14 @@ type Survey struct {
 	// that could not be read.
 	Sources map[string]string
 	Shared  map[string]string
-	// SharedProblem is the operator's error about the content of that ConfigMap, "" if it has reported none.
+	// SharedProblem has the errors of programs about the content of that ConfigMap, "" if none has reported one.
 	SharedProblem string
-	Unread        []string
-	Unreadable    map[string]string
+	// Refused are the settings with which a program does not start, by its name.
+	Refused map[string]string
+	// Gate is the container of a replica of the gate, nil without one.
+	Gate       *corev1.Container
+	Unread     []string
+	Unreadable map[string]string
 }
 
 // Policy is the state of an admission policy of the operator.

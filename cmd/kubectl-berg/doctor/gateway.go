@@ -15,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // routed reports which listeners of the Gateway the Challenges need.
@@ -87,6 +88,13 @@ func gateway(s Survey) []Result {
 			fmt.Sprintf("Check that the controller of its class %s is installed: kubectl describe gateways.gateway.networking.k8s.io %s -n %s", g.Spec.GatewayClassName, g.Name, g.Namespace))
 	}
 	results := result("Gateway", console.OK, fmt.Sprintf("%s works at %s", name, strings.Join(addresses(g), ", ")), "")
+	if s.Gate != nil {
+		if first, _, _ := s.originIn(s.Gate, "", "GATEWAY_NAMESPACE"); first != s.setting("GATEWAY_NAMESPACE") {
+			results = append(results, result("Gateway", console.Warning,
+				fmt.Sprintf("GATEWAY_NAMESPACE of the gate is %s, and that of the operator %s: an older Gateway of another namespace can take the host names", first, s.setting("GATEWAY_NAMESPACE")),
+				"Set GATEWAY_NAMESPACE for both in the ConfigMap "+kitsettings.ConfigMap+".")...)
+		}
+	}
 	httpProtocol := gatewayv1.HTTPSProtocolType
 	if s.setting("CHALLENGE_HTTP_TLS") == "false" || s.setting("CHALLENGE_HTTP_PORT") == "80" {
 		httpProtocol = gatewayv1.HTTPProtocolType
@@ -125,7 +133,7 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 				fmt.Sprintf("Set allowedRoutes.namespaces of the listener: from: Selector, with matchLabels %s: %s, as in config/berg/samples/prerequisites/gateway.yaml.", bergv1.LabelManagedBy, bergv1.ManagedBy))
 		}
 		if text := s.gatewayView().ListenerProblem(name); text != "" {
-			return result(check, level, text, "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway.")
+			return result(check, level, text, "Usually this is the certificate: the Secret in certificateRefs must exist in the namespace of the Gateway. Another Gateway with these hosts: kubectl get gateways.gateway.networking.k8s.io -A")
 		}
 		if configured := s.setting(portSetting); strconv.Itoa(int(l.Port)) != configured {
 			return result(check, console.Warning, fmt.Sprintf("its port is %d, but players are shown %s", l.Port, configured),

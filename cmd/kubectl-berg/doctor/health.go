@@ -3,16 +3,21 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
+	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // maxNodesRead is the number of nodes whose configuration is read.
@@ -128,6 +133,46 @@ func (s *surveyor) platform(ctx context.Context) {
 		state.Ready, state.Want = state.Ready+int(d.Status.ReadyReplicas), state.Want+int(want)
 	}
 	s.set(func() { s.Platform = state })
+}
+
+// programs reads from the pods of all programs with which settings one does not start, and the gate's container.
+func (s *surveyor) programs(ctx context.Context) {
+	if s.Deployment == nil {
+		return
+	}
+	selector, err := labels.Parse("app.kubernetes.io/name in (berg-api, " + gateadmin.Name + ")")
+	if err != nil {
+		return
+	}
+	var pods corev1.PodList
+	s.readable("programs", "the pods of the platform API and of the gate", s.List(ctx, &pods, client.InNamespace(s.Deployment.Namespace), client.MatchingLabelsSelector{Selector: selector}))
+	s.set(func() {
+		s.Refused = map[string]string{}
+		for _, pod := range slices.Concat(s.Pods, pods.Items) {
+			name := pod.Labels["app.kubernetes.io/name"]
+			if text := refusedSettings(&pod); text != "" {
+				s.Refused[name] = text
+			}
+			if name == gateadmin.Name && len(pod.Spec.Containers) > 0 {
+				s.Gate = &pod.Spec.Containers[0]
+			}
+		}
+	})
+}
+
+// refusedSettings returns the settings with which a program ended itself, "" for one that works.
+func refusedSettings(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		for _, ended := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if ended == nil || c.Ready {
+				continue
+			}
+			if _, text, found := strings.Cut(ended.Message, kitsettings.Invalid); found {
+				return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+			}
+		}
+	}
+	return ""
 }
 
 // processes reads the limits of processes from the configuration of kubelets. The user may not have the right.

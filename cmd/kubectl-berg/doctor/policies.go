@@ -1,12 +1,17 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
@@ -19,7 +24,7 @@ var (
 	tunnel   = schema.GroupVersion{Group: "usvc-dev.developer.microsoft.com", Version: "v1"}
 )
 
-// admissionPolicies are the policies of deploy/fence.yaml, in the order of the report.
+// admissionPolicies are the policies of deploy/fence.yaml and of optional features, in the order of the report.
 var admissionPolicies = []struct {
 	name, check string
 	// risk is the danger without the policy.
@@ -27,6 +32,9 @@ var admissionPolicies = []struct {
 	// needs are the API groups that start nothing new without the policy; always: it is useful without them, too.
 	needs  []schema.GroupVersion
 	always bool
+	// used reports whether the installation relies on it; nil: it does. install replaces the command for the policies of deploy/fence.yaml.
+	used    func(Survey) bool
+	install string
 }{
 	{
 		name: admissionpolicy.Fence, check: "operator's account", risk: "a stolen token of the operator could write in every namespace",
@@ -52,6 +60,25 @@ var admissionPolicies = []struct {
 		name: "berg-operator-tunnel-confined-pods", check: "pods of networks", risk: "they could run for seconds without their network policy",
 		needs: []schema.GroupVersion{tunnel},
 	},
+	{
+		name: "berg-operator-berg-record-logs", check: "logs of records", risk: "a stolen token of the operator could read logs in every namespace", always: true,
+		used:    func(s Survey) bool { return s.setting("RECORD_RETENTION") != "" },
+		install: "kubectl apply --server-side -k config/berg/record",
+	},
+	{
+		name: warmPolicy, check: "prepared pods", risk: "a stolen token of the operator could change pods in every namespace", always: true,
+		used:    func(s Survey) bool { return s.setting(warmLimit) != "0" },
+		install: "kubectl apply --server-side -k config/berg/warm",
+	},
+	{
+		name: "berg-gateway-namespaces", check: "routes of others", risk: "a tenant could label its namespace so that the Gateway serves its routes under your domain", always: true,
+		used: func(s Survey) bool {
+			return s.Gateway != nil && slices.ContainsFunc(s.Gateway.Spec.Listeners, func(l gatewayv1.Listener) bool {
+				return l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil && ptr.Deref(l.AllowedRoutes.Namespaces.From, "") == gatewayv1.NamespacesFromSelector
+			})
+		},
+		install: "kubectl apply --server-side -f config/berg/samples/prerequisites/namespaces_policy.yaml",
+	},
 }
 
 func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface) {
@@ -70,10 +97,6 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 		state.Gap, state.Hidden = gap, err != nil
 		found[p.name] = state
 	}
-	if limit := s.setting(warmLimit); limit != "" && limit != "0" {
-		gap, err := admissionpolicy.Read(ctx, s, warmPolicy)
-		found[warmPolicy] = Policy{Gap: gap, Hidden: err != nil}
-	}
 	s.set(func() { s.Policies = found })
 }
 
@@ -81,17 +104,18 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 func policiesInForce(s Survey) (results []Result) {
 	for _, p := range admissionPolicies {
 		state, known := s.Policies[p.name]
+		install := cmp.Or(p.install, admissionpolicy.Install)
 		switch {
-		case !known:
+		case !known || p.used != nil && !p.used(s):
 		case state.Hidden:
 			results = append(results, result(p.check, console.Unknown, "you may not see whether the admission policy "+p.name+" is in force", askAdministrator)...)
 		case state.Gap == "":
 			results = append(results, result(p.check, console.OK, "limited by the admission policy "+p.name, "")...)
 		case len(state.Needs) > 0:
 			results = append(results, result(p.check, console.Problem, fmt.Sprintf("the admission policy %s is not in force: %s. %s start nothing new that relies on it, and %s",
-				p.name, state.Gap, strings.Join(state.Needs, ", "), p.risk), admissionpolicy.Install)...)
+				p.name, state.Gap, strings.Join(state.Needs, ", "), p.risk), install)...)
 		default:
-			results = append(results, result(p.check, console.Warning, fmt.Sprintf("the admission policy %s is not in force: %s. So %s", p.name, state.Gap, p.risk), admissionpolicy.Install)...)
+			results = append(results, result(p.check, console.Warning, fmt.Sprintf("the admission policy %s is not in force: %s. So %s", p.name, state.Gap, p.risk), install)...)
 		}
 	}
 	return results

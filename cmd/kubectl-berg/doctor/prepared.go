@@ -35,7 +35,7 @@ func PreparedInstances(s Survey) []Result {
 	case known && limit == "0":
 		return result(check, console.Warning, fmt.Sprintf("%d Challenges ask for them, and CHALLENGE_WARM_MAX_INSTANCES is 0: none is made", asking),
 			"Apply config/berg/warm, then set CHALLENGE_WARM_MAX_INSTANCES: docs/berg/warm.md.")
-	case s.Policies[warmPolicy].Gap != "":
+	case limit != "0" && s.Policies[warmPolicy].Gap != "":
 		return result(check, console.Problem, fmt.Sprintf("%d Challenges ask for them, and config/berg/warm is not in force: %s", asking, s.Policies[warmPolicy].Gap),
 			"kubectl apply -k config/berg/warm. With the setting alone, no new pod of the operator starts.")
 	case len(missing) > 0:

@@ -42,9 +42,14 @@ const (
 
 // origin returns the value of a setting with its source.
 func (s Survey) origin(name string) (value, source string, known bool) {
-	value = s.Sources[name]
-	if c := s.container(); c != nil {
-		if option, given := kitsettings.FindOption(c.Args, name); given {
+	return s.originIn(s.container(), s.Sources[name], name)
+}
+
+// originIn is origin for a container with a value from other objects.
+func (s Survey) originIn(c *corev1.Container, given, name string) (value, source string, known bool) {
+	value = given
+	if c != nil {
+		if option, found := kitsettings.FindOption(c.Args, name); found {
 			return option, fromOptions, true
 		}
 		// The last one of a name counts.
@@ -105,6 +110,10 @@ func settings(s Survey) []Result {
 	if len(texts) > 0 {
 		results = result("settings", console.Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
 	}
+	for _, program := range slices.Sorted(maps.Keys(s.Refused)) {
+		results = append(results, result("settings", console.Problem, program+" does not start: "+s.Refused[program],
+			"Correct the setting in its Deployment, or in the ConfigMap "+kitsettings.ConfigMap+".")...)
+	}
 	return append(results, settingSources(s)...)
 }
 
@@ -115,7 +124,7 @@ func settingSources(s Survey) []Result {
 			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
 	}
 	if s.SharedProblem != "" {
-		return result("settings", console.Problem, "the operator keeps its former settings, and does not start again with those of the ConfigMap: "+s.SharedProblem,
+		return result("settings", console.Problem, "programs keep their former settings, and do not start again with those of the ConfigMap: "+s.SharedProblem,
 			fmt.Sprintf("kubectl -n %s edit configmap %s", s.Deployment.Namespace, kitsettings.ConfigMap))
 	}
 	bySource := map[string][]string{}

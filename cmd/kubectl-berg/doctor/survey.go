@@ -39,7 +39,7 @@ func Inspect(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error)
 	s.inParallel(ctx,
 		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes no context
 		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.ciliumAgents,
-		s.platform, func(ctx context.Context) { s.policies(ctx, d) },
+		s.platform, s.programs, func(ctx context.Context) { s.policies(ctx, d) },
 	)
 	s.processes(ctx)
 	if o.Whole {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	kitsettings "github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // readable has a ConfigMap that the user may read, and a Secret that the user may not read.
@@ -27,6 +28,25 @@ func (readable) Get(_ context.Context, key client.ObjectKey, into client.Object,
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
 	default:
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no"))
+	}
+}
+
+func TestSettingsWithWhichAProgramEnds(t *testing.T) {
+	const text = `{"msg":"a"}` + "\nberg-gate: " + kitsettings.Invalid + "\nGATE_DRAIN=\"x\": must be a duration\nGATE_PORTS=\"\": must have a port\n"
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: text}}
+	for name, test := range map[string]struct {
+		status corev1.ContainerStatus
+		want   string
+	}{
+		"now":         {corev1.ContainerStatus{State: ended}, `GATE_DRAIN="x": must be a duration; GATE_PORTS="": must have a port`},
+		"before":      {corev1.ContainerStatus{LastTerminationState: ended}, `GATE_DRAIN="x": must be a duration; GATE_PORTS="": must have a port`},
+		"corrected":   {corev1.ContainerStatus{LastTerminationState: ended, Ready: true}, ""},
+		"another end": {corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "panic"}}}, ""},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{test.status}}}
+		if got := refusedSettings(pod); got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -165,16 +165,18 @@ func (s *surveyor) sources(ctx context.Context) error {
 	return nil
 }
 
-// findProblem returns the operator's error about this version of its ConfigMap, "" for none, and for a user who may not read events.
+// findProblem returns the errors of programs about this version of their ConfigMap, "" for none, and for a user who may not read events.
 func (s *surveyor) findProblem(ctx context.Context, shared *corev1.ConfigMap) string {
 	var all corev1.EventList
 	_ = s.List(ctx, &all, client.InNamespace(shared.Namespace), client.MatchingFields{"involvedObject.uid": string(shared.UID), "reason": kitsettings.ReasonInvalid})
+	var texts []string
 	for _, e := range all.Items {
 		if e.InvolvedObject.ResourceVersion == shared.ResourceVersion {
-			return strings.ReplaceAll(e.Message, "\n", "; ")
+			texts = append(texts, e.ReportingController+": "+strings.ReplaceAll(e.Message, "\n", "; "))
 		}
 	}
-	return ""
+	slices.Sort(texts)
+	return strings.Join(texts, "; ")
 }
 
 func (s *surveyor) lease(ctx context.Context) {

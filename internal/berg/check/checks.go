@@ -27,6 +27,8 @@ const (
 	// cutMessage is from how many bytes on a termination message may be the cut end of a
 	// log: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 	cutMessage = 2048
+	// podRetry is the interval at which events are read while a Job has no pod. Only they say why: the status of a Job does not.
+	podRetry = 10 * time.Second
 )
 
 // Assessment is the state of a check so far. One of the three is set.
@@ -106,6 +108,8 @@ func probes(unready []string) string {
 	}
 }
 
+const podRefused = "The API server refuses the pod of the solver: "
+
 // assessSolver returns the state of the solver, which may take that much longer.
 func assessSolver(o Observed, left time.Duration) Assessment {
 	limit := timeout(o.Check)
@@ -114,10 +118,14 @@ func assessSolver(o Observed, left time.Duration) Assessment {
 		switch {
 		case jobFailed(o.Job) != "":
 			return brokenOff("The pod of the solver was deleted: %s", jobFailed(o.Job))
+		case left <= 0 && o.PodRefused != "":
+			return failed(bergv1.CheckSolverNotStarted, podRefused+o.PodRefused)
 		case left <= 0:
-			return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("No pod of the solver was created within %s: the events of Job %s/%s say why, a missing RuntimeClass for example", limit, o.Job.Namespace, o.Job.Name))
+			return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("No pod of the solver was created within %s, and no event of its Job says why: see the log of the cluster's controller manager", limit))
+		case o.PodRefused != "":
+			return Assessment{Stage: bergv1.CheckReasonSolving, Message: conditions.Bound(podRefused + o.PodRefused), Left: min(left, podRetry)}
 		}
-		return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The pod of the solver is being created", Left: left}
+		return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The pod of the solver is being created", Left: min(left, podRetry)}
 	}
 	if disrupted(pod) {
 		return brokenOff("The pod of the solver was evicted from its node: %s", cmp.Or(pod.Status.Reason, "DisruptionTarget"))

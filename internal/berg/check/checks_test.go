@@ -55,6 +55,7 @@ func starts(reason, message string) func(*Observed) {
 }
 
 func TestAssess(t *testing.T) {
+	refused := func(o *Observed) { o.PodRefused = "exceeded quota" }
 	noJob := func(o *Observed) { o.Job = nil }
 	noInstance := func(o *Observed) { o.Instance, o.Job = nil, nil }
 	running := with(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: atNoon(time.Minute)}})
@@ -80,8 +81,10 @@ func TestAssess(t *testing.T) {
 		"it is another one":    {observedWith(func(o *Observed) { o.Instance.UID = "another" }), time.Second, "broken off", "another client", 0},
 		"players wait":         {observedWith(playersWait), time.Second, "broken off", "ChallengeInstance berg/alice waits for capacity, and players go first", 0},
 		"it runs":              {observedWith(noJob), time.Hour, "Solving", "being started", 2 * time.Minute},
-		"no pod yet":           {observedWith(), 2 * time.Minute, "Solving", "being created", time.Minute},
-		"no pod at all":        {observedWith(), 3 * time.Minute, "SolverNotStarted", "RuntimeClass", 0},
+		"no pod yet":           {observedWith(), 2 * time.Minute, "Solving", "being created", podRetry},
+		"no pod at all":        {observedWith(), 3 * time.Minute, "SolverNotStarted", "no event of its Job says why", 0},
+		"its pod is refused":   {observedWith(refused), 2 * time.Minute, "Solving", "refuses the pod of the solver: exceeded quota", podRetry},
+		"and at the end":       {observedWith(refused), 3 * time.Minute, "SolverNotStarted", "refuses the pod of the solver: exceeded quota", 0},
 		"the pod was deleted": {observedWith(func(o *Observed) {
 			o.Job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
 		}), 2 * time.Minute, "broken off", "BackoffLimitExceeded", 0},

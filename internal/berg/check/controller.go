@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -10,6 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 // These rights are in a role of their own: berg-check. What a check does in addition (namespaces,
@@ -70,7 +72,7 @@ func (r *Reconciler) begin(ctx context.Context, s *state, now time.Time) error {
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, r.Live, s.Check, bergv1.CheckFinalizer)); err != nil {
 		if outcome.Classify(err) == outcome.Rejected {
 			// The recorder counts repetitions.
-			reconcile.Warning(r.Events, s.Check, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.redact(ctx, s.Check, err).Error())
+			reconcile.Warning(r.Events, s.Check, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+refusal.Annotate(r.redact(ctx, s.Check, err).Error()))
 			r.postpone(s.Check, now)
 		}
 		return err
@@ -122,7 +124,7 @@ func (r *Reconciler) run(ctx context.Context, s *state, problems *outcome.Proble
 	if !v.ended() {
 		err := r.build(ctx, o)
 		if r.builds.over(o.Check, err, now) {
-			v = failed(bergv1.CheckRefused, "The API server refuses the objects of the check: "+r.redact(ctx, o.Check, err).Error())
+			v = failed(bergv1.CheckRefused, "The API server refuses the objects of the check: "+refusal.Annotate(r.redact(ctx, o.Check, err).Error()))
 		} else if err != nil {
 			problems.Add(&outcome.Problem{Condition: bergv1.CheckConditionRunning, Class: outcome.Retry, Err: err})
 		}
@@ -141,6 +143,9 @@ func (r *Reconciler) assess(ctx context.Context, o Observed, now time.Time) Asse
 		return failed(bergv1.CheckRefused, o.Conflicting+" exists and belongs to another owner; it was left untouched: delete or rename it")
 	case o.Challenge == nil:
 		return brokenOff("The Challenge was deleted")
+	}
+	if o.PodRefused != "" {
+		o.PodRefused = refusal.Annotate(r.redact(ctx, o.Check, errors.New(o.PodRefused)).Error())
 	}
 	v := assess(o, now)
 	if v.unreached() {

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -29,7 +32,12 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 		o.Contenders, err = r.contenders(ctx, now)
 		return o, err
 	}
-	return o, r.observeRun(ctx, &o)
+	err = r.observeRun(ctx, &o)
+	if err != nil || o.Job == nil || len(o.Pods) > 0 || now.Sub(o.Job.CreationTimestamp.Time) < podRetry {
+		return o, err
+	}
+	o.PodRefused, err = r.podRefusal(ctx, o)
+	return o, err
 }
 
 // observeRun adds the objects of the current check. An object of the same name that the check does not own is
@@ -67,6 +75,15 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	err = r.Client.List(ctx, &pods, client.InNamespace(namespaceName(o.Check)), client.DisableReadYourWritesConsistency)
 	o.Pods = pods.Items
 	return err
+}
+
+// podRefusal returns the latest message about the pods of a solver's Job that could not be created.
+func (r *Reconciler) podRefusal(ctx context.Context, o Observed) (string, error) {
+	var all eventsv1.EventList
+	if err := r.Live.List(ctx, &all, client.InNamespace(o.Job.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(status.LatestFailures(all.Items)[o.Job.UID], "Error creating: "), nil
 }
 
 // unready are the containers of an instance that run and are not ready, sorted; none where there

@@ -30,6 +30,8 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
+	// PodRefused is why the API server refuses the pod of the solver, as an event says it; "" if it does not, or if that is not known yet.
+	PodRefused string
 	// Conflicting names an object that has the name of one of these and is not owned by the check.
 	Conflicting string
 }

@@ -121,6 +121,10 @@ func TestErrorsNameNoFlag(t *testing.T) {
 	r := &Reconciler{Access: reconcile.Access{Client: clientOf(t, nil, o.Check, o.Challenge, instance(o.Check, o.Instance.Spec.Flag))}}
 	r.Config.Challenge.Namespace = o.Challenge.Namespace
 	cause := errors.New("denied: " + flagOfTests + " and flag{for_all}")
+	o.PodRefused = cause.Error()
+	if message := r.assess(t.Context(), o, noon.Add(2*time.Minute)).Message; strings.Contains(message, "check_") || !strings.Contains(message, "denied: ") {
+		t.Errorf("the pod of the solver: %q", message)
+	}
 	err := r.redact(t.Context(), o.Check, cause)
 	if !errors.Is(err, cause) || strings.Contains(err.Error(), "check_") || strings.Contains(err.Error(), "for_all") {
 		t.Errorf("%v", err)

@@ -14,6 +14,7 @@ import (
 	"net"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
 const (
@@ -170,7 +173,7 @@ func (c *Checker) check(ctx context.Context, s objects) Result {
 	}
 	for _, object := range []client.Object{namespace(s), deployment(s)} {
 		if err := c.Client.Create(ctx, object); err != nil {
-			return inconclusive("create %s: %v", object.GetName(), err)
+			return inconclusive("create %s: %s", object.GetName(), refusal.Annotate(err.Error()))
 		}
 	}
 	if !c.await(ctx, s, reached, startLimit) {
@@ -184,7 +187,7 @@ func (c *Checker) check(ctx context.Context, s objects) Result {
 		if err := c.Client.Create(ctx, policy); meta.IsNoMatchError(err) {
 			return inconclusive("the cluster does not know the policies of NETWORK_POLICY=%s", c.Config.Challenge.NetworkPolicy)
 		} else if err != nil {
-			return inconclusive("create the network policy: %v", err)
+			return inconclusive("create the network policy: %s", refusal.Annotate(err.Error()))
 		}
 	}
 	if !c.await(ctx, s, notReached, c.Settle) {
@@ -218,6 +221,17 @@ func (c *Checker) problem(ctx context.Context, s objects) string {
 	pods, err := c.pods(ctx, s)
 	if err != nil {
 		return err.Error()
+	}
+	if len(pods) == 0 {
+		var all appsv1.DeploymentList
+		if err := c.Client.List(ctx, &all, client.InNamespace(s.namespaceName())); err != nil {
+			return err.Error()
+		}
+		for n := range all.Items {
+			if _, message := status.ExplainRefusal(&all.Items[n], c.Clock.Now()); message != "" {
+				return "the API server refuses the pod: " + message
+			}
+		}
 	}
 	return podProblem(pods)
 }

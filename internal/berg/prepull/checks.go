@@ -7,6 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 )
 
 // maxPull is the maximum time of one pull before another one gets its slot.
@@ -31,9 +34,17 @@ var imageProblems = []string{
 // beforeImages are the reasons for which a container waits whose image is not there yet.
 var beforeImages = []string{"", "ContainerCreating", "PodInitializing"}
 
-// checkPods returns the state of a pull that began at a time, from its pods.
-func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
-	reason := "no pod was made on the node"
+// check returns the state of a pull.
+func (p Pull) check(now time.Time) PullState {
+	refused, message := status.ExplainRefusal(p.Deployment, now)
+	if refused == bergv1.ReasonRefused {
+		return PullState{Failed: true, Message: "the API server refuses its pod: " + message}
+	}
+	return checkPods(p.Deployment.CreationTimestamp.Time, p.Pods, cmp.Or(message, "no pod was made on the node"), now)
+}
+
+// checkPods returns the state of a pull that began at a time, from its pods. reason says why there is none.
+func checkPods(began time.Time, pods []*corev1.Pod, reason string, now time.Time) PullState {
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {
 			continue

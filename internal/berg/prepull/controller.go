@@ -68,7 +68,7 @@ func (r *Reconciler) finishPulls(ctx context.Context, o *Observed, all []Desired
 	var errs []error
 	for _, p := range o.Pulls {
 		if w := desiredByPod[p.Challenge]; w != nil && isWanted(w, p.Target) {
-			v := checkPods(p.Deployment.CreationTimestamp.Time, p.Pods, now)
+			v := p.check(now)
 			switch {
 			case v.Pulled:
 				if r.store.pulled(p.Target) {

@@ -230,20 +230,44 @@ func TestCheckPods(t *testing.T) {
 		"running":                 {corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, 0, PullState{Pulled: true}},
 	} {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: tc.state}}}}
-		if got := checkPods(noon, []*corev1.Pod{pod}, noon.Add(tc.after)); got != tc.want {
+		if got := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon.Add(tc.after)); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 		pod.DeletionTimestamp = &metav1.Time{Time: noon}
-		if got := checkPods(noon, []*corev1.Pod{pod}, noon); got.Pulled || got.Failed {
+		if got := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon); got.Pulled || got.Failed {
 			t.Errorf("%s, of a pod that goes: %+v", name, got)
 		}
 	}
 	unplaced := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "too many pods"}}}}
-	if got := checkPods(noon, []*corev1.Pod{unplaced}, noon.Add(maxPull)); !got.Failed || !strings.Contains(got.Message, "too many pods") {
+	if got := checkPods(noon, []*corev1.Pod{unplaced}, "no pod", noon.Add(maxPull)); !got.Failed || !strings.Contains(got.Message, "too many pods") {
 		t.Errorf("no place: %+v", got)
 	}
-	if got := checkPods(noon, nil, noon.Add(maxPull)); !got.Failed || !strings.Contains(got.Message, "no pod") {
+	if got := checkPods(noon, nil, "no pod", noon.Add(maxPull)); !got.Failed || !strings.Contains(got.Message, "no pod") {
 		t.Errorf("no pod: %+v", got)
+	}
+}
+
+// The controllers of Kubernetes create the pod of a pull, and the API server may refuse it.
+func TestAPullWhosePodIsRefused(t *testing.T) {
+	pull := Pull{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}}
+	says := func(message string) {
+		pull.Deployment.Status.Conditions = []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(noon),
+		}}
+	}
+	for message, want := range map[string]PullState{
+		`pods "a" is forbidden: error looking up service account b/default: serviceaccount "default" not found`: {Left: maxPull - time.Second},
+		"etcdserver: leader changed":           {Left: maxPull - time.Second},
+		"exceeded quota: q, requested: pods=1": {Failed: true, Message: "the API server refuses its pod: exceeded quota: q, requested: pods=1. End what uses the quota, or raise it: kubectl get resourcequotas -A"},
+	} {
+		says(message)
+		if got := pull.check(noon.Add(time.Second)); got != want {
+			t.Errorf("%s: %+v, want %+v", message, got, want)
+		}
+	}
+	says("etcdserver: leader changed")
+	if got := pull.check(noon.Add(maxPull)); !strings.Contains(got.Message, "leader changed") {
+		t.Errorf("at the end: %+v", got)
 	}
 }
 
@@ -614,7 +638,10 @@ func TestPredicates(t *testing.T) {
 		"a node beats":            {nodeChanged, newNode("1"), func(o client.Object) { o.SetResourceVersion("9") }, false},
 		"a pull has failed":       {podChanged, pod, func(o client.Object) { o.(*corev1.Pod).Status.ContainerStatuses = []corev1.ContainerStatus{{}} }, true},
 		"a pod is labelled":       {podChanged, pod, func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, false},
-		"a Deployment has a pod":  {createdOrDeleted, &appsv1.Deployment{}, func(o client.Object) { o.(*appsv1.Deployment).Status.Replicas = 1 }, false},
+		"a Deployment has a pod":  {refusalChanged, &appsv1.Deployment{}, func(o client.Object) { o.(*appsv1.Deployment).Status.Replicas = 1 }, false},
+		"its pod is refused": {refusalChanged, &appsv1.Deployment{}, func(o client.Object) {
+			o.(*appsv1.Deployment).Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue}}
+		}, true},
 		"a room is going":         {inNamespaces, ours, func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: noon}) }, true},
 		"a player's namespace is": {inNamespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-1"}}, func(client.Object) {}, false},
 		"a pod in a room changes": {inNamespaces, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ours.Name}}, func(client.Object) {}, true},
@@ -652,9 +679,9 @@ func TestTrim(t *testing.T) {
 				ContainerStatuses: []corev1.ContainerStatus{{Name: "sidecar"}, {Name: containerName, State: state, Image: image}},
 			},
 		}
-		whole := checkPods(noon, []*corev1.Pod{pod}, noon)
+		whole := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon)
 		TrimPod(pod)
-		if got := checkPods(noon, []*corev1.Pod{pod}, noon); got != whole || len(pod.Spec.Containers) > 0 || len(pod.Status.Conditions) != 1 || placementProblem(pod) != "full" {
+		if got := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon); got != whole || len(pod.Spec.Containers) > 0 || len(pod.Status.Conditions) != 1 || placementProblem(pod) != "full" {
 			t.Errorf("%s: %+v, %+v", name, got, pod)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/nodes"
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
@@ -47,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(nodeChanged)).
 		Watches(&nodev1.RuntimeClass{}, enqueue).
 		Watches(&corev1.Namespace{}, enqueue, builder.WithPredicates(inNamespaces)).
-		Watches(&appsv1.Deployment{}, enqueue, builder.WithPredicates(inNamespaces, createdOrDeleted)).
+		Watches(&appsv1.Deployment{}, enqueue, builder.WithPredicates(inNamespaces, refusalChanged)).
 		Watches(&corev1.Pod{}, enqueue, builder.WithPredicates(inNamespaces, podChanged)).
 		WatchesRawSource(clockskew.Source(r.Clock, enqueue)).
 		WithOptions(controller.Options{
@@ -91,8 +92,11 @@ var nodeChanged = onChange(func(before, after client.Object) bool {
 		!equality.Semantic.DeepEqual(b.Status.Images, a.Status.Images)
 })
 
-// createdOrDeleted accepts no updates.
-var createdOrDeleted = onChange(func(client.Object, client.Object) bool { return false })
+// refusalChanged accepts changes of why the pod of a pull is not created.
+var refusalChanged = onChange(func(before, after client.Object) bool {
+	b, a := status.FindRefusal(before.(*appsv1.Deployment)), status.FindRefusal(after.(*appsv1.Deployment))
+	return (b == nil) != (a == nil) || b != nil && b.Message != a.Message
+})
 
 // podChanged accepts changes in the progress of a pull.
 var podChanged = onChange(func(before, after client.Object) bool {

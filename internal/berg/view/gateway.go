@@ -76,6 +76,9 @@ func (g Gateway) ListenerProblem(name string) string {
 		if string(status.Name) != name {
 			continue
 		}
+		if c := meta.FindStatusCondition(status.Conditions, string(gatewayv1.ListenerConditionConflicted)); c != nil && c.Status == metav1.ConditionTrue {
+			return fmt.Sprintf("listener %s of %s does not work: %s", name, g, sentence(c)) // which other conditions only refer to
+		}
 		for _, kind := range []gatewayv1.ListenerConditionType{gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerConditionAccepted} {
 			if c := meta.FindStatusCondition(status.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
 				return fmt.Sprintf("listener %s of %s does not work: %s", name, g, sentence(c))

@@ -31,7 +31,7 @@ func (s *State) setAddresses(service *corev1.Service) {
 	defer s.mu.Unlock()
 	if addresses := serviceAddresses(service); !equality.Semantic.DeepEqual(s.known[i], addresses) {
 		s.known[i] = addresses
-		s.compileAll()
+		s.compileGateways()
 	}
 }
 

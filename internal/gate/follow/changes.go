@@ -22,7 +22,7 @@ func (s *State) SetClass(class *gatewayv1.GatewayClass) {
 	ours := class.Spec.ControllerName == s.controller
 	if ours != s.classes[class.Name] {
 		s.classes[class.Name] = ours
-		s.compileAll()
+		s.compileGateways()
 	}
 	if ours {
 		s.Changed(routing.Key{Kind: ClassKind, Name: class.Name})
@@ -35,7 +35,7 @@ func (s *State) DeleteClass(name string) {
 	defer s.mu.Unlock()
 	if s.classes[name] {
 		delete(s.classes, name)
-		s.compileAll()
+		s.compileGateways()
 	}
 }
 
@@ -51,7 +51,7 @@ func (s *State) SetGateway(gateway *gatewayv1.Gateway) {
 	}
 	ours := s.classes[string(gateway.Spec.GatewayClassName)] || s.compiled[name] != nil
 	if ours && (previous == nil || previous.Generation != gateway.Generation || previous.UID != gateway.UID || s.address(previous) != s.address(gateway)) {
-		s.compileAll()
+		s.compileGateways()
 	} else {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
 	}
@@ -63,7 +63,7 @@ func (s *State) DeleteGateway(name types.NamespacedName) {
 	defer s.mu.Unlock()
 	delete(s.gateways, name)
 	delete(s.chosen, name)
-	s.compileAll()
+	s.compileGateways()
 }
 
 // SetHTTPRoute notes an HTTPRoute.
@@ -168,16 +168,34 @@ func (s *State) DeleteNamespace(name string) {
 func (s *State) SetGrant(grant *gatewayv1.ReferenceGrant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grants[types.NamespacedName{Namespace: grant.Namespace, Name: grant.Name}] = grant
-	s.compileAll()
+	name := types.NamespacedName{Namespace: grant.Namespace, Name: grant.Name}
+	previous := s.grants[name]
+	s.grants[name] = grant
+	if previous == nil || previous.Generation != grant.Generation || previous.UID != grant.UID {
+		s.compileGranted(previous, grant)
+	}
 }
 
 // DeleteGrant forgets a ReferenceGrant.
 func (s *State) DeleteGrant(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	previous := s.grants[name]
 	delete(s.grants, name)
-	s.compileAll()
+	s.compileGranted(previous)
+}
+
+// compileGranted translates what grants concern: Gateways, and the routes of the namespaces that they name.
+func (s *State) compileGranted(grants ...*gatewayv1.ReferenceGrant) {
+	s.compileGateways()
+	for _, grant := range grants {
+		if grant == nil {
+			continue
+		}
+		for _, from := range grant.Spec.From {
+			s.compileThose(s.byNamespace[string(from.Namespace)])
+		}
+	}
 }
 
 // SetCertificate notes the certificate of a Secret, or why there is none.
@@ -185,7 +203,7 @@ func (s *State) SetCertificate(name types.NamespacedName, value *tls.Certificate
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.certificates[name] = certificate{value, err}
-	s.compileAll()
+	s.compileGateways()
 }
 
 // GatewayStatus returns the conditions of a Gateway and its listeners, and false if it is not one of ours.

@@ -56,34 +56,65 @@ func (s *State) granted(fromKind, fromNamespace, toKind string, to types.Namespa
 	return false
 }
 
-// compileAll translates all Gateways and routes: what they share has changed, which is rare.
-func (s *State) compileAll() {
+// compileGateways translates all Gateways, and the routes of those whose translation has changed. A tenant who keeps changing its own
+// Gateway costs the routes of others nothing.
+func (s *State) compileGateways() {
 	cluster := s.cluster()
-	compiled := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways))
+	compiled, changed := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways)), map[types.NamespacedName]bool{}
 	taken := routing.Taken{}
 	var listeners []*routing.Listener
 	var secrets []types.NamespacedName
-	for _, gateway := range slices.SortedFunc(maps.Values(s.gateways), func(a, b *gatewayv1.Gateway) int { return routing.CompareAge(a, b) }) {
+	for _, gateway := range slices.SortedFunc(maps.Values(s.gateways), s.compareGateways) {
 		if !s.classes[string(gateway.Spec.GatewayClassName)] {
 			continue
 		}
+		name := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}
 		result := routing.CompileGateway(gateway, s.address(gateway), taken, cluster)
-		compiled[types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Name}] = &result
-		listeners = append(listeners, result.Listeners...)
+		compiled[name] = &result
+		if previous := s.compiled[name]; previous != nil && previous.Equal(result) {
+			compiled[name] = previous // which its routes refer to
+		} else {
+			changed[name] = true
+		}
+		listeners = append(listeners, compiled[name].Listeners...)
 		secrets = append(secrets, certificateRefs(gateway)...)
 	}
-	s.compiled = compiled
-	s.table.SetListeners(listeners)
-	s.Certificates(secrets)
-	for name := range s.httpRoutes {
-		s.compileRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name})
+	for name := range s.compiled {
+		if compiled[name] == nil {
+			changed[name] = true
+		}
 	}
-	for name := range s.tlsRoutes {
-		s.compileRoute(routing.Key{Kind: routing.TLSRoute, Namespace: name.Namespace, Name: name.Name})
+	s.compiled = compiled
+	if len(changed) > 0 {
+		s.table.SetListeners(listeners)
+		s.Certificates(secrets)
+	}
+	refersTo := func(namespace string, parents []gatewayv1.ParentReference) bool {
+		return slices.ContainsFunc(parents, func(p gatewayv1.ParentReference) bool {
+			return changed[types.NamespacedName{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(namespace))), Name: string(p.Name)}]
+		})
+	}
+	for name, route := range s.httpRoutes {
+		if refersTo(name.Namespace, route.Spec.ParentRefs) {
+			s.compileRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name})
+		}
+	}
+	for name, route := range s.tlsRoutes {
+		if refersTo(name.Namespace, route.Spec.ParentRefs) {
+			s.compileRoute(routing.Key{Kind: routing.TLSRoute, Namespace: name.Namespace, Name: name.Name})
+		}
 	}
 	for name := range s.gateways {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
 	}
+}
+
+// compareGateways orders Gateways: those of Preferred go first, then the older ones.
+func (s *State) compareGateways(a, b *gatewayv1.Gateway) int {
+	if first := a.Namespace == s.Preferred; first != (b.Namespace == s.Preferred) {
+		return map[bool]int{true: -1, false: 1}[first]
+	}
+	return routing.CompareAge(a, b)
 }
 
 // certificateRefs returns the Secrets that a Gateway names.
@@ -146,13 +177,18 @@ func (s *State) compileRoute(key routing.Key) {
 	s.replace(key, route)
 }
 
-// use returns the Use of a route. The labels of its namespace name the Challenge.
+// use returns the Use of a route. The labels of an instance's namespace name the Challenge. A tenant may label its own namespace, but only the
+// operator sets LabelManagedBy, by the policy that belongs to the Gateway.
 func (s *State) use(key routing.Key, uid types.UID, hostnames []gatewayv1.Hostname) *usage.Use {
 	set, host := s.namespaces[key.Namespace], ""
 	if len(hostnames) > 0 {
 		host = string(hostnames[0])
 	}
-	return s.Usage.Use(usage.Key(key), string(uid), host, usage.Challenge{Namespace: set[bergv1.LabelChallengeNamespace], Name: set[bergv1.LabelChallenge]})
+	var challenge usage.Challenge
+	if set[bergv1.LabelManagedBy] == bergv1.ManagedBy {
+		challenge = usage.Challenge{Namespace: set[bergv1.LabelChallengeNamespace], Name: set[bergv1.LabelChallenge]}
+	}
+	return s.Usage.Use(usage.Key(key), string(uid), host, challenge)
 }
 
 // replace stores the translation of a route, nil for none, with all that is counted and indexed of it.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 )
 
@@ -92,4 +93,25 @@ func TestMetricsOfTheState(t *testing.T) {
 	expect("after a deletion", missing+"routes()=1")
 	gateway("ours", "gate", "second")
 	expect("after an edit", "certificate_expiry_timestamp_seconds(berg/second)=0 routes()=1")
+}
+
+// A tenant may give its namespace the labels of an instance's, except for one.
+func TestLabelsOfOthersNameNoChallenge(t *testing.T) {
+	state := NewState(routing.NewTable(), "test/gate", []int32{80}, nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(state.Usage)
+	for namespace, managed := range map[string]string{"challenge-a": bergv1.ManagedBy, "tenant": "team"} {
+		state.SetNamespace(namespace, labels.Set{
+			bergv1.LabelManagedBy: managed, bergv1.LabelChallengeNamespace: "berg", bergv1.LabelChallenge: "of-" + namespace,
+		})
+		state.SetHTTPRoute(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", UID: types.UID(namespace)}})
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprint(families)
+	if !strings.Contains(text, "of-challenge-a") || strings.Contains(text, "of-tenant") {
+		t.Error(text)
+	}
 }

@@ -24,6 +24,8 @@ type State struct {
 	// addresses are the Services that lead to the gate, each with the addresses that Gateways get from it.
 	addresses []types.NamespacedName
 	known     [][]gatewayv1.GatewayStatusAddress
+	// Preferred is the namespace whose Gateways go before all others.
+	Preferred string
 	// chosen is the address of Gateways whose status does not have it yet.
 	chosen map[types.NamespacedName]int
 	// Changed is called for each object whose status may have changed. It must not call State.

@@ -88,7 +88,7 @@ func boundLabels(o client.Object) map[string]string {
 		return all
 	}
 	few := map[string]string{}
-	for _, key := range challengeLabels {
+	for _, key := range instanceLabels {
 		if value, found := all[key]; found {
 			few[key] = value
 		}
@@ -96,7 +96,7 @@ func boundLabels(o client.Object) map[string]string {
 	return few
 }
 
-var challengeLabels = []string{corev1.LabelMetadataName, bergv1.LabelChallengeNamespace, bergv1.LabelChallenge}
+var instanceLabels = []string{corev1.LabelMetadataName, bergv1.LabelManagedBy, bergv1.LabelChallengeNamespace, bergv1.LabelChallenge}
 
 func nameOnly(object client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}

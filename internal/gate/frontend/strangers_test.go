@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,7 +69,7 @@ func newListeners(host *gatewayv1.Hostname) []gatewayv1.Listener {
 }
 
 // All Gateways of the class share the addresses of the gate. One of another namespace gets none of the host names, certificates and ports of
-// an older one.
+// an older one, nor of one in the preferred namespace, whose certificate may be missing.
 func TestAGatewayOfOthersTakesNoPlayers(t *testing.T) {
 	for name, listeners := range map[string][]gatewayv1.Listener{
 		"every host":   newListeners(nil),
@@ -79,24 +80,39 @@ func TestAGatewayOfOthersTakesNoPlayers(t *testing.T) {
 			{Name: "raw", Port: rawPort, Protocol: gatewayv1.HTTPProtocolType},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			g := newGate(t, Options{Drain: time.Second})
-			pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the instance") }))
-			t.Cleanup(pod.Close)
-			g.serve(t, "web", pod.Listener.Addr().String())
-			g.routeHTTP("web", "http", "web.example")
-			g.routeHTTP("web", "https", "web.example")
-			g.routeTLS("web", "web.example")
-			g.takeOver(t, time.Now(), listeners, "web.example")
-			for url, client := range map[string]*http.Client{
-				"http://web.example/login": g.client(plainPort, false), "https://web.example/login": g.client(securePort, false),
-				"https://web.example:4443/login": g.client(rawPort, false),
-			} {
-				if status, body, _ := get(t, client, url); status != http.StatusOK || body != "the instance" {
-					t.Errorf("%s: %d %q", url, status, body)
+		for when, at := range map[string]time.Time{"younger": time.Now(), "older": {}} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				g := newGate(t, Options{Drain: time.Second})
+				if when == "older" {
+					g.state.Preferred = "berg"
+					at = at.Add(-time.Hour) // newGate's has no time
 				}
-			}
-		})
+				pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the instance") }))
+				t.Cleanup(pod.Close)
+				g.serve(t, "web", pod.Listener.Addr().String())
+				g.routeHTTP("web", "http", "web.example")
+				g.routeHTTP("web", "https", "web.example")
+				g.routeTLS("web", "web.example")
+				g.takeOver(t, at, listeners, "web.example")
+				secure := []string{"https://web.example/login", "https://web.example:4443/login"}
+				clients := []*http.Client{g.client(securePort, false), g.client(rawPort, false)}
+				for url, client := range map[string]*http.Client{
+					"http://web.example/login": g.client(plainPort, false), secure[0]: clients[0], secure[1]: clients[1],
+				} {
+					if status, body, _ := get(t, client, url); status != http.StatusOK || body != "the instance" {
+						t.Errorf("%s: %d %q", url, status, body)
+					}
+				}
+				g.state.SetCertificate(types.NamespacedName{Namespace: "berg", Name: "certificate"}, nil, errors.New("there is none"))
+				for i, url := range secure {
+					clients[i].CloseIdleConnections()
+					if answer, err := clients[i].Get(url); err == nil {
+						t.Errorf("%s without a certificate of its own: %s", url, answer.Status)
+						_ = answer.Body.Close()
+					}
+				}
+			})
+		}
 	}
 }
 

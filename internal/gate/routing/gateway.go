@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,16 +36,25 @@ type Cluster struct {
 
 // Gateway is the translation of a Gateway.
 type Gateway struct {
+	UID       types.UID
 	Listeners []*Listener
 	// Conditions of the Gateway, and of each listener in the order of the spec.
 	Conditions []metav1.Condition
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the older
-// ones, and then its own, too. AttachedRoutes of the statuses are not counted yet.
+// Equal reports whether another translation serves the same. The conditions have the generation of the Gateway.
+func (g *Gateway) Equal(other Gateway) bool {
+	return g.UID == other.UID && reflect.DeepEqual(g.Conditions, other.Conditions) && reflect.DeepEqual(g.Statuses, other.Statuses) &&
+		slices.EqualFunc(g.Listeners, other.Listeners, func(a, b *Listener) bool {
+			return a.Port == b.Port && a.Valid == b.Valid && slices.Equal(a.Certificates, b.Certificates)
+		})
+}
+
+// CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the earlier Gateways, and then its
+// own, too, also while a certificate is missing. AttachedRoutes of the statuses are not counted yet.
 func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
-	var out Gateway
+	out := Gateway{UID: gateway.UID}
 	accepted, valid := 0, 0
 	conflicts := findConflicts(gateway.Spec.Listeners)
 	for i := range gateway.Spec.Listeners {
@@ -63,8 +73,8 @@ func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluste
 			valid++
 		}
 	}
-	for _, listener := range out.Listeners {
-		if listener.Valid {
+	for i, listener := range out.Listeners {
+		if conflicts[i] == "" && isTrue(out.Statuses[i].Conditions, string(gatewayv1.ListenerConditionAccepted)) {
 			taken.add(listener)
 		}
 	}
@@ -145,7 +155,7 @@ func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict ga
 		set(gatewayv1.ListenerConditionAccepted, true, gatewayv1.ListenerReasonAccepted, "the listener is accepted")
 	}
 	if conflict != "" {
-		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway, or one of an older Gateway, has the same port and host name, or another protocol at this port")
+		set(gatewayv1.ListenerConditionConflicted, true, conflict, "another listener of this Gateway, or one of a Gateway in the namespace GATEWAY_NAMESPACE or of an older Gateway, has the same port and host name, or another protocol at this port")
 	} else {
 		set(gatewayv1.ListenerConditionConflicted, false, gatewayv1.ListenerReasonNoConflicts, "no other listener conflicts")
 	}

@@ -15,8 +15,11 @@ import (
 // ConfigMap is the name of the ConfigMap with settings, in the namespace of the programs.
 const ConfigMap = "berg-operator-settings"
 
-// ReasonInvalid is the reason of the event about a ConfigMap whose content the operator does not use.
+// ReasonInvalid is the reason of the event about a ConfigMap whose content a program does not use.
 const ReasonInvalid = "InvalidSettings"
+
+// Invalid begins the error of a program that does not start with its settings. One setting in each line follows.
+const Invalid = "the configuration is invalid, nothing was started:"
 
 // Section is a table of settings that belong together.
 type Section struct {

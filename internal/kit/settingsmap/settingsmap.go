@@ -45,9 +45,7 @@ const (
 
 // ConfigMap is the ConfigMap, as one process reads it.
 type ConfigMap struct {
-	// Events: an event reports invalid content. The account needs the right to create events.
-	Events bool
-
+	program  string
 	log      logr.Logger
 	maps     corev1client.ConfigMapInterface
 	events   eventsclient.EventInterface
@@ -55,8 +53,8 @@ type ConfigMap struct {
 	content  map[string]string
 }
 
-// New returns a ConfigMap that was not read yet.
-func New(log logr.Logger) *ConfigMap { return &ConfigMap{log: log} }
+// New returns a ConfigMap that was not read yet. An event reports content that the program refuses.
+func New(program string, log logr.Logger) *ConfigMap { return &ConfigMap{program: program, log: log} }
 
 // Read returns the content of the ConfigMap in a namespace: nil if it does not exist, or if the program may not read it.
 func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]string, error) {
@@ -171,14 +169,11 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 	}
 }
 
-// report writes the event about invalid content. Its name is that of the version of the ConfigMap, so that replicas write one.
+// report writes the event about invalid content. Its name has the program and the version of the ConfigMap, so that replicas write one.
 func (c *ConfigMap) report(ctx context.Context, object *corev1.ConfigMap, invalid error) {
-	if !c.Events {
-		return
-	}
 	event := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: settings.ConfigMap + "." + object.ResourceVersion},
-		EventTime:  metav1.NowMicro(), ReportingController: "berg-operator", ReportingInstance: cmp.Or(os.Getenv("HOSTNAME"), "berg-operator"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: settings.ConfigMap + "." + c.program + "." + object.ResourceVersion},
+		EventTime:  metav1.NowMicro(), ReportingController: c.program, ReportingInstance: cmp.Or(os.Getenv("HOSTNAME"), c.program),
 		Action: "ReadSettings", Reason: settings.ReasonInvalid, Type: corev1.EventTypeWarning, Note: strings.ToValidUTF8(invalid.Error()[:min(len(invalid.Error()), maxNote)], ""),
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "ConfigMap", Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,

@@ -48,7 +48,7 @@ func TestReadWaitsForAnAPIServerThatStarts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("KUBECONFIG", kubeconfig)
-			got, err := New(logr.Discard()).Read(t.Context(), "berg")
+			got, err := New("program", logr.Discard()).Read(t.Context(), "berg")
 			if err != nil || calls != tc.calls || (got["A"] == "b") != (tc.calls == 2) {
 				t.Errorf("%d calls: %v, %v", calls, got, err)
 			}

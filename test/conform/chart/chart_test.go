@@ -1266,6 +1266,7 @@ gate:
 		"budget":             {field(objects["PodDisruptionBudget/"+namespace+"/berg-gate"], "spec", "maxUnavailable"), "50%"},
 		"GATE_PORTS":         {variables["GATE_PORTS"], "30080,30443,30999,30843"},
 		"GATE_DRAIN":         {variables["GATE_DRAIN"], "9m"},
+		"first Gateways":     {variables["GATEWAY_NAMESPACE"], "events"},
 		"connections":        {variables["GATE_MAX_CONNECTIONS"], "1000000"},
 		"limit by default":   {variables["GATE_HOST_CONNECTIONS"], "1024"},
 		"addresses":          {variables["GATE_ADDRESSES"], "192.0.2.1"},

@@ -13,7 +13,7 @@ import (
 
 // What the author of a Dockerfile has run in a build is written to a file of the image, which a
 // pod then shows.
-var _ = Describe("An author whose code runs in a build", func() {
+var _ = Describe("An author whose code runs in a build", Label("attack"), func() {
 	It("finds no token of a ServiceAccount", func(ctx SpecContext) {
 		Expect(attack(ctx, searchToken)).To(BeEmpty())
 	}, SpecTimeout(2*buildLimit))
@@ -33,7 +33,7 @@ var _ = Describe("An author whose code runs in a build", func() {
 	}, SpecTimeout(2*buildLimit))
 })
 
-var _ = Describe("An author whose code fills the node", Serial, func() {
+var _ = Describe("An author whose code fills the node", Label("attack"), Serial, func() {
 	It("is stopped where the bound of the clone and its image is", func(ctx SpecContext) {
 		deployed.SetVariable(ctx, "BUILD_STORAGE_SIZE", "64Mi")
 		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "BUILD_STORAGE_SIZE", "24Gi") }, NodeTimeout(deployed.StartLimit))

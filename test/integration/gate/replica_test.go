@@ -33,6 +33,8 @@ type replica struct {
 	*launch.Process
 
 	address string
+	// admin is where it answers the operator.
+	admin string
 }
 
 // newReplica starts a replica at an address of the loopback, with its own rights at an API server, and waits until it has read the routes.
@@ -56,7 +58,7 @@ func newReplica(ctx context.Context, address string, server *rest.Config, env ..
 			AddReportEntry("log of the replica "+address, gate.Tail())
 		}
 	})
-	return &replica{process, address}
+	return &replica{process, address, gate.Probes}
 }
 
 // account is how replicas reach the API server.
@@ -122,8 +124,8 @@ func (r *replica) certificate(host string) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// play starts a pod that answers requests with its name, and lines of a stream with themselves.
-func play(ctx context.Context, name string) {
+// play starts a pod that answers requests with its name, and lines of a stream with themselves, and returns its address.
+func play(ctx context.Context, name string) string {
 	GinkgoHelper()
 	own, err := gateprocess.OwnAddress()
 	Expect(err).NotTo(HaveOccurred())
@@ -139,7 +141,9 @@ func play(ctx context.Context, name string) {
 			go respond(conn, name)
 		}
 	}()
-	Expect(gateprocess.SetPod(ctx, k8s, namespace, name, listener.Addr().String(), name)).To(Succeed())
+	address := listener.Addr().String()
+	Expect(gateprocess.SetPod(ctx, k8s, namespace, name, address, name)).To(Succeed())
+	return address
 }
 
 func respond(conn net.Conn, name string) {

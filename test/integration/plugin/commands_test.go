@@ -419,6 +419,10 @@ var _ = Describe("freeze and unfreeze", func() {
 		expect.Reaches(ctx, live, bergv1.PhaseRunning) // a busy machine may need long for that
 		lived := time.Since(live.Status.StartedAt.Time)
 		apiserver.Change(ctx, live, func() { live.Spec.Timeout = fmt.Sprintf("%ds", int(lived.Seconds())+8) })
+		ending := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, ending, bergv1.PhaseRunning)
+		until := metav1.NewTime(time.Now().Add(8 * time.Second))
+		apiserver.Change(ctx, ending, func() { ending.Spec.Until = &until })
 		Expect(run(ctx, "freeze", "-n", ns).code).To(Equal(0))
 		Expect(run(ctx, "end", live.Name, "-n", ns, "--after", "1s").err).To(ContainSubstring("frozen: unfreeze it first"))
 		late := bergtest.Instance(ctx, ns, "web")
@@ -427,7 +431,7 @@ var _ = Describe("freeze and unfreeze", func() {
 		Expect(run(ctx, "why", late.Name, "-n", ns).out).To(ContainSubstring("frozen"))
 		Expect(run(ctx, "list", "-n", ns).out).To(ContainSubstring("frozen"))
 		again := run(ctx, "freeze", "-n", ns)
-		Expect(again.out).To(And(ContainSubstring("froze Challenges: 0 of 1, 1 already done"), ContainSubstring("froze instances: 1 of 2, 1 already done")))
+		Expect(again.out).To(And(ContainSubstring("froze Challenges: 0 of 1, 1 already done"), ContainSubstring("froze instances: 1 of 3, 2 already done")))
 
 		Consistently(func(g Gomega) {
 			g.Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed())
@@ -438,8 +442,11 @@ var _ = Describe("freeze and unfreeze", func() {
 
 		Expect(run(ctx, "unfreeze", "-n", ns).code).To(Equal(0))
 		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed(), "it expired immediately")
+		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(ending), ending)).To(Succeed(), "spec.until was not moved")
+		Expect(ending.Spec.Until.Sub(until.Time)).To(BeNumerically(">=", 9*time.Second))
 		expect.Reaches(ctx, late, bergv1.PhaseRunning)
 		bergtest.Gone(ctx, live)
+		bergtest.Gone(ctx, ending)
 		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(challenge), challenge)).To(Succeed())
 		Expect(challenge.Annotations).NotTo(HaveKey(bergv1.AnnotationFrozen))
 		Expect(run(ctx, "freeze", "-n", ns, "--dry-run").out).To(And(ContainSubstring("Challenge "+ns+"/web"), ContainSubstring("instance "+ns+"/"+late.Name)))

@@ -103,7 +103,7 @@ func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, 
 			return false, sandboxFailed, sandboxFailed + ": " + reason
 		}
 	}
-	if reason, message := explainRefusal(o.Deployments[c.Hostname], now); reason != "" {
+	if reason, message := ExplainRefusal(o.Deployments[c.Hostname], now); reason != "" {
 		return false, reason, message
 	}
 	if len(live) == 0 && len(ended) > 0 {

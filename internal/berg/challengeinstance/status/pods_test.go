@@ -57,7 +57,7 @@ func TestWhyPodsAreNotCreated(t *testing.T) {
 		"OpenShift":             {time.Second, "unable to validate against any security context constraint: []", bergv1.ReasonRefused, "oc get scc"},
 		"unknown":               {time.Second, "no", bergv1.ReasonRefused, "no"},
 	} {
-		if reason, message := explainRefusal(deploymentWith("", failure(tc.since, tc.message)), noon); reason != tc.want || !strings.Contains(message, tc.helps) {
+		if reason, message := ExplainRefusal(deploymentWith("", failure(tc.since, tc.message)), noon); reason != tc.want || !strings.Contains(message, tc.helps) {
 			t.Errorf("%s: %q, %q", name, reason, message)
 		}
 	}

@@ -106,6 +106,11 @@ func TestAnInstanceIsRunningWhenPlayersReachIt(t *testing.T) {
 		"a Gateway that is refused":    {[]func(*Outcome){gatewayCondition("Accepted", "InvalidParameters", "no")}, routes, "GatewayNotReady", "False", []string{"InvalidParameters: no"}, bergv1.CauseRefused, false},
 		"a Gateway without an address": {[]func(*Outcome){gatewayCondition("Programmed", "AddressNotAssigned", "no address")}, routes, "GatewayNotReady", "False", []string{"AddressNotAssigned"}, bergv1.CauseRefused, false},
 		"a listener that is not there": {[]func(*Outcome){func(o *Outcome) { o.Listeners.HTTPListener = "https" }}, routes, "GatewayNotReady", "False", []string{"no listener https"}, bergv1.CauseRefused, false},
+		"a listener whose hosts another Gateway has": {[]func(*Outcome){func(o *Outcome) {
+			o.Ways.Gateway.Object.Status.Listeners[0].Conditions = TrimAnswers([]metav1.Condition{
+				controllerSays("Programmed", "False", "Invalid", "the other conditions say why"), controllerSays("Conflicted", "True", "HostnameConflict", "an older Gateway"),
+			})
+		}}, routes, "GatewayNotReady", "False", []string{"listener http", "HostnameConflict: an older Gateway"}, bergv1.CauseRefused, false},
 		"a listener without a certificate": {[]func(*Outcome){func(o *Outcome) {
 			meta.SetStatusCondition(&o.Ways.Gateway.Object.Status.Listeners[0].Conditions, controllerSays("ResolvedRefs", "False", "InvalidCertificateRef", "no Secret"))
 		}}, routes, "GatewayNotReady", "False", []string{"listener http", "no Secret", "example.com/controller"}, bergv1.CauseRefused, false},

@@ -46,8 +46,8 @@ func FindRefusal(d *appsv1.Deployment) *appsv1.DeploymentCondition {
 	return found
 }
 
-// explainRefusal returns why the pods of a Deployment are not created; "" if that is not known, or usual in a new namespace.
-func explainRefusal(d *appsv1.Deployment, now time.Time) (reason, message string) {
+// ExplainRefusal returns why the pods of a Deployment are not created; "" if that is not known, or usual in a new namespace.
+func ExplainRefusal(d *appsv1.Deployment, now time.Time) (reason, message string) {
 	refused := FindRefusal(d)
 	if refused == nil {
 		return "", ""

@@ -75,9 +75,10 @@ func TrimAnswers(all []metav1.Condition) []metav1.Condition {
 	var kept []metav1.Condition
 	for _, c := range all {
 		switch c.Type {
-		case string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed), string(gatewayv1.RouteConditionResolvedRefs):
-			message := ""
-			if c.Status != metav1.ConditionTrue {
+		case string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed), string(gatewayv1.RouteConditionResolvedRefs),
+			string(gatewayv1.ListenerConditionConflicted):
+			message, isConflict := "", c.Type == string(gatewayv1.ListenerConditionConflicted)
+			if isConflict == (c.Status == metav1.ConditionTrue) {
 				message = conditions.Shorten(c.Message, maxAnswer)
 			}
 			kept = append(kept, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: message})

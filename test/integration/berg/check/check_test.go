@@ -139,6 +139,19 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		rests(ctx, c)
 	})
 
+	It("says why the API server refuses the pod of its solver", func(ctx context.Context) {
+		c := newCheck(ctx, ns, "web", func(c *bergv1.ChallengeCheck) { c.Spec.Solver.RuntimeClassName, c.Spec.Timeout = "none-such", "40s" })
+		why := And(ContainSubstring("refuses the pod of the solver: pods "), ContainSubstring(`RuntimeClass "none-such" not found`), ContainSubstring("kubectl get runtimeclasses"))
+		expect.Becomes(ctx, c, func(g Gomega) {
+			running := meta.FindStatusCondition(c.Status.Conditions, bergv1.CheckConditionRunning)
+			g.Expect(running).NotTo(BeNil())
+			g.Expect(running.Message).To(why)
+		})
+		shows(ctx, c, metav1.ConditionFalse, bergv1.CheckSolverNotStarted)
+		Expect(c.Status.LastResult.Message).To(why)
+		rests(ctx, c)
+	})
+
 	It("is made again when something has changed, and keeps as many results as its spec says", func(ctx context.Context) {
 		c := newCheck(ctx, ns, "web", func(c *bergv1.ChallengeCheck) { c.Spec.HistoryLimit = 2 })
 		const rounds = 12 // more than a fight may have, which it is not
