@@ -14,26 +14,26 @@ var (
 	identity   = below("metadata", "namespace name generation creationTimestamp deletionTimestamp")
 	conditions = below("status.conditions", "type status reason message lastTransitionTime")
 
-	operatorFields = fields(identity, conditions, below("spec.template.spec.containers", "name image"),
+	operatorFields = newTree(identity, conditions, below("spec.template.spec.containers", "name image"),
 		below("status", "observedGeneration replicas updatedReplicas readyReplicas"))
-	nodeFields = fields(identity, conditions, below("spec", "unschedulable"), below("spec.taints", "key effect"),
+	nodeFields = newTree(identity, conditions, below("spec", "unschedulable"), below("spec.taints", "key effect"),
 		below("status.nodeInfo", "kubeletVersion containerRuntimeVersion osImage architecture"), below("status.allocatable", "cpu memory pods"))
-	podFields = fields(identity, conditions, below("spec", "nodeName"), below("status", "phase reason message"),
+	podFields = newTree(identity, conditions, below("spec", "nodeName"), below("status", "phase reason message"),
 		below("status.initContainerStatuses", containerFields), below("status.containerStatuses", containerFields))
 	// The message of a container that ended is its own output, and left out.
 	stateFields     = below("waiting", "reason message") + " " + below("running", "startedAt") + " " + below("terminated", "reason exitCode startedAt finishedAt")
 	containerFields = "name image imageID ready restartCount " + below("state", stateFields) + " " + below("lastState", stateFields)
 	// A Challenge is shown without the texts for players, and without flags, variables and commands.
-	challengeFields = fields(identity, conditions, below("spec", "maxInstances allowOutboundTraffic hideUntil prepull"),
+	challengeFields = newTree(identity, conditions, below("spec", "maxInstances allowOutboundTraffic hideUntil prepull"),
 		below("spec.containers", "hostname image readinessProbe additionalCapabilities sandbox runtimeClassName resourceRequests.cpu "+
 			"resourceRequests.memory resourceLimits.cpu resourceLimits.memory dynamicFlag.env dynamicFlag.content dynamicFlag.executable"),
 		below("spec.containers.ports", "name port protocol type"))
 	// Of an instance's addresses only the number is shown, because players alone know them.
-	instanceFields = fields(identity, conditions, below("metadata", "uid finalizers"), below("spec", "challengeRef.name ownerId timeout terminationReason"),
+	instanceFields = newTree(identity, conditions, below("metadata", "uid finalizers"), below("spec", "challengeRef.name ownerId timeout terminationReason"),
 		below("status", "observedGeneration phase cause namespace startedAt readyAt expiresAt services"))
-	solverFields = fields(identity, conditions, below("spec", "challengeRef.name solver.image schedule.every suspend"),
+	solverFields = newTree(identity, conditions, below("spec", "challengeRef.name solver.image schedule.every suspend"),
 		below("status", "nextRunAt history.startedAt history.result"))
-	eventFields = fields("type reason message reportingComponent count lastTimestamp eventTime metadata.creationTimestamp",
+	eventFields = newTree("type reason message reportingComponent count lastTimestamp eventTime metadata.creationTimestamp",
 		below("source", "component"), below("involvedObject", "kind namespace name"), below("series", "count lastObservedTime"))
 )
 
@@ -49,16 +49,16 @@ func below(parent, names string) string {
 // tree has fields by their names, each with its own fields.
 type tree map[string]tree
 
-// fields returns the tree of all paths.
-func fields(lists ...string) tree {
+// newTree returns the tree of all paths.
+func newTree(lists ...string) tree {
 	top := tree{}
 	for path := range strings.FieldsSeq(strings.Join(lists, " ")) {
-		at := top
+		parent := top
 		for name := range strings.SplitSeq(path, ".") {
-			if at[name] == nil {
-				at[name] = tree{}
+			if parent[name] == nil {
+				parent[name] = tree{}
 			}
-			at = at[name]
+			parent = parent[name]
 		}
 	}
 	return top

@@ -39,7 +39,7 @@ type Bundle struct {
 	Checks   []doctor.Result
 	Overview overview.Overview
 	Nodes    []Object
-	// Pods are those of the operator, and those of instances with a problem.
+	// Pods are the pods of the operator, and of instances with a problem.
 	Pods       []Object
 	Challenges []Object
 	Instances  []Object
