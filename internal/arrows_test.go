@@ -45,7 +45,7 @@ var upwardArrows = map[string]int{
 	"internal/kit/apply":                        3,
 	"internal/kit/ownership":                    1,
 	"internal/kit/reconcile":                    1,
-	"internal/operator":                         3,
+	"internal/operator":                         2,
 	"internal/tunnel/expose":                    3,
 	"internal/tunnel/proxy":                     3,
 	"internal/tunnel/proxy/dataconn":            2,
