@@ -52,7 +52,7 @@ type Instance struct {
 func newInstance(i *bergv1.ChallengeInstance, r Registration, owner *bergv1.Challenge) Instance {
 	row := view.NewRow(i)
 	v := Instance{
-		UID: row.UID, Name: row.Name, Challenge: r.ID, Source: row.Source, challenge: row.Challenge,
+		UID: row.UID, Name: row.Name, Challenge: r.ID, Source: row.Source,
 		State: row.State, Until: row.Expires, Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
 		Limited: sourceLimited(i),
 	}
