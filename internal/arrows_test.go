@@ -26,7 +26,6 @@ var upwardArrows = map[string]int{
 	"cmd/kubectl-berg/why":                      1,
 	"internal/platform/livepage":                6,
 	"internal/platform/instances":               1,
-	"internal/platform/web":                     1,
 	"internal/berg/challengeinstance":           12,
 	"internal/berg/challengeinstance/manifests": 2,
 	"internal/berg/challengeinstance/status":    5,
