@@ -62,6 +62,7 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 		select {
 		case <-changed:
 		case <-settle.C():
+			// The timer runs from the beginning, also while nothing is stuck.
 			settled = armed
 		case <-deadline.C():
 			return i, nil
