@@ -111,7 +111,7 @@ e2e-olm-run:
 	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 40m ./test/e2e/olm
 	$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
 	$(MAKE) -o test-releases run-bundle-upgrade NAME=$(OLM_CLUSTER)
-	$(MAKE) bundle-checks NAME=$(OLM_CLUSTER)
+	$(MAKE) bundle-examples NAME=$(OLM_CLUSTER)
 	$(MAKE) -o images scorecard NAME=$(OLM_CLUSTER) | tee $(DIST)/scorecard.txt
 	grep -q 'Name: example-web-check-is-made' $(DIST)/scorecard.txt
 	$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER)

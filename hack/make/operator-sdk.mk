@@ -19,19 +19,41 @@ run-bundle: $(BIN)/operator-sdk load-bundle ## Install the operator with operato
 run-bundle-upgrade: $(BIN)/operator-sdk load-bundle ## Upgrade what run-bundle has installed.
 	$(OPERATOR_SDK) run bundle-upgrade @$(BUNDLE) --namespace $(BUNDLE_NAMESPACE) --timeout 5m --image-pull-policy IfNotPresent
 
-.PHONY: bundle-checks
-bundle-checks: ## Let what run-bundle has installed make ChallengeChecks, so that scorecard tries them too.
+# The settings of the Subscription, which replace those that it has.
+define EXAMPLE_SETTINGS
+{"spec":{"config":{"env":[
+{"name":"CHECK_CONCURRENCY","value":"2"},
+{"name":"GATE_ENABLED","value":"true"},
+{"name":"GATEWAY_DATAPLANE_NAMESPACES","value":"$(BUNDLE_NAMESPACE)"},
+{"name":"CHALLENGE_HTTP_PORT","value":"443"},
+{"name":"CHALLENGE_TLS_PORT","value":"8443"}]}}}
+endef
+
+.PHONY: bundle-examples
+bundle-examples: export EXAMPLE_SETTINGS := $(EXAMPLE_SETTINGS)
+bundle-examples: ## Let what run-bundle has installed run every example, for scorecard: make ChallengeChecks, and serve host names by the gate.
 	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/berg/check
+	$(CLUSTER_KUBECTL) apply --server-side -k $(CURDIR)/config/gate/access
+	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/berg/samples/prerequisites
+	mkdir -p $(DIST)/examples
+	openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=challenges.example.com -addext 'subjectAltName=DNS:*.challenges.example.com' \
+		-keyout $(DIST)/examples/tls.key -out $(DIST)/examples/tls.crt
+	$(CLUSTER_KUBECTL) -n berg create secret tls challenges-tls --cert=$(DIST)/examples/tls.crt --key=$(DIST)/examples/tls.key
 	name=$$($(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) get subscriptions.operators.coreos.com -o name) && \
-		$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) patch $$name --type merge -p '{"spec":{"config":{"env":[{"name":"CHECK_CONCURRENCY","value":"2"}]}}}'
+		$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) patch $$name --type merge \
+		-p "$$EXAMPLE_SETTINGS"
 	$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) wait deployment/berg-operator-controller-manager --timeout=2m \
 		--for=jsonpath='{.spec.template.spec.containers[0].env[?(@.name=="CHECK_CONCURRENCY")].value}'=2
-	$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) rollout status deployment/berg-operator-controller-manager --timeout=3m
+	for name in berg-operator-controller-manager berg-gate; do \
+		$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) rollout status deployment/$$name --timeout=3m || exit; \
+	done
 
 .PHONY: cleanup-bundle
 cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and the CRDs with every Challenge.
 	$(MAKE) end-instances KUBECTL='$(CLUSTER_KUBECTL)'
 	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/berg/check --ignore-not-found
+	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/berg/samples/prerequisites --ignore-not-found
+	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/gate/access --ignore-not-found
 	$(OPERATOR_SDK) cleanup $(PACKAGE) --namespace $(BUNDLE_NAMESPACE) --delete-all --timeout 5m
 	$(CLUSTER_KUBECTL) delete namespace $(BUNDLE_NAMESPACE) --ignore-not-found
 	$(CLUSTER_KUBECTL) delete -f $(CURDIR)/deploy/fence.yaml --ignore-not-found

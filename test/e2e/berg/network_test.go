@@ -207,7 +207,7 @@ var _ = Describe("What players reach", Label("network", "attack"), Serial, func(
 		stage := journey.NewStage(ctx)
 		namespace := stage.RunToolbox(ctx).InstanceNamespace()
 		for where, refusal := range map[string]string{
-			namespace: `violates PodSecurity "baseline:`, world.Operator.Namespace: "must satisfy the Pod Security level restricted",
+			namespace: `violates PodSecurity "baseline:`, world.Operator.Namespace: "must satisfy the Pod Security level baseline",
 		} {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "privileged", Namespace: where},

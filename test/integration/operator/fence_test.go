@@ -549,10 +549,18 @@ var _ = Describe("A pod in the operator's namespace", Serial, func() {
 		Eventually(create).WithContext(ctx).WithArguments(change).Should(Succeed())
 	},
 		Entry("privileged", func(p *corev1.PodSpec) { first(p).Privileged, first(p).AllowPrivilegeEscalation = ptr.To(true), nil }),
-		Entry("without a security context", func(p *corev1.PodSpec) { p.Containers[0].SecurityContext = nil }),
-		Entry("as root", func(p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil }),
 		Entry("with a capability", func(p *corev1.PodSpec) { first(p).Capabilities.Add = []corev1.Capability{"SYS_ADMIN"} }),
 		Entry("with system calls of any kind", func(p *corev1.PodSpec) { p.SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined }),
+		Entry("with system calls of any kind in one container", func(p *corev1.PodSpec) {
+			first(p).SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+		}),
+		Entry("without AppArmor", func(p *corev1.PodSpec) {
+			first(p).AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+		}),
+		Entry("with a type of SELinux", func(p *corev1.PodSpec) { first(p).SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"} }),
+		Entry("with a sysctl", func(p *corev1.PodSpec) {
+			p.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_forward", Value: "1"}}
+		}),
 		Entry("in the network of its node", func(p *corev1.PodSpec) { p.HostNetwork = true }),
 		Entry("with the processes of its node", func(p *corev1.PodSpec) { p.HostPID = true }),
 		Entry("with files of its node", func(p *corev1.PodSpec) {
@@ -562,4 +570,11 @@ var _ = Describe("A pod in the operator's namespace", Serial, func() {
 			p.InitContainers = []corev1.Container{{Name: "i", Image: "registry.example.com/i:1", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
 		}),
 	)
+
+	// OLM and operator-sdk make such pods for their catalogs.
+	It("may run as root without a security context", func(ctx context.Context) {
+		Expect(k8s.Create(ctx, pod(func(p *corev1.PodSpec) {
+			p.SecurityContext, p.Containers[0].SecurityContext = nil, nil
+		}), client.DryRunAll)).To(Succeed())
+	})
 })

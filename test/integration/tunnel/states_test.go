@@ -18,6 +18,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -189,10 +190,21 @@ var _ = Describe("An operator without rights in its own namespace", Serial, func
 		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
 
 		By("rights to read Secrets, and none to delete them")
-		binding := &rbacv1.RoleBinding{}
-		binding.Namespace, binding.Name = installed.Namespace, "berg-operator-tunnel-host"
-		Expect(k8s.Delete(ctx, binding)).To(Succeed())
+		reader := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "secret-reader"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
+		}}
+		Expect(k8s.Create(ctx, reader)).To(Succeed())
+		DeferCleanup(k8s.Delete, reader)
+		Expect(k8s.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(installed.Namespace))).To(Succeed())
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: reader.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: reader.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: apiserver.OperatorUser}},
+		}
+		Expect(k8s.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(k8s.Delete, binding)
 		Eventually(may(ctx, "delete")).Should(BeFalse())
+		Eventually(may(ctx, "get")).Should(BeTrue())
 		goneWithAll(ctx, p) // they go with their owner
 	})
 })
