@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
 // maxPull is the maximum time of one pull before another one gets its slot.
@@ -28,9 +30,6 @@ var imageProblems = []string{
 	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 }
 
-// beforeImages are the reasons for which a container waits whose image is not there yet.
-var beforeImages = []string{"", "ContainerCreating", "PodInitializing"}
-
 // checkPods returns the state of a pull that began at a time, from its pods.
 func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
 	reason := "no pod was made on the node"
@@ -38,7 +37,7 @@ func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		reason = cmp.Or(placementProblem(p), "the pull has not ended")
+		reason = cmp.Or(podstate.Scheduling(p), "the pull has not ended")
 		i := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == containerName })
 		if i < 0 {
 			continue
@@ -47,7 +46,7 @@ func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
 		switch {
 		case s.Running != nil, s.Terminated != nil:
 			return PullState{Pulled: true}
-		case s.Waiting == nil || slices.Contains(beforeImages, s.Waiting.Reason):
+		case s.Waiting == nil || podstate.Passes(s.Waiting.Reason):
 		case slices.Contains(imageProblems, s.Waiting.Reason):
 			return PullState{Failed: true, Message: fmt.Sprintf("%s: %s", s.Waiting.Reason, s.Waiting.Message)}
 		default:
@@ -60,13 +59,4 @@ func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
 		return PullState{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, reason)}
 	}
 	return PullState{Left: left}
-}
-
-func placementProblem(p *corev1.Pod) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
-	}
-	return ""
 }
