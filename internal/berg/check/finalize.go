@@ -71,7 +71,7 @@ func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) erro
 	if !controllerutil.ContainsFinalizer(c, bergv1.CheckFinalizer) {
 		return nil
 	}
-	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Live, c)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Client, r.Live, c)); err != nil {
 		return err
 	}
 	before := c.DeepCopy()

@@ -80,7 +80,7 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 	if controllerutil.ContainsFinalizer(a, kibashipv1.ApplicationFinalizer) && maps.Equal(wanted, a.Labels) {
 		return nil
 	}
-	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Writer.Live, a)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Client, r.Writer.Live, a)); err != nil {
 		return err
 	}
 	changed := a.DeepCopy()

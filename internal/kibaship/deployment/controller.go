@@ -113,7 +113,7 @@ func (r *Reconciler) label(ctx context.Context, o Observed) error {
 	if id := wanted[kibashipv1.LabelProjectUUID]; o.Project != nil && id != "" && wanted[kibashipv1.LabelUUID] == "" {
 		wanted[kibashipv1.LabelUUID] = id
 	}
-	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Writer.Live, d)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Complete(ctx, r.Client, r.Writer.Live, d)); err != nil {
 		return err
 	}
 	labelled := d.DeepCopy()

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -25,7 +26,7 @@ func Ensure(ctx context.Context, c client.Client, live client.Reader, obj client
 	if controllerutil.ContainsFinalizer(obj, name) {
 		return nil
 	}
-	if err := Complete(ctx, live, obj); err != nil {
+	if err := Complete(ctx, c, live, obj); err != nil {
 		return err
 	}
 	// The patch replaces the whole list. The lock keeps it from removing a finalizer that another client has just added.
@@ -35,18 +36,24 @@ func Ensure(ctx context.Context, c client.Client, live client.Reader, obj client
 }
 
 // Complete gives a cached object all of its finalizers, of which the cache may keep only some. A patch of finalizers sends all of them.
-func Complete(ctx context.Context, live client.Reader, obj client.Object) error {
+// It lists the object by its name: to watch a kind needs the right to list it, and no right to get it.
+func Complete(ctx context.Context, c client.Client, live client.Reader, obj client.Object) error {
 	if !cache.FinalizersReduced(obj) {
 		return nil
 	}
-	full := obj.DeepCopyObject().(client.Object)
-	if err := live.Get(ctx, client.ObjectKeyFromObject(obj), full); err != nil {
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
 		return err
 	}
-	if full.GetUID() != obj.GetUID() || full.GetResourceVersion() != obj.GetResourceVersion() {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := live.List(ctx, &list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: obj.GetName()}); err != nil {
+		return err
+	}
+	if len(list.Items) != 1 || list.Items[0].UID != obj.GetUID() || list.Items[0].ResourceVersion != obj.GetResourceVersion() {
 		return outcome.ErrConflict // an event follows
 	}
-	obj.SetFinalizers(full.GetFinalizers())
+	obj.SetFinalizers(list.Items[0].Finalizers)
 	return nil
 }
 
@@ -79,7 +86,7 @@ func (r *Remover) Done(obj client.Object) bool {
 
 // Remove removes a finalizer from an object.
 func (r *Remover) Remove(ctx context.Context, c client.Client, live client.Reader, obj client.Object, name string) error {
-	if err := Complete(ctx, live, obj); err != nil {
+	if err := Complete(ctx, c, live, obj); err != nil {
 		return apply.IgnoreAbsent(err)
 	}
 	free := obj.DeepCopyObject().(client.Object)

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,9 +69,9 @@ var _ = Describe("After another operator was removed with its CRD", Serial, func
 	It("no tenant is deleted until an administrator says so, and each can be kept", func(ctx context.Context) {
 		resume := inprocess.Pause()
 		kept, ended := formerEnvironment(ctx), formerEnvironment(ctx)
-		crd := &metav1.PartialObjectMetadata{}
+		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-		crd.Name = "environments.quix.io"
+		crd.SetName("environments.quix.io")
 		for _, f := range []former{kept, ended} {
 			Expect(k8s.Patch(ctx, f.env, apiserver.RawPatch(`{"metadata":{"finalizers":["`+quixv1.Finalizer+`"]}}`))).To(Succeed())
 		}
