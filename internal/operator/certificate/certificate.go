@@ -7,19 +7,18 @@
 package certificate
 
 import (
-	"maps"
-
-	"k8s.io/client-go/util/cert"
-
-	"github.com/bergctf/berg-operator/internal/kit/authority"
-
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+
+	"github.com/bergctf/berg-operator/internal/kit/authority"
 )
 
 // The lifetimes. Renewal is due after two thirds of them.

@@ -37,7 +37,6 @@ type Instance struct {
 	Endpoints []bergv1.ServiceEndpoint `json:"endpoints"`
 	// Connection is the author's text about how players connect. "": the endpoints are shown.
 	Connection string `json:"connection,omitempty"`
-	challenge  string // name of the Challenge
 	// Stuck: waiting for seconds does not help, and Reason says why.
 	Stuck bool `json:"-"`
 	// NeedsPerson: it does not start until a person acts.
