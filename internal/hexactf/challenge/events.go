@@ -61,7 +61,8 @@ func (r *Reconciler) reportTerminating(before, c *hexactfv1.Challenge, now time.
 		lifetimes.Observe(reconcile.Elapsed(started.Time, now).Seconds())
 	}
 	reconcile.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
-	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
+	// Kubernetes may have removed that finalizer from what the status was written to.
+	if slices.Contains(before.Finalizers, metav1.FinalizerOrphanDependents) {
 		reconcile.Warning(r.Events, c, hexactfv1.ReasonOrphaned, actionDelete, fmt.Sprintf(
 			"The Challenge is deleted with --cascade=orphan: its Deployments and Services stay until the player starts this problem again. Its pods are stopped if it is isolated, and keep running otherwise. To delete the rest now: kubectl delete deployments,services -n %s -l %s=%s",
 			c.Namespace, hexactfv1.LabelPartOf, partOfLabel(c.Name)))

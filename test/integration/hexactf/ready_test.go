@@ -8,8 +8,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -70,11 +72,14 @@ var _ = Describe("The conditions Ready and Stalled of a challenge", func() {
 		Expect(meta.IsStatusConditionFalse(c.Status.Conditions, hexactfv1.ConditionReady)).To(BeTrue())
 		Expect(meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionStalled)).To(BeNil())
 		ready(ctx, c, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded, true)
-		platform.Away()
-		DeferCleanup(platform.Back)
+		apiserver.Change(ctx, c, func() { c.Finalizers = append(c.Finalizers, "example.com/hold") })
+		release := func(ctx context.Context) error {
+			return client.IgnoreNotFound(k8s.Patch(ctx, c, apiserver.RawPatch(`{"metadata":{"finalizers":null}}`)))
+		}
+		DeferCleanup(release)
 		hexactftest.Delete(ctx, c)
 		ready(ctx, c, metav1.ConditionFalse, hexactfv1.ReasonTerminating, false)
-		platform.Back()
+		Expect(release(ctx)).To(Succeed())
 		expect.Gone(ctx, c)
 	})
 })

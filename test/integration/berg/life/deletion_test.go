@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -111,6 +112,18 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Delete(ctx, running)).To(Succeed())
 		resume()
 		bergtest.Gone(ctx, running)
+	})
+
+	It("removes the finalizer of the operator alone, however many others an instance has", func(ctx context.Context) {
+		var others []string
+		for n := range 300 {
+			others = append(others, fmt.Sprint("example.com/other-", n))
+		}
+		i := bergtest.StartRunning(ctx, "crowded", bergtest.OneContainer, func(i *bergv1.ChallengeInstance) { i.Finalizers = others })
+		DeferCleanup(func(ctx context.Context) { apiserver.Change(ctx, i, func() { i.Finalizers = nil }) })
+		Expect(i.Finalizers).To(ConsistOf(append([]string{bergv1.Finalizer}, others...)))
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		expect.Becomes(ctx, i, func(g Gomega) { g.Expect(i.Finalizers).To(Equal(others)) })
 	})
 
 	It("continues when what holds its namespace releases it, and says until then what that is", func(ctx context.Context) {
