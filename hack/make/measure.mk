@@ -53,6 +53,15 @@ load-pods-run:
 	go run $(CLUSTER) load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
 	go run $(LOAD) --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
 
+.PHONY: load-warm-pods
+load-warm-pods: ## Compare prepared instances with new ones on real pods, for each form of flag; needs root.
+	$(MAKE) load-pods ARGS='--scenarios warm-pods $(ARGS)'
+
+.PHONY: measure-warm
+measure-warm: ## Compare prepared instances with new ones, and count 10,000 claims while leaders are killed (--claims): more than an hour; needs root.
+	$(MAKE) load ARGS='--scenarios warm,warm-leaders $(ARGS)'
+	$(MAKE) load-warm-pods ARGS='$(ARGS)'
+
 PREPULL_ROUNDS ?= 20
 
 .PHONY: prepull

@@ -72,6 +72,7 @@ type Challenge struct {
 	// NamespaceMaxInstances is of one namespace, SourceMaxInstances and SourceBudget are of one source. 0: no limit.
 	NamespaceMaxInstances, SourceMaxInstances, SourceBudget int
 	WarmMaxInstances                                        int // prepared ones; 0: none
+	WarmMaxStarting                                         int // of them, that start at a time
 	WithdrawalPolicy                                        WithdrawalPolicy
 	RefPolicy                                               RefPolicy
 	InstanceNamespaces                                      []string // empty: all
@@ -274,6 +275,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("SOURCE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.SourceMaxInstances, 0, 100000), "How many instances of one source may exist at the same time. Others wait in Pending. The source is the user or team in the label berg.norelect.ch/source, for each namespace separately. 0: no limit."),
 			settings.New("SOURCE_BUDGET", "0", settings.Int(&b.Challenge.SourceBudget, 0, 1000000), "What the instances of one source may cost together, by spec.cost of their Challenges. Others wait in Pending. 0: no limit."),
 			settings.New("CHALLENGE_WARM_MAX_INSTANCES", "0", settings.Int(&b.Challenge.WarmMaxInstances, 0, 10000), "How many prepared instances, which spec.warm of Challenges asks for, may exist at the same time. They count for CHALLENGE_MAX_INSTANCES, and end when players wait for their slots. Needs the role of config/berg/warm. 0: none is prepared."),
+			settings.New("CHALLENGE_WARM_MAX_STARTING", "8", settings.Int(&b.Challenge.WarmMaxStarting, 1, 10000), "How many prepared instances may start at the same time, until their containers are ready. More take CPU time of the nodes from the starts of players. A rush of players who each take one over needs as many as come while one boots."),
 			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.Enum(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
 			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner has one instance in the whole cluster, so name only namespaces of platforms that you trust: an instance in one keeps the owner's next one waiting in any other. Empty: all namespaces; an instance of another namespace ends when one of CHALLENGE_NAMESPACE needs its owner ID."),

@@ -8,7 +8,7 @@ import (
 func Check(s Survey) []Result {
 	var results []Result
 	for _, check := range []func(Survey) []Result{
-		server, clockSkew, crds, rights, operator, policiesInForce, versions, settings, gatewayAPI, gateway, names, certificates, policy, health, images, sandboxes, capacity, quotas, instances, preparedInstances,
+		server, clockSkew, crds, rights, operator, policiesInForce, versions, settings, gatewayAPI, gateway, names, certificates, policy, health, images, sandboxes, capacity, quotas, instances, PreparedInstances,
 	} {
 		results = append(results, check(s)...)
 	}

@@ -179,6 +179,10 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 				Type: bergv1.ChallengeConditionWarm, Status: metav1.ConditionFalse, Reason: bergv1.WarmNoCapacity, Message: "Pods of players find no node",
 			})
 		}, "prepared instances", console.Warning, "Pods of players find no node"},
+		"no right to prepare": {func(s *Survey) {
+			env(s, "CHALLENGE_WARM_MAX_INSTANCES", "4")
+			s.Challenges[0].Spec.Warm, s.Policies[warmPolicy] = &bergv1.Warm{Min: 2}, Policy{Gap: "it does not exist"}
+		}, "prepared instances", console.Problem, "config/berg/warm is not in force: it does not exist"},
 		"being pulled":  {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", console.Unknown, "no instance has pods"},
 		"unknown names": {func(s *Survey) { s.Shared = map[string]string{"CHALLENGE_DOMAINS": "a"} }, "settings", console.Problem, "CHALLENGE_DOMAINS is no setting"},
 		"replaced settings": {func(s *Survey) {

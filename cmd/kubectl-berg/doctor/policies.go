@@ -70,6 +70,10 @@ func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface)
 		state.Gap, state.Hidden = gap, err != nil
 		found[p.name] = state
 	}
+	if limit := s.setting(warmLimit); limit != "" && limit != "0" {
+		gap, err := admissionpolicy.Read(ctx, s, warmPolicy)
+		found[warmPolicy] = Policy{Gap: gap, Hidden: err != nil}
+	}
 	s.set(func() { s.Policies = found })
 }
 

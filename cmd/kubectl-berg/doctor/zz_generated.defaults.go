@@ -54,6 +54,7 @@ var Defaults = map[string]string{
 	"CHALLENGE_TLS_PORT":                    "443",
 	"CHALLENGE_USER_NAMESPACES":             "auto",
 	"CHALLENGE_WARM_MAX_INSTANCES":          "0",
+	"CHALLENGE_WARM_MAX_STARTING":           "8",
 	"CHALLENGE_WITHDRAWAL_POLICY":           "Keep",
 	"CHECK_CONCURRENCY":                     "0",
 	"CILIUM_NAMESPACE":                      "kube-system",

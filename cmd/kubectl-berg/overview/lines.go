@@ -37,6 +37,7 @@ func (o Overview) Lines() []doctor.Result {
 	if c := o.Challenges; c != nil {
 		lines = append(lines, failing("Challenges", join(amount{c.Total, "in total"}, amount{c.Frozen, "frozen"}), c.NotAccepted, "cannot run", "Fix what the messages name."))
 	}
+	lines = append(lines, o.Prepared...)
 	if c := o.Checks; c != nil && (c.Enabled || c.Total > 0) {
 		text := join(amount{c.Solvable, "solvable"}, amount{c.Unknown, "not known"}, amount{c.Running, "running now"})
 		if !c.Enabled {

@@ -32,8 +32,10 @@ type Overview struct {
 	Use        *Use           `json:"use,omitempty"`
 	Challenges *Challenges    `json:"challenges,omitempty"`
 	Checks     *Checks        `json:"checks,omitempty"`
-	Prepull    *Prepull       `json:"prepull,omitempty"`
-	Records    *Records       `json:"records,omitempty"`
+	// Prepared is the check of the Challenges that ask for prepared instances; empty if none does.
+	Prepared []doctor.Result `json:"prepared,omitempty"`
+	Prepull  *Prepull        `json:"prepull,omitempty"`
+	Records  *Records        `json:"records,omitempty"`
 	// Unreadable names objects that could not be read.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
@@ -127,6 +129,7 @@ func New(s doctor.Survey, settings *plan.Settings, records string) Overview {
 	}
 	if s.Unreadable["challenges"] == "" {
 		o.Challenges, o.Prepull = count(challenges)
+		o.Prepared = doctor.PreparedInstances(s)
 		o.Prepull.Enabled = set(s, "IMAGE_PREPULL_LEAD")
 	}
 	if s.Checks != nil {

@@ -54,6 +54,12 @@ var Pods = access.Right{
 const (
 	actionPrepare = "Prepare"
 	namePrefix    = "warm-"
+
+	// maxBuilding is the number of prepared instances whose objects are written at a time. More would keep the API server from the
+	// starts of players.
+	maxBuilding = 2
+	// maxHold is how long the start of a player keeps others from being prepared.
+	maxHold = 5 * time.Second
 )
 
 var reconcileMetrics = reconcile.NewMetrics("berg_warm", "Attempts to keep prepared instances that failed and are repeated.")
@@ -75,15 +81,14 @@ var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "warm"}
 
 // The indexes of the cache keep a round short among ten thousand players.
 const (
-	// indexAsking has, under the value isAsking, the registrations of platforms that ask for prepared instances: nearly all ConfigMaps
-	// have flags.
+	// indexAsking has the registrations of platforms that ask for prepared instances: nearly all ConfigMaps have flags.
 	indexAsking = "warm.asking"
-	isAsking    = "true"
 	// indexPlayers has the instances of players that have started, by Challenge.
 	indexPlayers = "warm.players"
-	// indexStarved has, under the value starvedValue, the instances of players whose pods find no node.
-	indexStarved = "warm.starved"
-	starvedValue = "true"
+	// indexStarved has the instances of players whose pods find no node, and indexBuilding those that are being built.
+	indexStarved  = "warm.starved"
+	indexBuilding = "warm.building"
+	isIndexed     = "true"
 )
 
 // SetupWithManager opens the watches. Without a limit nothing is prepared, and players are not looked at.
@@ -117,7 +122,7 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 		if !asks(o) {
 			return nil
 		}
-		return []string{isAsking}
+		return []string{isIndexed}
 	}); err != nil || r.Config.WarmMaxInstances == 0 {
 		return err
 	}
@@ -132,7 +137,10 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 			return player(o, isStarted, r.challengeKey(o.(*bergv1.ChallengeInstance)).String())
 		}),
 		indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexStarved, func(o client.Object) []string {
-			return player(o, isStarved, starvedValue)
+			return player(o, isStarved, isIndexed)
+		}),
+		indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexBuilding, func(o client.Object) []string {
+			return player(o, isBuilding, isIndexed)
 		}),
 	)
 }
@@ -157,7 +165,7 @@ func challengeChanged(e event.UpdateEvent) bool {
 func (r *Reconciler) instanceChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
 	if !r.isPrepared(after) {
-		return r.Config.WarmMaxInstances > 0 && (isStarted(before) != isStarted(after) || isStarved(before) != isStarved(after))
+		return r.Config.WarmMaxInstances > 0 && (isStarted(before) != isStarted(after) || isStarved(before) != isStarved(after) || isBuilding(before) != isBuilding(after))
 	}
 	return observe(before) != observe(after) || before.Status.Phase != after.Status.Phase
 }
@@ -168,6 +176,12 @@ func (r *Reconciler) isPrepared(o client.Object) bool {
 
 func isStarted(i *bergv1.ChallengeInstance) bool {
 	return i.DeletionTimestamp == nil && i.Status.InstanceID != ""
+}
+
+// isBuilding reports whether the operator writes the objects of an instance, or a prepared one becomes a player's.
+func isBuilding(i *bergv1.ChallengeInstance) bool {
+	return i.DeletionTimestamp == nil && i.Status.ReadyAt == nil &&
+		(i.Status.Phase == bergv1.PhaseCreating || i.Status.PreparedFrom != "" && i.Status.Phase == bergv1.PhaseStarting)
 }
 
 // isStarved reports whether the pods of an instance find no node.
@@ -189,6 +203,7 @@ func checked(c *bergv1.Challenge) bool {
 func observe(i *bergv1.ChallengeInstance) Prepared {
 	return Prepared{
 		UID: i.UID, Age: -i.CreationTimestamp.Unix(), Claimable: status.Claimable(i),
+		Stuck:    i.Status.Cause != "" && i.Status.Cause != bergv1.CauseNotReadyYet,
 		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
 		Bound:    i.DeletionTimestamp != nil || i.Status.ClaimedBy != nil,
 	}
@@ -200,7 +215,9 @@ type observed struct {
 	challenges []*bergv1.Challenge // of the pools; nil: there is none of that name
 	prepared   map[types.UID]*bergv1.ChallengeInstance
 	starved    int
-	asked      asked
+	// hold is how long the starts of players keep others from being prepared, if no event ends it.
+	hold  time.Duration
+	asked asked
 }
 
 // reconcile is one round.
@@ -211,7 +228,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 		return 0, err
 	}
 	var errs []error
-	for n, change := range Decide(o.pools, r.Config.WarmMaxInstances, o.starved) {
+	limits := Limits{Instances: r.Config.WarmMaxInstances, Starting: r.Config.WarmMaxStarting, Create: o.countCreatable(), Starved: o.starved}
+	for n, change := range Decide(o.pools, limits) {
 		for _, uid := range change.Delete {
 			errs = append(errs, r.end(ctx, o.prepared[uid]))
 		}
@@ -225,7 +243,21 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 			errs = append(errs, r.writeStatus(ctx, o, n, change))
 		}
 	}
-	return 0, errors.Join(errs...)
+	return o.hold, errors.Join(errs...)
+}
+
+// countCreatable returns how many instances may be created now: none while a player's is being built, and few at a time.
+func (o observed) countCreatable() int {
+	if o.hold > 0 {
+		return 0
+	}
+	count := maxBuilding
+	for _, i := range o.prepared {
+		if i.Status.ReadyAt == nil && i.Status.Phase != bergv1.PhaseStarting && !observe(i).Stuck {
+			count--
+		}
+	}
+	return max(0, count)
 }
 
 // observeAll reads all Challenges and prepared instances, and the players that bound or displace them. The first two lists wait for
@@ -237,7 +269,7 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
-	if err := r.Client.List(ctx, &registrations, client.MatchingFields{indexAsking: isAsking}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &registrations, client.MatchingFields{indexAsking: isIndexed}, client.UnsafeDisableDeepCopy); err != nil {
 		return o, err
 	}
 	o.asked = readAsked(registrations.Items)
@@ -315,8 +347,17 @@ func (r *Reconciler) observePlayers(ctx context.Context, o *observed) error {
 		}
 		p.Players = len(counted)
 	}
-	starved, err := players(indexStarved, starvedValue)
+	starved, err := players(indexStarved, isIndexed)
+	if err != nil {
+		return err
+	}
 	o.starved = len(starved)
+	building, err := players(indexBuilding, isIndexed)
+	for i := range building {
+		if started := building[i].Status.StartedAt; started != nil {
+			o.hold = max(o.hold, maxHold-r.Clock.Now().Sub(started.Time))
+		}
+	}
 	return err
 }
 

@@ -9,10 +9,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/plan"
 )
 
-// maxStarting is the number of prepared instances that start at a time. More would take CPU time of the nodes from the starts of
-// players.
-const maxStarting = 8
-
 // Pool has the prepared instances of one Challenge.
 type Pool struct {
 	Challenge types.NamespacedName
@@ -33,6 +29,8 @@ type Prepared struct {
 	Age int64
 	// Claimable: an instance can take it over.
 	Claimable bool
+	// Stuck: it does not become claimable by waiting, because of its image or program, for example.
+	Stuck bool
 	// Outdated: its Challenge, an image or a setting has changed.
 	Outdated bool
 	// Bound: an instance takes it over, or it is being deleted.
@@ -47,32 +45,47 @@ type Change struct {
 	Delete []types.UID
 }
 
-// Decide returns a change for each pool. limit bounds all pools together, and starved is the number of instances of players whose
-// pods find no node: each gets the capacity of a prepared instance, and none is created.
-func Decide(pools []Pool, limit, starved int) []Change {
+// Limits bound all pools together.
+type Limits struct {
+	// Instances bounds all prepared instances. Starting bounds instances that start at the same time, and Create the new ones.
+	Instances, Starting, Create int
+	// Starved is the number of instances of players whose pods find no node: each gets the capacity of a prepared instance, and
+	// none is created.
+	Starved int
+}
+
+// Decide returns a change for each pool.
+func Decide(pools []Pool, limits Limits) []Change {
 	changes := make([]Change, len(pools))
-	for n, count := range share(pools, limit) {
+	for n, count := range share(pools, limits.Instances) {
 		changes[n].Wanted = count
 	}
 	starting := 0
+	unready := make([]int, len(pools)) // stuck ones hold up their own Challenge, and no other
 	kept := make([][]Prepared, len(pools))
 	for n, p := range pools {
 		kept[n], changes[n].Delete = keep(p, changes[n].Wanted)
 		for _, i := range kept[n] {
 			if !i.Claimable {
-				starting++
+				unready[n]++
+				if !i.Stuck {
+					starting++
+				}
 			}
 		}
 	}
-	if starved > 0 {
-		giveUp(pools, kept, changes, starved)
+	if limits.Starved > 0 {
+		giveUp(pools, kept, changes, limits.Starved)
 		return changes
 	}
+	left := limits.Create
 	for created := true; created; {
 		created = false
 		for n, p := range pools {
-			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && starting < maxStarting {
+			if c := &changes[n]; !p.Frozen && len(kept[n])+c.Create < c.Wanted && left > 0 && max(starting, unready[n]) < limits.Starting {
 				c.Create++
+				left--
+				unready[n]++
 				starting++
 				created = true
 			}

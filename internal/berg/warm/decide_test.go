@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// some returns prepared instances, one for each letter: r is ready, s starts, o is outdated, b is bound. Later ones are younger.
+// some returns prepared instances, one for each letter: r is ready, s starts, c crashes, o is outdated, b is bound. Later ones are
+// younger.
 func some(letters string) (all []Prepared) {
 	for n, letter := range letters {
 		all = append(all, Prepared{
-			UID: types.UID(fmt.Sprint(n)), Age: int64(-n), Claimable: letter == 'r' || letter == 'o', Outdated: letter == 'o', Bound: letter == 'b',
+			UID: types.UID(fmt.Sprint(n)), Age: int64(-n), Claimable: letter == 'r' || letter == 'o', Outdated: letter == 'o', Bound: letter == 'b', Stuck: letter == 'c',
 		})
 	}
 	return all
@@ -22,6 +23,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pools          []Pool
 		limit, starved int
+		building       int
 		created        []int
 		deleted        [][]types.UID
 	}{
@@ -36,12 +38,15 @@ func TestDecide(t *testing.T) {
 		"surplus ones end: starting, then the young": {pools: []Pool{{Min: 1, Prepared: some("rsr")}}, limit: 9, deleted: [][]types.UID{{"1", "2"}}},
 		"a limit is shared":                          {pools: []Pool{{Min: 4}, {Min: 1}, {Min: 4}}, limit: 5, created: []int{2, 1, 2}},
 		"few start at a time":                        {pools: []Pool{{Min: 20, Prepared: some("sssr")}, {Min: 20}}, limit: 100, created: []int{3, 2}},
+		"few are built at a time":                    {pools: []Pool{{Min: 3}, {Min: 3}}, limit: 100, building: 7, created: []int{2, 1}},
+		"one that cannot start holds up no other":    {pools: []Pool{{Min: 20, Prepared: some("cccccccc")}, {Min: 2}}, limit: 100, created: []int{0, 2}},
+		"and its own Challenge only with many":       {pools: []Pool{{Min: 3, Prepared: some("cr")}}, limit: 100, created: []int{1}},
 		"players without a node get the capacity, from the largest pool": {
 			pools: []Pool{{Min: 3, Prepared: some("rrr")}, {Min: 2, Prepared: some("r")}}, limit: 9, starved: 2, deleted: [][]types.UID{{"1", "2"}},
 		},
 		"those that end already count for them": {pools: []Pool{{Min: 3, Prepared: some("rb")}}, limit: 9, starved: 1},
 	} {
-		for n, change := range Decide(tc.pools, tc.limit, tc.starved) {
+		for n, change := range Decide(tc.pools, Limits{tc.limit, 8, 10 - tc.building, tc.starved}) {
 			var created int
 			var deleted []types.UID
 			if tc.created != nil {

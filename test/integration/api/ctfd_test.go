@@ -7,15 +7,19 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // oneFlag has a flag for each instance.
@@ -103,6 +107,33 @@ var _ = Describe("CTFd", func() {
 			Expect(c.results(c.call(ctx, "GET", "/api/v1/challenge", ""))).To(BeEmpty())
 			refuses(c.call(ctx, "GET", "/api/v1/challenge/"+id, ""), 404, 5, "not registered")
 		}
+	})
+
+	// What the plugin's own test of a pool does: one instance, which a player gets within half a second.
+	It("has an instance prepared, which a player gets within half a second", func(ctx context.Context) {
+		bergtest.AllowPrepared(ctx)
+		inprocess.Restart(map[string]string{"CHALLENGE_WARM_MAX_INSTANCES": "4"}, nil)
+		ns := bergtest.Namespace(ctx)
+		challenge := bergtest.Challenge(ctx, ns, "guestbook", strings.ReplaceAll(oneFlag, "example.com/web:1", "berg.test/behaviour/flag:1"))
+		c := ctfd{begin(ctx, ns, 1, nil).proxy.URL}
+		Expect(c.register(ctx, "1", "guestbook", `"600s"`).Status).To(Equal(200))
+		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"1","max":"1","updateMask":"min,max"}`).Status).To(Equal(200))
+		expect.Shows(ctx, challenge, bergv1.ChallengeConditionWarm, metav1.ConditionTrue, bergv1.WarmReady)
+		Expect(live(ctx, ns)).To(BeEmpty(), "a player could see it")
+
+		began := time.Now()
+		booted := c.boot(ctx, "1", "7")
+		Expect(time.Since(began)).To(BeNumerically("<=", limits.Scaled(500*time.Millisecond)))
+		Expect(booted.Status).To(Equal(200), booted.Body)
+		Expect(booted.json()).To(And(HaveKeyWithValue("connectionInfo", Not(BeEmpty())), HaveKeyWithValue("flags", Not(BeEmpty()))))
+		taken := live(ctx, ns)
+		Expect(taken).To(HaveLen(1))
+		Expect(taken[0].Status.PreparedFrom).NotTo(BeEmpty())
+		Expect(booted.json()["flags"]).To(ContainElement(taken[0].Spec.Flag))
+		expect.Shows(ctx, challenge, bergv1.ChallengeConditionWarm, metav1.ConditionFalse, bergv1.WarmLimited)
+
+		Expect(c.call(ctx, "PATCH", "/api/v1/challenge/1", `{"min":"0","max":"0","updateMask":"min,max"}`).Status).To(Equal(200))
+		Eventually(func() []bergv1.ChallengeInstance { return bergtest.PreparedFor(ctx, challenge) }).Should(BeEmpty())
 	})
 
 	It("registers challenges, and its players boot, read, renew, restart and stop instances", func(ctx context.Context) {

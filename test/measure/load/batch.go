@@ -34,9 +34,13 @@ func (b *bench) newBatch(who string) *batch {
 }
 
 // next makes up an instance that is going to be created.
-func (r *batch) next() *life {
+func (r *batch) next() *life { return r.nextOf(challengeName) }
+
+// nextOf is next of a Challenge.
+func (r *batch) nextOf(challenge string) *life {
 	owner := uuid.NewString()
 	l := &life{
+		challenge: challenge,
 		key:       types.NamespacedName{Namespace: arena, Name: fmt.Sprintf("%s-%d", r.name, len(r.lives))},
 		owner:     owner,
 		namespace: "challenge-" + owner,
@@ -60,7 +64,7 @@ func (r *batch) createOne(ctx context.Context, l *life, timeout string) error {
 	instance := &bergv1.ChallengeInstance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name},
 		Spec: bergv1.ChallengeInstanceSpec{
-			ChallengeRef: bergv1.ChallengeReference{Name: challengeName, Namespace: arena},
+			ChallengeRef: bergv1.ChallengeReference{Name: l.challenge, Namespace: arena},
 			OwnerID:      l.owner,
 			Flag:         "flag{" + l.owner + "}",
 			Timeout:      timeout,

@@ -50,6 +50,8 @@ type bench struct {
 	// the same rights, and so in the same queue of its priority and fairness.
 	account  *rest.Config
 	operator *operatorProcess
+	// settings are those of its next start.
+	settings []string
 	// numbered counts the batches, so that no two instances have one name.
 	numbered int
 	// grown are the instances that a scenario left for the next.
@@ -113,8 +115,10 @@ func (b *bench) close() error {
 
 // install creates the definitions and rights of the operator, and a Challenge.
 func (b *bench) install(ctx context.Context) error {
-	if err := installed.Definitions(ctx, b.client, "load"); err != nil {
-		return err
+	for _, folder := range []string{"config/default", "config/berg/warm"} {
+		if err := installed.Folder(ctx, b.client, folder, "load"); err != nil {
+			return err
+		}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: arena}}
 	if err := b.client.Create(ctx, namespace); client.IgnoreAlreadyExists(err) != nil {

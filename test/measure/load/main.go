@@ -41,6 +41,7 @@ type options struct {
 	expiring  int           // instances that expire in the same second
 	live      int           // instances to grow to
 	quiet     time.Duration // how long they are left alone
+	claims    int           // prepared instances that are taken over while leaders change
 	check     bool          // fail when a count misses its target
 }
 
@@ -58,7 +59,7 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	var o options
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke and pods, none only compares")
+	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all from "+firstUsual+", none only compares")
 	flags.StringVar(&o.out, "out", "dist/load", "folder of load.json; scenarios that are not run keep their results there")
 	flags.StringVar(&o.compare, "compare", "docs/performance/load.json", "results to compare with, empty for none")
 	flags.StringVar(&o.page, "page", "", "Markdown page whose results are replaced, such as docs/performance.md; empty for none")
@@ -74,6 +75,7 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	flags.IntVar(&o.expiring, "expiring", 1000, "instances that expire in the same second")
 	flags.IntVar(&o.live, "live", 10000, "instances to grow to")
 	flags.DurationVar(&o.quiet, "quiet", 10*time.Minute, "how long they are left alone")
+	flags.IntVar(&o.claims, "claims", 10000, "prepared instances that are taken over while leaders change")
 	flags.BoolVar(&o.check, "check", false, "fail when a number of requests misses its target; times never fail")
 	if err := flags.Parse(args); err != nil {
 		return o, nil, err

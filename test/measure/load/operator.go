@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,25 +43,8 @@ func (b *bench) startOperator(ctx context.Context) error {
 	if b.operator != nil {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "berg-load-")
+	p, err := b.newOperator()
 	if err != nil {
-		return err
-	}
-	p := &operatorProcess{dir: dir}
-	if p.pprof, err = launch.FreeAddress(); err != nil {
-		return err
-	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := launch.WriteKubeconfig(kubeconfig, b.account); err != nil {
-		return err
-	}
-	env := []string{"METRICS_SECURE=false", "MAX_CONCURRENT_RECONCILES=" + strconv.Itoa(b.workers)}
-	if b.profiles != "" {
-		env = append(env, "PPROF_BIND_ADDRESS="+p.pprof)
-	}
-	if p.Operator, err = launch.New(launch.Settings{
-		Program: b.program, Kubeconfig: kubeconfig, Namespace: installed.Namespace, Env: env, Log: filepath.Join(dir, "log"),
-	}); err != nil {
 		return err
 	}
 	if p.Process, err = p.Start(); err != nil {
@@ -75,6 +59,30 @@ func (b *bench) startOperator(ctx context.Context) error {
 	}
 	p.served = time.Now()
 	return nil
+}
+
+// newOperator is an operator that can be started, with the settings of the deployed one and of the bench.
+func (b *bench) newOperator() (*operatorProcess, error) {
+	dir, err := os.MkdirTemp("", "berg-load-")
+	if err != nil {
+		return nil, err
+	}
+	p := &operatorProcess{dir: dir}
+	if p.pprof, err = launch.FreeAddress(); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := launch.WriteKubeconfig(kubeconfig, b.account); err != nil {
+		return nil, err
+	}
+	env := append(slices.Clone(b.settings), "METRICS_SECURE=false", "MAX_CONCURRENT_RECONCILES="+strconv.Itoa(b.workers))
+	if b.profiles != "" {
+		env = append(env, "PPROF_BIND_ADDRESS="+p.pprof)
+	}
+	p.Operator, err = launch.New(launch.Settings{
+		Program: b.program, Kubeconfig: kubeconfig, Namespace: installed.Namespace, Env: env, Log: filepath.Join(dir, "log"),
+	})
+	return p, err
 }
 
 // stopOperator ends the operator as Kubernetes would.

@@ -39,7 +39,11 @@ func results(r Report, changed time.Time) string {
 		if s.Date.Before(changed) {
 			fmt.Fprintf(&b, staleMark, measureCommand(s.Name))
 		}
-		b.WriteString("| | operator | bare client | ratio | target | |\n| --- | ---: | ---: | ---: | --- | --- |\n")
+		columns := s.Columns
+		if columns == nil {
+			columns = []string{theOperator, theBare}
+		}
+		fmt.Fprintf(&b, "| | %s | ratio | target | |\n| --- | ---: | ---: | ---: | --- | --- |\n", strings.Join(columns, " | "))
 		for _, f := range s.Figures {
 			target, met := "", ""
 			if f.Target != nil {

@@ -24,7 +24,9 @@ type Scenario struct {
 	Machine machine.Description `json:"machine"`
 	// Load is the machine's load average at the end, over one, five and fifteen
 	// minutes: it includes what else ran there.
-	Load    string   `json:"load"`
+	Load string `json:"load"`
+	// Columns name the two that are compared, where they are not the operator and the bare client.
+	Columns []string `json:"columns,omitempty"`
 	Figures []Figure `json:"figures"`
 	Growth  []Size   `json:"growth,omitempty"`
 }

@@ -16,13 +16,18 @@ type scenario struct {
 	run   func(context.Context, *bench) (Scenario, error)
 }
 
-// scenarios are all there are, in the order in which they are run. The first two are run
-// only when they are asked for: pods needs a cluster with real nodes. The last three build
-// on each other.
+// scenarios are all there are, in the order in which they are run. The first are run only when
+// they are asked for: some need a cluster with real nodes, or long. The last three build on each
+// other.
 func scenarios() []scenario {
 	return []scenario{
 		{"smoke", func(options) string { return "20 together, counts only" }, smoke},
 		{"pods", func(options) string { return "real pods" }, pods},
+		{"warm-pods", func(options) string { return "prepared instances on real pods" }, warmPods},
+		{"warm-leaders", func(o options) string {
+			return fmt.Sprintf("%d prepared instances that are taken over while leaders change", o.claims)
+		}, warmLeaders},
+		{"warm", func(options) string { return "prepared instances" }, warm},
 		{"burst-100", func(options) string { return "100 started together" }, burst(100)},
 		{"burst-500", func(options) string { return "500 started together" }, burst(500)},
 		{"ends", func(options) string { return "one ended alone, and 100 together" }, aloneAndTogether},
@@ -39,6 +44,9 @@ func scenarios() []scenario {
 	}
 }
 
+// firstUsual is the first scenario that is run without being asked for.
+const firstUsual = "burst-100"
+
 func scenarioNames() []string {
 	var names []string
 	for _, s := range scenarios() {
@@ -51,7 +59,7 @@ func choose(names string) ([]scenario, error) {
 	all := scenarios()
 	switch names {
 	case "":
-		return all[2:], nil
+		return all[slices.IndexFunc(all, func(s scenario) bool { return s.name == firstUsual }):], nil
 	case "none":
 		return nil, nil
 	}

@@ -16,8 +16,8 @@ const staleMark = "**Older than the last change of the code that it measures.** 
 
 // measureCommand returns the command that measures a scenario again.
 func measureCommand(scenario string) string {
-	if scenario == "pods" { // it needs a real node
-		return "make load-pods"
+	if scenario == "pods" || scenario == "warm-pods" { // they need a real node
+		return "make load-" + scenario
 	}
 	return fmt.Sprintf("make load ARGS='--scenarios %s'", scenario)
 }

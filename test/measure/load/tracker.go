@@ -24,6 +24,7 @@ type life struct {
 	key       types.NamespacedName
 	owner     string
 	namespace string
+	challenge string
 	// Sent is when its creation was asked for, created when the API server said yes.
 	sent, created time.Time
 	starting      time.Time
@@ -56,6 +57,8 @@ type tracker struct {
 	// anything is created.
 	podRuns, namespaceGone func(namespace string)
 	ran                    map[string]bool
+	// seen, unless nil, gets each instance with what stripInstance keeps.
+	seen func(*bergv1.ChallengeInstance)
 }
 
 func track(ctx context.Context, restConfig *rest.Config, scheme *runtime.Scheme) (*tracker, error) {
@@ -125,6 +128,9 @@ func (t *tracker) instance(i *bergv1.ChallengeInstance) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.seen != nil {
+		t.seen(i)
+	}
 	l := t.lives[i.Name]
 	if l == nil {
 		return
@@ -205,7 +211,9 @@ func stripInstance(o any) (any, error) {
 	if i, ok := o.(*bergv1.ChallengeInstance); ok {
 		i.ManagedFields = nil
 		i.Spec = bergv1.ChallengeInstanceSpec{}
-		i.Status = bergv1.ChallengeInstanceStatus{Phase: i.Status.Phase}
+		i.Status = bergv1.ChallengeInstanceStatus{
+			Phase: i.Status.Phase, ClaimedBy: i.Status.ClaimedBy, PreparedFrom: i.Status.PreparedFrom, Namespace: i.Status.Namespace,
+		}
 	}
 	return o, nil
 }

@@ -208,7 +208,9 @@ func routedPorts(out Outcome, now time.Time) (all []routedPort) {
 			index := n
 			n++
 			listener := manifests.Listener(out.Listeners, p)
-			if listener == "" || index >= len(out.Endpoints) || out.Endpoints[index].Service == nil {
+			// Nothing answers in a prepared container that waits for the flag. The player's instance is asked about.
+			awaits := out.Prepared && manifests.WaitsForFlag(c)
+			if listener == "" || awaits || index >= len(out.Endpoints) || out.Endpoints[index].Service == nil {
 				continue
 			}
 			all = append(all, routedPort{p, out.Endpoints[index].Service.Hostname, listener})

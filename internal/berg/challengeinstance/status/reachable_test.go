@@ -186,6 +186,13 @@ func TestWhatTheGateIsAsked(t *testing.T) {
 		"pods that are not ready": func(o *Outcome) { o.Pods = []corev1.Pod{pod("web", false)} },
 		"a gate that is absent":   func(o *Outcome) { o.Ways.Gate.Replicas = nil },
 		"no endpoints":            func(o *Outcome) { o.Ways.Services["web"] = Service{} },
+		"a prepared container that waits for its flag": func(o *Outcome) {
+			o.Prepared, o.Pods = true, []corev1.Pod{pod("web", false)}
+			o.Pinned.Containers[0].DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}
+			o.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: createContainerConfigError},
+			}}}
+		},
 	} {
 		if all := asked(change); len(all) > 0 {
 			t.Errorf("%s: %v", name, all)

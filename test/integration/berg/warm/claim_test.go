@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +24,6 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
-	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -44,23 +45,16 @@ func publish(ctx context.Context, name, spec string, modify ...func(*bergv1.Chal
 	c = bergtest.Challenge(ctx, namespace, name, spec, modify...)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, c))).To(Succeed())
-		Eventually(func() []bergv1.ChallengeInstance { return preparedFor(ctx, c) }).Should(BeEmpty())
+		Eventually(func() []bergv1.ChallengeInstance { return bergtest.PreparedFor(ctx, c) }).Should(BeEmpty())
 	})
 	return namespace, c
-}
-
-// preparedFor lists the prepared instances of a Challenge.
-func preparedFor(ctx context.Context, c *bergv1.Challenge) []bergv1.ChallengeInstance {
-	GinkgoHelper()
-	return apiserver.List[bergv1.ChallengeInstanceList](ctx, client.InNamespace(installed.Namespace),
-		client.MatchingLabels{bergv1.LabelPrepared: string(c.UID)}).Items
 }
 
 // ready waits for n prepared instances that can be taken over, and returns them.
 func ready(ctx context.Context, c *bergv1.Challenge, n int) (all []bergv1.ChallengeInstance) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		all = preparedFor(ctx, c)
+		all = bergtest.PreparedFor(ctx, c)
 		g.Expect(all).To(HaveLen(n))
 		for i := range all {
 			g.Expect(status.Claimable(&all[i])).To(BeTrue(), "%s: %s", all[i].Status.Phase, expect.Conditions(&all[i]))
@@ -175,6 +169,45 @@ var _ = Describe("A prepared instance", func() {
 		}
 	})
 
+	It("is one for an owner who asks twice, and the second instance waits also if nothing is prepared for it", func(ctx context.Context) {
+		ns, c := publish(ctx, "twice", fmt.Sprintf(plain, 2))
+		bergtest.Challenge(ctx, ns, "cold", bergtest.OneContainer)
+		ready(ctx, c, 2)
+		owner := uuid.NewString()
+		all := make([]*bergv1.ChallengeInstance, 3)
+		bulk.Each(len(all), func(n int) {
+			all[n] = bergtest.Instance(ctx, ns, []string{"twice", "twice", "cold"}[n], func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
+		})
+		namespaces := map[string]bool{}
+		for len(all) > 0 {
+			var runs *bergv1.ChallengeInstance
+			Eventually(func(g Gomega) {
+				waiting := 0
+				for _, i := range all {
+					g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+					switch {
+					case i.Status.Phase == bergv1.PhaseRunning:
+						g.Expect(runs == nil || runs.UID == i.UID).To(BeTrue(), "the owner has two instances")
+						runs = i
+					case bergtest.ReasonOf(i, bergv1.ConditionNamespaceCreated) == bergv1.ReasonOwnerBusy:
+						g.Expect(i.Status.InstanceID).To(BeEmpty())
+						waiting++
+					}
+				}
+				g.Expect(runs).NotTo(BeNil())
+				g.Expect(waiting).To(Equal(len(all) - 1))
+			}).Should(Succeed())
+			expectOwned(ctx, runs)
+			Expect(runs.Status.PreparedFrom != "").To(Equal(runs.Spec.ChallengeRef.Name == "twice"))
+			Expect(namespaces[runs.Status.Namespace]).To(BeFalse(), "namespace %s is used again", runs.Status.Namespace)
+			namespaces[runs.Status.Namespace] = true
+			ready(ctx, c, 2)
+			Expect(k8s.Delete(ctx, runs)).To(Succeed())
+			expect.Gone(ctx, runs)
+			all = slices.DeleteFunc(all, func(i *bergv1.ChallengeInstance) bool { return i.UID == runs.UID })
+		}
+	})
+
 	It("gets lost or doubled by no kill of the operator, whichever write is the last", func(ctx context.Context) {
 		ns, c := publish(ctx, "killed", `
 warm: {min: 1}
@@ -194,7 +227,7 @@ containers:
 				var over bool
 				Eventually(func() bool {
 					err := k8s.Get(ctx, client.ObjectKeyFromObject(i), i)
-					over = err == nil && i.Status.Phase == bergv1.PhaseRunning && len(preparedFor(ctx, c)) == 1 && status.Claimable(&preparedFor(ctx, c)[0])
+					over = err == nil && i.Status.Phase == bergv1.PhaseRunning && len(bergtest.PreparedFor(ctx, c)) == 1 && status.Claimable(&bergtest.PreparedFor(ctx, c)[0])
 					return over || kill.Done()
 				}).Should(BeTrue())
 				stop()

@@ -39,7 +39,7 @@ var _ = Describe("The prepared instances of a Challenge", func() {
 		bergtest.Respecify(ctx, c, strings.ReplaceAll(fmt.Sprintf(plain, 1), "web:1", "web:2"))
 		ready(ctx, c, 1)
 		Expect(k8s.Delete(ctx, c)).To(Succeed())
-		Eventually(func() []bergv1.ChallengeInstance { return preparedFor(ctx, c) }).Should(BeEmpty())
+		Eventually(func() []bergv1.ChallengeInstance { return bergtest.PreparedFor(ctx, c) }).Should(BeEmpty())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 	})
@@ -55,13 +55,23 @@ var _ = Describe("The prepared instances of a Challenge", func() {
 		apiserver.Change(ctx, registration, func() { registration.Labels[bergv1.LabelWarm] = "1-4" })
 		ready(ctx, c, 1)
 		Expect(k8s.Delete(ctx, registration)).To(Succeed())
-		Eventually(func() []bergv1.ChallengeInstance { return preparedFor(ctx, c) }).Should(BeEmpty())
+		Eventually(func() []bergv1.ChallengeInstance { return bergtest.PreparedFor(ctx, c) }).Should(BeEmpty())
+	})
+
+	It("of a Challenge that cannot start keep no other Challenge from having any", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"CHALLENGE_WARM_MAX_STARTING": "2"}, nil)
+		_, broken := publish(ctx, "broken", strings.ReplaceAll(fmt.Sprintf(plain, 3), "example.com/web:1", "berg.test/behaviour/image-pull:1"))
+		expect.Shows(ctx, broken, bergv1.ChallengeConditionWarm, metav1.ConditionFalse, bergv1.WarmPreparing)
+		Eventually(func() int { return len(bergtest.PreparedFor(ctx, broken)) }).Should(Equal(2))
+		_, sound := publish(ctx, "sound", fmt.Sprintf(plain, 2))
+		ready(ctx, sound, 2)
+		Expect(bergtest.PreparedFor(ctx, broken)).To(HaveLen(2), "more are made of what does not start")
 	})
 
 	It("are not made while it is frozen", func(ctx context.Context) {
 		_, c := publish(ctx, "frozen", fmt.Sprintf(plain, 1), bergtest.Frozen)
 		expect.Shows(ctx, c, bergv1.ChallengeConditionWarm, metav1.ConditionFalse, bergv1.ReasonFrozen)
-		Expect(preparedFor(ctx, c)).To(BeEmpty())
+		Expect(bergtest.PreparedFor(ctx, c)).To(BeEmpty())
 		apiserver.Change(ctx, c, func() { c.Annotations = nil })
 		ready(ctx, c, 1)
 	})
@@ -74,7 +84,7 @@ var _ = Describe("The prepared instances of a Challenge", func() {
 		ns := bergtest.Publish(ctx, "cold", bergtest.OneContainer)
 		cold := bergtest.Several(ctx, ns, "cold", 2)
 		bergtest.AllRun(ctx, cold...)
-		for _, p := range preparedFor(ctx, c) {
+		for _, p := range bergtest.PreparedFor(ctx, c) {
 			Expect(p.Status.InstanceID).To(BeEmpty(), "it has a slot")
 		}
 		bergtest.Delete(ctx, cold[0])

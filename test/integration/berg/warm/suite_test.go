@@ -9,19 +9,12 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
-	"github.com/bergctf/berg-operator/internal/berg/warm"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
-	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
 var k8s client.WithWatch
@@ -32,7 +25,7 @@ var _ = inprocess.Suite{
 	Before: func(ctx context.Context) map[string]string {
 		k8s = apiserver.Client
 		bergtest.WatchAll()
-		allow(ctx)
+		bergtest.AllowPrepared(ctx)
 		return map[string]string{"CHALLENGE_WARM_MAX_INSTANCES": "10"}
 	},
 	Gone:     bergtest.NoneLeft,
@@ -40,20 +33,3 @@ var _ = inprocess.Suite{
 }.Register()
 
 var _ = AfterEach(bergtest.NoViolations)
-
-// allow gives the operator the rights of config/berg/warm until the suite ends.
-func allow(ctx context.Context) {
-	GinkgoHelper()
-	Expect(installed.Folder(ctx, k8s, "config/berg/warm", "integration")).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(k8s.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-warm"}})).To(Succeed())
-		Expect(k8s.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "berg-operator-berg-warm"}})).To(Succeed())
-	})
-	for _, right := range []authorizationv1.ResourceAttributes{ // the API server goes by them a moment later
-		{Namespace: installed.Namespace, Group: bergv1.GroupVersion.Group, Resource: "challengeinstances", Verb: "create"},
-		{Group: rbacv1.GroupName, Resource: "clusterroles", Name: warm.Pods.Role, Verb: "bind"},
-		{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"},
-	} {
-		Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, right) }).Should(BeTrue())
-	}
-}
