@@ -14,7 +14,7 @@ SHELL       := bash
 suites = $(patsubst $1/%,%,$(filter $(REACHED),$(addprefix $1/,$2)))
 # Helm's suite needs a cluster without the operator, and tunnels let pods use the network of the node.
 SUITES_journeys := $(call suites,journeys,berg api operator quix hexactf tunnel helm)
-SUITES_attacks  := $(call suites,attacks,berg hexactf tunnel)
+SUITES_attacks  := $(call suites,attacks,berg hexactf kibaship tunnel)
 INTEGRATION     := $(call suites,integration,$(sort $(patsubst test/integration/%/,%,$(dir $(wildcard $(addsuffix /suite_test.go,test/integration/* test/integration/*/*))))))
 # The integration suites of a stage share a cluster, in this order. A new suite is among the others.
 SUITES_platform := $(filter $(INTEGRATION),berg/docs plugin api)

@@ -37,8 +37,8 @@ e2e-run:
 	$(if $(AUDIT),$(if $(filter-out helm $(E2E),$(SUITES)),,go run $(RIGHTS) --collect $(DIST)/rights/e2e.json))
 	$(if $(filter helm,$(E2E)),$(if $(WITH_OPERATOR),$(MAKE) e2e-undeploy && )$(MAKE) e2e-run-helm)
 
-.PHONY: $(SUITES:%=e2e-run-%)
-$(SUITES:%=e2e-run-%): e2e-run-%:
+.PHONY: $(SUITES:%=e2e-run-%) e2e-run-kibaship
+$(SUITES:%=e2e-run-%) e2e-run-kibaship: e2e-run-%:
 	TUNNEL_PROXY_IMAGE=$(TUNNEL_PROXY_IMAGE) HELM=$(BIN)/helm $(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) ./test/e2e/$* \
 		-ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter='$(E2E_LABELS)'
 
@@ -72,7 +72,7 @@ attack: e2e-network attack-gate ## Try every line of the attack matrix with pack
 
 # Cilium's agent is a process there, and no DaemonSet that NETWORK_POLICY=auto sees.
 .PHONY: e2e-network
-e2e-network: E2E = berg hexactf tunnel
+e2e-network: E2E = berg hexactf kibaship tunnel
 e2e-network: image images tunnel-image api-image jail-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
 	hack/packages node network browser kafka
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
@@ -90,7 +90,7 @@ e2e-kibaship: image ## Build images from repositories with a real Tekton, and at
 e2e-kibaship-run:
 	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
 	$(MAKE) deploy ROLLOUT_TIMEOUT=10m
-	$(GO_TEST) -count=1 -timeout 80m ./test/e2e/kibaship
+	$(GO_TEST) -count=1 -timeout 80m ./test/e2e/kibaship -ginkgo.label-filter='!network'
 
 # Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.

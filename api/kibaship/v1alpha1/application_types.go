@@ -163,6 +163,7 @@ type GitRepository struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9._-]+/[a-zA-Z0-9._-]+$')`,message="repository must be <organisation>/<repository>, for example example/shop"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'(^|/)([.]|[.][.]|[.]git)(/|$)')`,message="repository must name an organisation and a repository: . and .. and .git are no names"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Repository"
 	Repository string `json:"repository"`
 
@@ -181,12 +182,14 @@ type GitRepository struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="branch must be the name of a branch, for example main or feature/login"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[.][.]|//|/[.]|[.]lock(/|$)|[./]$')`,message="branch must be a name that git accepts: without .. and //, and without a dot, a slash or .lock at the end of a part"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
 	Branch string `json:"branch,omitempty"`
 
 	// Path of the Application within the repository. Default: its root.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'(^|/)[.][.](/|$)|[\x00-\x1f\x7f]|\$\(')`,message="path must be a path below the root of the repository, without .. and line breaks, and without $(, which Tekton would replace"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Path"
 	Path string `json:"path,omitempty"`
 
@@ -194,12 +197,14 @@ type GitRepository struct {
 	// +optional
 	// +kubebuilder:default="./"
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'(^|/)[.][.](/|$)|[\x00-\x1f\x7f]|\$\(')`,message="rootDirectory must be a path below the root of the repository, without .. and line breaks, and without $(, which Tekton would replace"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Root Directory"
 	RootDirectory string `json:"rootDirectory,omitempty"`
 
 	// Path of the Dockerfile below rootDirectory, such as docker/web.Dockerfile. Default: Dockerfile. With a path, the file must exist.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'(^|/)[.][.](/|$)|[\x00-\x1f\x7f]|\$\(')`,message="dockerfilePath must be a path below the root of the repository, without .. and line breaks, and without $(, which Tekton would replace"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dockerfile Path"
 	DockerfilePath string `json:"dockerfilePath,omitempty"`
 
@@ -238,6 +243,7 @@ type GitRepository struct {
 	// Directory of the files of a single-page application after its build.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'(^|/)[.][.](/|$)|[\x00-\x1f\x7f]|\$\(')`,message="spaOutputDirectory must be a path below the root of the repository, without .. and line breaks, and without $(, which Tekton would replace"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="SPA Output Directory"
 	SPAOutputDirectory string `json:"spaOutputDirectory,omitempty"`
 
@@ -286,6 +292,7 @@ type DockerImage struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9\[][a-zA-Z0-9._:/@\[\]-]*$') && !self.matches(r'[.][.]|//|/[.]|/$')`,message="image must be the reference of an image: [host[:port]/]name[:tag][@sha256:digest]"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
 	Image string `json:"image"`
 

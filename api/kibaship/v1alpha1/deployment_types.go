@@ -79,6 +79,7 @@ type DeploymentSource struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="branch must be the name of a branch, for example main or feature/login"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[.][.]|//|/[.]|[.]lock(/|$)|[./]$')`,message="branch must be a name that git accepts: without .. and //, and without a dot, a slash or .lock at the end of a part"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
 	Branch string `json:"branch,omitempty"`
 
@@ -86,6 +87,7 @@ type DeploymentSource struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$')`,message="tag must be the name of a git tag, for example v1.2.0"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'[.][.]|//|/[.]|[.]lock(/|$)|[./]$')`,message="tag must be a name that git accepts: without .. and //, and without a dot, a slash or .lock at the end of a part"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tag"
 	Tag string `json:"tag,omitempty"`
 }

@@ -31,6 +31,7 @@ type LocalReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="name must be the name of an object: lower-case letters, digits, dashes and dots"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 }

@@ -103,11 +103,11 @@ func passed(a *kibashipv1.Application, o Observed, step string) (status metav1.C
 	}
 }
 
-// computeDeleting writes the status of an Application that is being deleted.
+// computeDeleting writes the status of an Application that is being deleted. Without a problem it waits for its provider.
 func computeDeleting(a *kibashipv1.Application, problem error, now time.Time) {
 	s := &a.Status
 	s.ObservedGeneration = a.Generation
-	s.Phase, s.Message = kibashipv1.ApplicationDeleting, "The Deployments of the Application are being deleted"
+	s.Phase, s.Message = kibashipv1.ApplicationDeleting, "Waits until the git provider takes the last state of a commit, at most 30 seconds"
 	reason := kibashipv1.ReasonTerminating
 	if problem != nil {
 		reason, s.Message = kibashipv1.ReasonDeletionBlocked, "The Deployments of the Application cannot be deleted: "+problem.Error()

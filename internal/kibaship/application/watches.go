@@ -44,6 +44,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			predicate.GenerationChangedPredicate{}, relabelled, reconcile.Replaced, reconcile.StatusLost, pushed, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, phaseChanged))).
+		Watches(&kibashipv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment), builder.WithPredicates(reported)).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WatchesRawSource(r.Poller.Source(&handler.EnqueueRequestForObject{})).
 		WithOptions(r.ControllerOptions()).
@@ -85,6 +86,17 @@ var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 var pushed = reconcile.Updates(func(before, after client.Object) bool {
 	return before.GetAnnotations()[kibashipv1.AnnotationPushed] != after.GetAnnotations()[kibashipv1.AnnotationPushed]
 })
+
+// reported accepts the end of a Deployment whose states were sent: the deletion of its Application may wait for it.
+var reported = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(e event.DeleteEvent) bool { return e.Object.GetAnnotations()[kibashipv1.AnnotationReported] != "" },
+}
+
+func ofDeployment(_ context.Context, o client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*kibashipv1.Deployment).Spec.ApplicationRef.Name}}}
+}
 
 // phaseChanged accepts changes of a Project that make it usable or unusable.
 var phaseChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

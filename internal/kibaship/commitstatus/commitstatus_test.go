@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,6 +86,7 @@ type world struct {
 	d        *kibashipv1.Deployment
 	received []string
 	status   int
+	after    string // Retry-After
 }
 
 func newWorld(t *testing.T) *world {
@@ -95,6 +97,7 @@ func newWorld(t *testing.T) *world {
 		body, _ := io.ReadAll(q.Body)
 		if !strings.HasPrefix(q.URL.Path, "/api/v3/") { // as Gitea
 			w.received = append(w.received, q.URL.Path+" "+string(body))
+			rw.Header().Set("Retry-After", w.after)
 			rw.WriteHeader(w.status)
 			return
 		}
@@ -212,6 +215,71 @@ func TestARefusalIsReportedAndAFailureIsRepeated(t *testing.T) {
 	}
 	if got := w.settle(t); got != nil {
 		t.Errorf("a refused state was sent again: %q", got)
+	}
+}
+
+// A build that the deletion of its Deployment ends does not stay pending at the provider. The deletion waits for that, at most for a time.
+func TestTheLastStateIsSentWhenADeploymentIsDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		status  metav1.ConditionStatus
+		reason  string
+		want    []string
+		refuses int
+		noToken bool
+	}{
+		"while it builds":            {status: metav1.ConditionUnknown, reason: kibashipv1.ReasonRunning, want: []string{"aaa error"}},
+		"when it was built":          {status: metav1.ConditionTrue, reason: kibashipv1.ReasonSucceeded, want: []string{"aaa success"}},
+		"with its token":             {status: metav1.ConditionUnknown, reason: kibashipv1.ReasonRunning, noToken: true},
+		"at a provider that refuses": {status: metav1.ConditionUnknown, reason: kibashipv1.ReasonRunning, want: []string{"aaa error"}, refuses: http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.change(t, "aaa", metav1.ConditionUnknown, kibashipv1.ReasonQueued)
+			w.settle(t)
+			w.change(t, "aaa", test.status, test.reason)
+			w.d.Finalizers = []string{kibashipv1.DeploymentFinalizer}
+			err := w.client.Update(t.Context(), w.d)
+			if test.noToken {
+				err = errors.Join(err, w.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "git"}}))
+			}
+			if err = errors.Join(err, w.client.Delete(t.Context(), w.d), w.client.Get(t.Context(), client.ObjectKeyFromObject(w.d), w.d)); err != nil {
+				t.Fatal(err)
+			}
+			w.d.Generation++ // as the API server does
+			if err := w.client.Update(t.Context(), w.d); err != nil {
+				t.Fatal(err)
+			}
+			a := &kibashipv1.Application{}
+			if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "project-p-app-web-kibaship-com"}, a); err != nil {
+				t.Fatal(err)
+			}
+			if now := w.d.DeletionTimestamp.Time; Unsent(w.d, a, now) != lastTime || Unsent(w.d, a, now.Add(lastTime)) != 0 {
+				t.Error("the deletion does not wait, or has no limit")
+			}
+			if test.refuses != 0 {
+				w.status = test.refuses
+			}
+			if got := w.settle(t); !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(w.d), w.d); err != nil || Unsent(w.d, a, w.d.DeletionTimestamp.Time) != 0 {
+				t.Errorf("the deletion still waits: %v", err)
+			}
+		})
+	}
+}
+
+func TestAProviderThatAsksForAPauseGetsIt(t *testing.T) {
+	w := newWorld(t)
+	w.status, w.after = http.StatusTooManyRequests, "90"
+	for range 2 {
+		result, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.d)})
+		if err != nil || result.RequeueAfter < 80*time.Second || result.RequeueAfter > 90*time.Second {
+			t.Errorf("%+v, %v", result, err)
+		}
+	}
+	if len(w.received) != 1 {
+		t.Errorf("%q", w.received)
 	}
 }
 

@@ -42,6 +42,8 @@ type Reconciler struct {
 	Config    config.KibaShip
 	Providers *poll.Providers
 	Provider  kibashipv1.GitProvider
+
+	waits poll.Waits
 }
 
 // SetupWithManager opens the watch, which others open too.
@@ -58,8 +60,26 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// asks reports whether the provider is to show the states of the commits of a Deployment.
+func asks(d *kibashipv1.Deployment, a *kibashipv1.Application) bool {
+	source := a.Spec.GitRepository
+	return d.Spec.GitRepository != nil && metav1.IsControlledBy(d, a) &&
+		source != nil && source.AutoBuild != nil && source.AutoBuild.CommitStatus && source.SecretRef != nil
+}
+
+// lastTime is how long a Deployment that is being deleted waits for the provider to take its last state.
+const lastTime = 30 * time.Second
+
+// Unsent returns for how much longer the deletion of a Deployment waits until no commit is pending at the provider, 0 if it does not wait.
+func Unsent(d *kibashipv1.Deployment, a *kibashipv1.Application, now time.Time) time.Duration {
+	if _, sent, _ := strings.Cut(d.Annotations[kibashipv1.AnnotationReported], "="); sent != string(pending) || d.DeletionTimestamp == nil || !asks(d, a) {
+		return 0
+	}
+	return max(0, d.DeletionTimestamp.Add(lastTime).Sub(now))
+}
+
 // Reconcile sends the state of the commit of a Deployment, unless it was sent. If the build of the commit before has not ended, it was
-// cancelled, which is sent first.
+// cancelled, which is sent first. A build that a deletion ends was cancelled, too.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d := &kibashipv1.Deployment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
@@ -69,21 +89,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}, a); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	source := a.Spec.GitRepository
-	if d.DeletionTimestamp != nil || d.Spec.GitRepository == nil || !metav1.IsControlledBy(d, a) ||
-		source == nil || source.Provider != r.Provider || source.AutoBuild == nil || !source.AutoBuild.CommitStatus || source.SecretRef == nil {
+	if !asks(d, a) || a.Spec.GitRepository.Provider != r.Provider {
 		return ctrl.Result{}, nil
 	}
-	commit, now := d.Spec.GitRepository.CommitSHA, computeState(d)
+	commit, now, deleted := d.Spec.GitRepository.CommitSHA, computeState(d), d.DeletionTimestamp != nil
+	if deleted && now == pending {
+		now = cancelled
+	}
 	former, sent, _ := strings.Cut(d.Annotations[kibashipv1.AnnotationReported], "=")
 	switch {
-	case former == commit && sent == string(now):
+	case former == commit && sent == string(now), deleted && sent != string(pending):
 		return ctrl.Result{}, nil
 	case former != commit && sent == string(pending) && hexadecimal.MatchString(former): // a tenant may write the annotation
 		commit, now = former, cancelled
 	}
-	refusal, err := r.send(ctx, a, d.Name, commit, now)
-	if err != nil {
+	login := poll.NewLogin(a.Namespace, a.Spec.GitRepository.SecretRef.Name)
+	if wait := r.waits.For(login, time.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	refusal, wait, err := r.send(ctx, a, d.Name, commit, now)
+	r.waits.Begin(login, time.Now(), wait)
+	switch {
+	case wait > 0:
+		return ctrl.Result{RequeueAfter: wait}, nil
+	case err != nil && deleted && !errors.Is(err, errNotSent): // without its token, or its authority: they are deleted, too
+	case err != nil:
 		return ctrl.Result{}, err
 	}
 	if refusal != "" {
@@ -103,9 +133,12 @@ var failed = []string{
 }
 
 func computeState(d *kibashipv1.Deployment) state {
-	c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
+	c, generation := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded), d.Generation
+	if d.DeletionTimestamp != nil {
+		generation-- // the deletion is one
+	}
 	switch {
-	case c == nil || c.ObservedGeneration != d.Generation:
+	case c == nil || c.ObservedGeneration != generation:
 		return pending
 	case c.Status == metav1.ConditionTrue:
 		return success
@@ -119,48 +152,48 @@ func computeState(d *kibashipv1.Deployment) state {
 // errNotSent is the error of a state that is sent again. The text of its cause may have an address with a token.
 var errNotSent = errors.New("the git provider does not take the state of a commit")
 
-// send sends a state, and returns why the provider refuses it.
-func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deployment, commit string, now state) (refusal string, err error) {
+// send sends a state, and returns why the provider refuses it, or for how long it asks to be left alone.
+func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deployment, commit string, now state) (refusal string, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, git.Timeout)
 	defer cancel()
 	source, builds := a.Spec.GitRepository, r.Config.Builds
 	token, err := r.Providers.Token(ctx, a.Namespace, source.SecretRef.Name)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	through, err := r.Providers.Client(ctx, a.Namespace, source.Provider)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	requests, err := commitState{
 		provider: source.Provider, base: builds.Providers[string(source.Provider)], public: builds.PublicProvider(string(source.Provider)),
 		repository: strings.TrimSuffix(source.Repository, ".git"), commit: commit, build: newBuildName(deployment), state: now, token: token,
 	}.requests(ctx)
 	if err != nil {
-		return "", errNotSent
+		return "", 0, errNotSent
 	}
-	status, limited := 0, false
+	status := 0
 	for _, q := range requests {
 		answer, err := through.Do(q)
 		if err != nil {
-			return "", errNotSent
+			return "", 0, errNotSent
 		}
 		_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
 		_ = answer.Body.Close()
-		// GitHub answers 403 to too many requests: https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
-		limited = answer.StatusCode == http.StatusTooManyRequests ||
-			answer.StatusCode == http.StatusForbidden && (answer.Header.Get("X-Ratelimit-Remaining") == "0" || answer.Header.Get("Retry-After") != "")
+		wait = git.RetryAfter(answer, time.Now())
 		if status = answer.StatusCode; status != http.StatusNotFound {
 			break
 		}
 	}
 	switch {
 	case status < 300:
-		return "", nil
-	case limited, status >= 500, status == http.StatusRequestTimeout:
-		return "", fmt.Errorf("%w: it answers %d", errNotSent, status)
+		return "", 0, nil
+	case wait > 0:
+		return "", wait, nil
+	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		return "", 0, fmt.Errorf("%w: it answers %d", errNotSent, status)
 	default:
 		return fmt.Sprintf("The git provider answers %d (%s) to the state of commit %s: give the token in Secret %s the right to write commit statuses, or set "+
-			"spec.gitRepository.autoBuild.commitStatus of the Application to false", status, http.StatusText(status), commit, source.SecretRef.Name), nil
+			"spec.gitRepository.autoBuild.commitStatus of the Application to false", status, http.StatusText(status), commit, source.SecretRef.Name), 0, nil
 	}
 }

@@ -3,9 +3,12 @@ package deployment
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -79,11 +82,37 @@ func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desir
 	if exists && ownerFor(d).Owns(live) && live.GetDeletionTimestamp() == nil {
 		return live, nil
 	}
+	if err := r.checkLeftovers(ctx, desired); err != nil {
+		return nil, err
+	}
 	made, err := apply.Apply(ctx, w, ownerFor(d), desired)
 	if err == nil {
 		runsStarted.Inc()
 	}
 	return made, err
+}
+
+// labelPipelineRun is Tekton's label of all that belongs to a PipelineRun, with its name.
+const labelPipelineRun = "tekton.dev/pipelineRun"
+
+// errLeftover is the end of the error of a run whose name an earlier one had, of which something is left.
+var errLeftover = errors.New("an earlier run of this name is being deleted")
+
+// checkLeftovers returns an error while TaskRuns or pods of an earlier run of the same name exist. Tekton finds both by name: it would
+// take their results for those of the new run, which may build something else. The garbage collector deletes them one after the other.
+func (r *Reconciler) checkLeftovers(ctx context.Context, run *unstructured.Unstructured) error {
+	for _, kind := range []schema.GroupVersionKind{taskRunKind, corev1.SchemeGroupVersion.WithKind("Pod")} {
+		left := &metav1.PartialObjectMetadataList{}
+		left.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := r.Writer.Live.List(ctx, left, client.InNamespace(run.GetNamespace()), client.MatchingLabels{labelPipelineRun: run.GetName()}, client.Limit(1))
+		if err != nil {
+			return err
+		}
+		if len(left.Items) > 0 {
+			return fmt.Errorf("%s %s of %w", kind.Kind, left.Items[0].Name, errLeftover)
+		}
+	}
+	return nil
 }
 
 // endOthers cancels runs whose result is no longer needed, and deletes runs beyond the history.
@@ -129,6 +158,9 @@ func (r *Reconciler) withRun(ctx context.Context, d *kibashipv1.Deployment, name
 // it soon.
 func (r *Reconciler) writeProblem(ctx context.Context, condition string, err error) *outcome.Problem {
 	p := newProblem(condition, err)
+	if errors.Is(err, errLeftover) {
+		return &outcome.Problem{Condition: condition, Reason: kibashipv1.ReasonWaiting, Class: outcome.Waiting, Err: outcome.ErrConflict, Message: err.Error()}
+	}
 	var refused *ownership.RefusedError
 	if !errors.As(err, &refused) {
 		return p

@@ -472,6 +472,11 @@ func TestReadRunBelievesTwoStepsAlone(t *testing.T) {
 	if got := readRun(pipelineRun, []unstructured.Unstructured{*taskRun}); got.Phase != kibashipv1.DeploymentFailed {
 		t.Errorf("without a digest of the step that pushes: %+v", got)
 	}
+	pipelineRun.Object["spec"] = object{"params": []any{object{"name": paramCommit, "value": strings.Repeat("e", 40)}}}
+	set(step(stepClone, resultCommit, commit), step(stepPush, resultDigest, digest))
+	if got := readRun(pipelineRun, []unstructured.Unstructured{*taskRun}); got.Phase != kibashipv1.DeploymentFailed || got.Digest != "" || got.Commit == commit {
+		t.Errorf("of another commit: %+v", got)
+	}
 	taskRun.SetOwnerReferences([]metav1.OwnerReference{{UID: "another", Controller: &yes}})
 	set(step(stepClone, resultCommit, commit), step(stepPush, resultDigest, digest))
 	if got := readRun(pipelineRun, []unstructured.Unstructured{*taskRun}); got.Digest != "" {

@@ -194,15 +194,19 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 			}
 		}
 	}
-	if asked := findParam(pipelineRun, paramCommit); asked != "" {
-		run.Commit = asked
-	}
+	asked = findParam(pipelineRun, paramCommit)
+	another := asked != "" && run.Commit != "" && run.Commit != asked
+	run.Commit = cmp.Or(asked, run.Commit)
 	switch succeeded.Status {
 	case metav1.ConditionTrue:
 		run.Phase, run.Reason, run.Message = kibashipv1.DeploymentSucceeded, kibashipv1.ReasonSucceeded, run.Warning
 		if run.Digest == "" || run.Commit == "" {
 			run.Phase, run.Reason = kibashipv1.DeploymentFailed, kibashipv1.ReasonRunFailed
 			run.Message = "The run is over and does not tell which image it pushed, or of which commit: BUILD_PUSH_IMAGE must be an image of this operator"
+		}
+		if another {
+			run.Phase, run.Reason = kibashipv1.DeploymentFailed, kibashipv1.ReasonRunFailed
+			run.Message, run.Digest = "The run reports an image of another commit, which another pod of this name has built: ask for another run", ""
 		}
 	case metav1.ConditionFalse:
 		run.Phase = kibashipv1.DeploymentFailed

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/commitstatus"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kibaship/usage"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -34,13 +35,24 @@ func endedBuilds(d *kibashipv1.Deployment, runs []Run, tekton bool, now time.Tim
 	return ended
 }
 
-// finalize counts the builds of a Deployment that is being deleted. A run that is not over is deleted with the Deployment: it ends now.
-func (r *Reconciler) finalize(ctx context.Context, d *kibashipv1.Deployment, now time.Time) (done bool, never time.Duration, err error) {
+// finalize counts the builds of a Deployment that is being deleted, and waits until its last state is sent to the provider. A run that is not
+// over is deleted with the Deployment: it ends now.
+func (r *Reconciler) finalize(ctx context.Context, d *kibashipv1.Deployment, now time.Time) (done bool, after time.Duration, err error) {
+	if r.Config.Pushes.CommitStatus {
+		a := &kibashipv1.Application{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}, a)
+		if apply.IgnoreAbsent(err) != nil {
+			return false, 0, err
+		}
+		if wait := commitstatus.Unsent(d, a, now); err == nil && wait > 0 {
+			return false, wait, nil
+		}
+	}
 	var runs []Run
 	tekton := r.hasTekton()
 	if tekton {
 		if runs, err = r.observeRuns(ctx, d); err != nil {
-			return false, never, err
+			return false, 0, err
 		}
 	}
 	for i := range runs {
@@ -49,7 +61,7 @@ func (r *Reconciler) finalize(ctx context.Context, d *kibashipv1.Deployment, now
 		}
 	}
 	err = r.countBuilds(ctx, d.Namespace, endedBuilds(d, runs, tekton, now))
-	return err == nil, never, err
+	return err == nil, 0, err
 }
 
 // countBuilds adds builds that have ended to the usage of the Project. It is called before their ends are recorded in the Deployment, so that

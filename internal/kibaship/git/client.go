@@ -35,6 +35,8 @@ type Error struct {
 	Login bool
 	// Down: the server is not reached, does not answer, or is overloaded. Another repository of it would not be answered either.
 	Down bool
+	// Wait is for how long the server asks to be left alone with this login, 0 if it does not ask.
+	Wait time.Duration
 	text string
 	err  error
 }
@@ -65,7 +67,7 @@ func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) e
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return refused(answer.StatusCode)
+		return refused(answer.StatusCode, RetryAfter(answer, time.Now()))
 	}
 	if err := read(io.LimitReader(answer.Body, maxAnswer)); err != nil {
 		return explain(err)
@@ -75,12 +77,15 @@ func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) e
 	return nil
 }
 
-func refused(status int) error {
+func refused(status int, wait time.Duration) error {
+	limited := status == http.StatusTooManyRequests || status == http.StatusForbidden && wait > 0
 	e := &Error{
-		Down: status >= http.StatusInternalServerError || status == http.StatusTooManyRequests,
+		Down: status >= http.StatusInternalServerError || limited, Wait: wait,
 		text: fmt.Sprintf("the git server answers %d (%s)", status, http.StatusText(status)),
 	}
 	switch {
+	case limited:
+		e.text += ": it is asked too often. An administrator can raise GIT_POLL_INTERVAL"
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Login = true
 		e.text += ": it wants another login, or there is no such repository. Correct the Secret of spec.gitRepository.secretRef, or spec.gitRepository.repository"
@@ -89,8 +94,6 @@ func refused(status int) error {
 		e.text += ": there is no such repository, or the token cannot read it. Correct spec.gitRepository.repository, or the Secret of spec.gitRepository.secretRef"
 	case status >= 300 && status < 400:
 		e.text += ": the repository has another name now. Correct spec.gitRepository.repository"
-	case status == http.StatusTooManyRequests:
-		e.text += ": it is asked too often. An administrator can raise GIT_POLL_INTERVAL"
 	}
 	return e
 }

@@ -2,6 +2,7 @@ package git_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,6 +102,10 @@ func TestErrorsSayWhatToDoAndNothingOfTheAnswer(t *testing.T) {
 		"said no":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("0025ERR " + secret + "\n")) }, "does not speak version 2", false},
 		"ended early":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("003f")) }, "ended its answer early", false},
 		"too often":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, "GIT_POLL_INTERVAL", false},
+		"forbidden for a while": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusForbidden)
+		}, "GIT_POLL_INTERVAL", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.handler)
@@ -117,6 +122,37 @@ func TestErrorsSayWhatToDoAndNothingOfTheAnswer(t *testing.T) {
 				t.Errorf("%v repeats the answer or the token", err)
 			}
 		})
+	}
+}
+
+func TestAServerSaysWhenToAskAgain(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	reset := fmt.Sprint(now.Add(10 * time.Minute).Unix())
+	for name, test := range map[string]struct {
+		status int
+		header map[string]string
+		want   time.Duration
+	}{
+		"in seconds":         {http.StatusTooManyRequests, map[string]string{"Retry-After": "90"}, 90 * time.Second},
+		"at a time":          {http.StatusServiceUnavailable, map[string]string{"Retry-After": "Sun, 29 Nov 2026 12:01:00 GMT"}, time.Minute},
+		"before now":         {http.StatusServiceUnavailable, map[string]string{"Retry-After": "Sun, 29 Nov 2026 11:01:00 GMT"}, time.Second},
+		"GitHub":             {http.StatusForbidden, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}, 10 * time.Minute},
+		"GitLab":             {http.StatusTooManyRequests, map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": reset}, 10 * time.Minute},
+		"requests are left":  {http.StatusForbidden, map[string]string{"X-RateLimit-Remaining": "7", "X-RateLimit-Reset": reset}, 0},
+		"a day":              {http.StatusTooManyRequests, map[string]string{"Retry-After": "86400"}, time.Hour},
+		"more than a number": {http.StatusTooManyRequests, map[string]string{"Retry-After": "99999999999999999999"}, 0},
+		"less than nothing":  {http.StatusTooManyRequests, map[string]string{"Retry-After": "-5"}, time.Second},
+		"at any time":        {http.StatusForbidden, map[string]string{"Retry-After": "0"}, time.Second},
+		"a success":          {http.StatusOK, map[string]string{"Retry-After": "90"}, 0},
+		"nothing":            {http.StatusTooManyRequests, nil, 0},
+	} {
+		answer := &http.Response{StatusCode: test.status, Header: http.Header{}}
+		for key, value := range test.header {
+			answer.Header.Set(key, value)
+		}
+		if got := git.RetryAfter(answer, now); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type host struct {
 	// failures is how many questions in a row found the provider down, until when it is asked nothing.
 	failures int
 	until    time.Time
+	waits    Waits
 }
 
 func newHost() *host {

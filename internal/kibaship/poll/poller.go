@@ -166,9 +166,9 @@ func (p *Poller) ask(ctx context.Context, key types.NamespacedName, h *host) {
 		p.mu.Unlock()
 		return
 	}
-	now := time.Now()
-	// Two events, one of them before the interval was over; or the provider is down.
-	if early := max(r.asked.Add(spacing).Sub(now), h.pausedFor(now)); early > 0 {
+	now, login := time.Now(), NewLogin(key.Namespace, r.question.Secret)
+	// Two events, one of them before the interval was over; or the provider is down, or asks to be left alone.
+	if early := max(r.asked.Add(spacing).Sub(now), h.pausedFor(now), h.waits.For(login, now)); early > 0 {
 		p.mu.Unlock()
 		h.queue.AddAfter(key, wait.Jitter(early, jitter))
 		return
@@ -185,6 +185,9 @@ func (p *Poller) ask(ctx context.Context, key types.NamespacedName, h *host) {
 	down := errors.As(err, &problem) && problem.Down
 	if err == nil || problem != nil { // the provider was asked
 		h.observe(down, time.Now())
+	}
+	if problem != nil {
+		h.waits.Begin(login, time.Now(), problem.Wait)
 	}
 	if r = p.known[key]; r == nil || r.question.UID != asked.question.UID || !equality.Semantic.DeepEqual(r.question.Rule, asked.question.Rule) ||
 		r.question.URL != asked.question.URL || r.question.Secret != asked.question.Secret {

@@ -248,6 +248,46 @@ func TestAProviderThatIsDownIsAskedLess(t *testing.T) {
 }
 
 // A message that cannot be read because the provider is down does not have the commit built.
+// A provider that asks to be left alone is, for the login alone that it refused; also after webhooks.
+func TestAProviderThatAsksForAPauseGetsIt(t *testing.T) {
+	var asked, others atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "" {
+			others.Add(1)
+			_, _ = w.Write([]byte(answerRefs(strings.Repeat("a", 40))))
+			return
+		}
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", "4")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		_, _ = w.Write([]byte(answerRefs(strings.Repeat("a", 40))))
+	}))
+	defer server.Close()
+	private, q := about("private", server.URL)
+	w := newWorld(t, time.Minute, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: private.Namespace, Name: "git"}, Data: map[string][]byte{"token": []byte("t0ken")}})
+	key, question := about("web", server.URL)
+	begun := time.Now()
+	w.Ask(key, question, nil)
+	if got := w.change(t); got != key {
+		t.Fatalf("%s has an answer", got)
+	}
+	question.Pushed = "again"
+	w.Ask(key, question, nil)
+	another, same := about("another", server.URL)
+	w.Ask(another, same, []string{strings.Repeat("a", 40)})
+	q.Secret = "git"
+	w.Ask(private, q, []string{strings.Repeat("a", 40)})
+	if got := w.change(t); got != private || asked.Load() != 1 || others.Load() == 0 {
+		t.Errorf("%s has an answer after %d questions without a login", got, asked.Load())
+	}
+	w.change(t)
+	if took := time.Since(begun); took < 4*time.Second {
+		t.Errorf("asked again after %s", took)
+	}
+}
+
 func TestAMessageIsReadAgain(t *testing.T) {
 	var fetches atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-project").
 		For(&kibashipv1.Project{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, reconcile.StatusLost, handedOver, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
 		// A uuid becomes free when its Project goes or changes.
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, reconcile.Deleted))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofObject)).
@@ -75,6 +75,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WithOptions(r.ControllerOptions())
 	return admissionpolicy.Watch(b, every, r.Policies.all()...).Complete(r.kind.Reconciler())
 }
+
+// handedOver accepts a Project in whose status an administrator has written the UID of a namespace, to give it to the Project.
+var handedOver = reconcile.Updates(func(before, after client.Object) bool {
+	return before.(*kibashipv1.Project).Status.NamespaceUID != after.(*kibashipv1.Project).Status.NamespaceUID
+})
 
 // createdOrDeleted accepts creations and deletions, and the start of a deletion.
 var createdOrDeleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

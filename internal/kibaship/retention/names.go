@@ -42,8 +42,9 @@ func (n *Names) add(reference string) {
 	}
 }
 
-// addDeployment adds the images of all runs that a Deployment has recorded, and the commit that it asks for.
-func (n *Names) addDeployment(d *kibashipv1.Deployment) {
+// addDeployment adds the images of all runs that a Deployment has recorded; and the commit that it asks for, if it builds this repository: a
+// commit of another one has another image.
+func (n *Names) addDeployment(d *kibashipv1.Deployment, builds bool) {
 	s := &d.Status
 	if s.BuiltImage != nil {
 		n.add(s.BuiltImage.Reference)
@@ -56,7 +57,7 @@ func (n *Names) addDeployment(d *kibashipv1.Deployment) {
 	for i := range s.RunHistory {
 		n.add(s.RunHistory[i].Image)
 	}
-	if source := d.Spec.GitRepository; source != nil && source.CommitSHA != "" {
+	if source := d.Spec.GitRepository; builds && source != nil && source.CommitSHA != "" {
 		n.add(n.repository.Name() + ":" + source.CommitSHA)
 	}
 }

@@ -101,8 +101,9 @@ func readNames(ctx context.Context, from client.Reader, a *kibashipv1.Applicatio
 	if err := each(ctx, from, func() *kibashipv1.DeploymentList { return &kibashipv1.DeploymentList{} }, func(list *kibashipv1.DeploymentList) {
 		for i := range list.Items {
 			d := &list.Items[i]
-			named.addDeployment(d)
-			building = building || d.Namespace == a.Namespace && d.Spec.ApplicationRef.Name == a.Name && unsettled(d)
+			builds := d.Namespace == a.Namespace && d.Spec.ApplicationRef.Name == a.Name
+			named.addDeployment(d, builds)
+			building = building || builds && unsettled(d)
 		}
 	}, options...); err != nil {
 		return false, err

@@ -90,13 +90,14 @@ func TestWhatNamesAnImage(t *testing.T) {
 		return kibashipv1.PipelineRunStatus{Image: repository + "@" + digestFor(letter)}
 	}
 	named := names()
-	named.addDeployment(&kibashipv1.Deployment{
+	asking := &kibashipv1.Deployment{
 		Spec: kibashipv1.DeploymentSpec{GitRepository: &kibashipv1.DeploymentSource{CommitSHA: commit("9")}},
 		Status: kibashipv1.DeploymentStatus{
 			BuiltImage: &kibashipv1.BuiltImage{Reference: repository + "@" + digestFor("1")}, CurrentPipelineRun: ptr.To(run("2")),
 			LastSuccessfulRun: ptr.To(run("3")), RunHistory: []kibashipv1.PipelineRunStatus{run("4"), {Image: ""}, run("5")},
 		},
-	})
+	}
+	named.addDeployment(asking, true)
 	for _, spec := range []kibashipv1.DockerImage{{Image: repository, Tag: commit("6")}, {Image: repository + ":" + commit("7")}, {Image: repository + ":v1@" + digestFor("8"), Tag: "v2"}} {
 		named.addApplication(&kibashipv1.Application{Spec: kibashipv1.ApplicationSpec{Type: kibashipv1.TypeDockerImage, DockerImage: &spec}})
 	}
@@ -121,6 +122,11 @@ func TestWhatNamesAnImage(t *testing.T) {
 	}
 	if named.has(newImage("e", 1)) {
 		t.Error("an image is named that nothing names")
+	}
+	elsewhere := names()
+	elsewhere.addDeployment(asking, false)
+	if elsewhere.has(newImage("9", 1)) || !elsewhere.has(newImage("1", 1)) {
+		t.Error("the commit that a Deployment of another Application asks for has another image, and the image that it names is this one")
 	}
 	hub := newNames(must(name.NewRepository("docker.io/team/shop/web")))
 	hub.add("team/shop/web:latest@" + digestFor("a"))

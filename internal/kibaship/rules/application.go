@@ -79,8 +79,8 @@ func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 		bad("provider", "%q must be one of github.com, gitlab.com, bitbucket.com", git.Provider)
 	}
 	owner, name, _ := strings.Cut(git.Repository, "/")
-	if !repository.MatchString(git.Repository) || dots(owner) || dots(name) {
-		bad("repository", "%q must be <organisation>/<repository>", git.Repository)
+	if !repository.MatchString(git.Repository) || noName(owner) || noName(name) {
+		bad("repository", "%q must be <organisation>/<repository>, and none of them ., .. or .git", git.Repository)
 	}
 	if !git.PublicAccess && (git.SecretRef == nil || git.SecretRef.Name == "") {
 		bad("secretRef", "SecretRef is required unless PublicAccess is true: name a Secret whose key token holds a git access token, or set publicAccess")
@@ -130,7 +130,8 @@ func GitUser(provider kibashipv1.GitProvider) string {
 // knows no escape: https://tekton.dev/docs/pipelines/variables/
 const replaced = "$("
 
-func dots(s string) bool { return s == "." || s == ".." }
+// noName reports whether a part of the name of a repository would be another directory in the URL of a request.
+func noName(s string) bool { return s == "." || s == ".." || s == ".git" }
 
 // outside reports whether a path leads out of the repository. One that begins with a slash is rooted there.
 func outside(p string) bool {

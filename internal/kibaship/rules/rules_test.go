@@ -152,6 +152,8 @@ func TestApplication(t *testing.T) {
 		"one word":         {git(func(g *kibashipv1.GitRepository) { g.Repository = "org" }), spec, []string{"spec.gitRepository.repository"}},
 		"three words":      {git(func(g *kibashipv1.GitRepository) { g.Repository = "a/b/c" }), spec, []string{"spec.gitRepository.repository"}},
 		"dots":             {git(func(g *kibashipv1.GitRepository) { g.Repository = "../b" }), spec, []string{"spec.gitRepository.repository"}},
+		"dots, both":       {git(func(g *kibashipv1.GitRepository) { g.Repository = "../.." }), spec, []string{"spec.gitRepository.repository"}},
+		"no name":          {git(func(g *kibashipv1.GitRepository) { g.Repository = "team/.git" }), spec, []string{"spec.gitRepository.repository"}},
 		"path up":          {git(func(g *kibashipv1.GitRepository) { g.Path = "a/../../b" }), spec, []string{"spec.gitRepository.path"}},
 		"path inside":      {git(func(g *kibashipv1.GitRepository) { g.Path = "a/../b" }), "", nil},
 		"rooted":           {git(func(g *kibashipv1.GitRepository) { g.Path, g.RootDirectory = "/backend", "/src/" }), "", nil},

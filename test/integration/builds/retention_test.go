@@ -217,6 +217,7 @@ var _ = Describe("Images of earlier builds", Serial, func() {
 		// 0: asked for; 1: Application; 2: pod; 3: built; 6: has a tag of a person; 8, 9: the newest.
 		Eventually(func() []int { return s.has(w) }, time.Minute).Should(Equal([]int{0, 1, 2, 3, 6, 8, 9}))
 		expect.Shows(ctx, w.app, kibashipv1.ConditionImagesCleanedUp, metav1.ConditionTrue, kibashipv1.ReasonImagesCleanedUp)
+		expect.Says(ctx, w.app, "has 7 images") // the condition was True before
 		Expect(s.has(other)).To(HaveLen(9), "none of them is old")
 
 		By("looking again: nothing is deleted or written")

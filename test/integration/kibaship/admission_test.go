@@ -134,7 +134,7 @@ var _ = Describe("Admission", Serial, func() {
 				kibashiptest.Private("x")(a)
 				a.Spec.GitRepository.SecretRef = nil
 			},
-			"leads out of the repository": func(a *kibashipv1.Application) { kibashiptest.Private("x")(a); a.Spec.GitRepository.Path = "../etc" },
+			"spec.gitRepository.path": func(a *kibashipv1.Application) { kibashiptest.Private("x")(a); a.Spec.GitRepository.Path = "../etc" },
 		} {
 			err := k8s.Create(ctx, kibashiptest.NewApplication(first.Name, "bad", modify))
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", reported, err)

@@ -59,6 +59,7 @@ var _ = Describe("An application", func() {
 			ns.Labels = map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]}
 			ns.Annotations = map[string]string{kibashipv1.AnnotationProjectUID: string(p.UID)}
 		})
+		expect.Says(ctx, p, "let an administrator set status.namespaceUID")
 		Expect(k8s.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"namespaceUID":%q}}`, ns.UID)))).To(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
@@ -226,15 +227,14 @@ spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
 		Expect(a.Status.Message).To(ContainSubstring(reported))
 		expect.Deleted(ctx, a)
 	},
-		Entry("an image that is none", func(a *kibashipv1.Application) { a.Spec.DockerImage.Image = "Not An Image" }, kibashipv1.ReasonInvalidSpec, "spec.dockerImage.image"),
+		Entry("an image that is none", func(a *kibashipv1.Application) { a.Spec.DockerImage.Image = "Team/app" }, kibashipv1.ReasonInvalidSpec, "spec.dockerImage.image"),
 		Entry("a type that is not enabled", func(a *kibashipv1.Application) {
 			a.Spec.Type, a.Spec.PostgresCluster = kibashipv1.TypePostgresCluster, &kibashipv1.DatabaseCluster{Replicas: 3}
 		}, kibashipv1.ReasonTypeDisabled, "postgresCluster.enabled"),
-		Entry("a path out of the repository", func(a *kibashipv1.Application) {
-			kibashiptest.Private("x")(a)
-			a.Spec.GitRepository.PublicAccess, a.Spec.GitRepository.SecretRef = true, nil
-			a.Spec.GitRepository.RootDirectory = "../../etc"
-		}, kibashipv1.ReasonInvalidSpec, "spec.gitRepository.rootDirectory"),
+		Entry("a pattern that is not closed", func(a *kibashipv1.Application) {
+			kibashiptest.Public(a)
+			a.Spec.GitRepository.AutoBuild = &kibashipv1.AutoBuild{Branches: []string{"a[b"}}
+		}, kibashipv1.ReasonInvalidSpec, "spec.gitRepository.autoBuild.branches"),
 		Entry("another namespace", func(a *kibashipv1.Application) { a.Namespace = "default" }, kibashipv1.ReasonWrongNamespace, "metadata.namespace"),
 	)
 })

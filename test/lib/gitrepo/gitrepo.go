@@ -3,6 +3,7 @@ package gitrepo
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -67,8 +68,9 @@ func New(t test) *Repository {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		state := strings.HasPrefix(q.URL.Path, apiPath)
 		if state {
+			body, _ := io.ReadAll(io.LimitReader(q.Body, 1<<16))
 			r.mu.Lock()
-			r.states = append(r.states, q.URL.Path)
+			r.states = append(r.states, q.URL.Path+" "+string(body))
 			r.mu.Unlock()
 		} else {
 			r.asked.Add(1)
@@ -97,7 +99,7 @@ func (r *Repository) Bare() string { return r.bare }
 // Asked is how many requests of git the server has had.
 func (r *Repository) Asked() int { return int(r.asked.Load()) }
 
-// States are the paths of all states of commits that the server was sent.
+// States are the paths and bodies of all states of commits that the server was sent.
 func (r *Repository) States() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
