@@ -11,18 +11,13 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 func main() {
@@ -74,11 +69,7 @@ func pinFolder(folder string, images []image, used map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		after, err := pinned(string(before), images, used)
-		if err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(folder, path), err)
-		}
-		return root.WriteFile(path, []byte(after), 0o644)
+		return root.WriteFile(path, []byte(pinned(string(before), images, used)), 0o644)
 	})
 }
 
@@ -106,7 +97,7 @@ const (
 )
 
 // pinned returns the text of a file with digests, and notes the images that it names.
-func pinned(text string, images []image, used map[string]bool) (string, error) {
+func pinned(text string, images []image, used map[string]bool) string {
 	for _, i := range images {
 		// The next character would make it another tag.
 		name := regexp.MustCompile(regexp.QuoteMeta(i.tagged()) + `($|[^\w.@-])`)
@@ -121,52 +112,23 @@ func pinned(text string, images []image, used map[string]bool) (string, error) {
 		}
 	}
 	if !strings.Contains(text, disconnected) {
-		return text, nil
+		return text
 	}
-	related, err := relatedImages(text)
-	if err != nil {
-		return "", err
-	}
+	related := relatedImages(text)
 	if len(related) > 0 && !slices.ContainsFunc(related, func(name string) bool { return !strings.Contains(name, "@sha256:") }) {
 		text = strings.ReplaceAll(text, disconnected+`"false"`, disconnected+`"true"`)
 	}
-	return text, nil
+	return text
 }
 
 // relatedImages returns the images that the documents of a file list, for mirrors.
-func relatedImages(text string) ([]string, error) {
-	var names []string
-	for decoder := yaml.NewDecoder(bytes.NewBufferString(text)); ; {
-		var document any
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return names, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, listed(document)...)
-	}
-}
-
-func listed(part any) (names []string) {
-	switch part := part.(type) {
-	case map[string]any:
-		for field, value := range part {
-			list, isList := value.([]any)
-			if field != relatedField || !isList {
-				names = append(names, listed(value)...)
-				continue
-			}
-			for _, item := range list {
-				fields, _ := item.(map[string]any)
-				name, _ := fields["image"].(string)
-				names = append(names, name)
-			}
-		}
-	case []any:
-		for _, item := range part {
-			names = append(names, listed(item)...)
+func relatedImages(text string) (names []string) {
+	inside := false
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), ":")
+		inside = key == relatedField || inside && (key == "image" || key == "name")
+		if inside && key == "image" {
+			names = append(names, strings.TrimSpace(value))
 		}
 	}
 	return names

@@ -196,7 +196,6 @@ func elect(options *ctrl.Options, lease *lease, name string) {
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
-	options.Logger = calmLogger(options.Logger)
 }
 
 func controllerOptions(opts Options) ctrlconfig.Controller {

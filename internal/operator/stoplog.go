@@ -10,6 +10,9 @@ import (
 
 // WithQuietStop returns a logger that reports no error of a request or a wait that ended because ctx did: a process can be
 // stopped at any moment, also while its caches fill. Such a line is logged with more verbosity.
+//
+// A stopping manager releases the lease last, and may then log its loss as an error: kubernetes-sigs/controller-runtime#3535. A lease
+// that is lost before the manager was stopped is still an error.
 func WithQuietStop(ctx context.Context, to logr.Logger) logr.Logger {
 	return to.WithSink(stopSink{to.GetSink(), ctx})
 }
@@ -20,7 +23,8 @@ type stopSink struct {
 }
 
 func (s stopSink) Error(err error, message string, values ...any) {
-	if s.stop.Err() != nil && (errors.Is(err, context.Canceled) || apierrors.IsTimeout(err) || message == informerFailed) {
+	released := message == afterStop && err != nil && err.Error() == leaseLost
+	if s.stop.Err() != nil && (released || errors.Is(err, context.Canceled) || apierrors.IsTimeout(err) || message == informerFailed) {
 		if s.Enabled(1) {
 			s.Info(1, message, append(values, "stopped", err)...)
 		}
@@ -29,8 +33,12 @@ func (s stopSink) Error(err error, message string, values ...any) {
 	s.LogSink.Error(err, message, values...)
 }
 
-// informerFailed is the line of controller-runtime for a cache that does not fill, as when the process is stopped.
-const informerFailed = "failed to get informer from cache"
+// Lines of controller-runtime: for a cache that does not fill, as when the process is stopped, and for an error of a manager that stops.
+const (
+	informerFailed = "failed to get informer from cache"
+	afterStop      = "error received after stop sequence was engaged"
+	leaseLost      = "leader election lost"
+)
 
 func (s stopSink) WithValues(values ...any) logr.LogSink {
 	return stopSink{s.LogSink.WithValues(values...), s.stop}

@@ -639,7 +639,7 @@ type Port struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:internalPort","urn:alm:descriptor:com.tectonic.ui:select:publicPort","urn:alm:descriptor:com.tectonic.ui:select:publicHttpRoute","urn:alm:descriptor:com.tectonic.ui:select:publicTlsRoute"}
 	Type PortType `json:"type,omitempty"`
 
-	// Whether the operator, the node and the platform API connect to a public TCP port before
+	// Whether the operator and the node connect to a public TCP port before
 	// players do. Set false for a program that serves one connection and ends, and for
 	// one that opens the port later. Default: true.
 	// +optional

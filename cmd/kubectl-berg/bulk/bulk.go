@@ -109,6 +109,7 @@ func Run[T client.Object](ctx context.Context, c *cluster.Cluster, out *console.
 	if workers <= 0 {
 		workers = Workers
 	}
+	// Without a buffer: an item leaves the list only when a worker is free, so that Pace limits the calls.
 	queue := make(chan T)
 	var group sync.WaitGroup
 	for range min(workers, len(items)) {
@@ -168,6 +169,7 @@ func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) 
 					console.Duration(r.Timeout), console.OneLine(err.Error())))
 				return
 			}
+			// A conflict is an answer, too.
 		case apierrors.IsConflict(err):
 			r.connected()
 		default:

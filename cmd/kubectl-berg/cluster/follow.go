@@ -69,6 +69,7 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 			return ctx.Err()
 		case first && Transient(err) && c.clock.Since(began) >= cmp.Or(f.Timeout, firstTimeout):
 			return err
+			// A version that the API server no longer has is no failure: the next list has a newer one.
 		case err != nil && !Transient(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
 			return err
 		case err != nil && Transient(err) && !lost:
@@ -77,6 +78,7 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 				f.Lost(err)
 			}
 		}
+		// Also then there is a delay, for an API server that ends every watch immediately.
 		delay := 50 * time.Millisecond // a watch that ended as usual
 		if lost {
 			delay = backoff.Step()

@@ -345,6 +345,7 @@ func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 }
 
 func (p *pacer) notify() {
+	// One waiting value is enough: the reader looks at all instances after each one.
 	select {
 	case p.change <- struct{}{}:
 	default:
@@ -476,6 +477,7 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	report, err := bulk.Run(ctx, c, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
 		Verb: "rollout", Pace: o.pace, Timeout: o.timeout, Workers: 1, Halt: p.waitForSlot,
 		Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
+			// Before the write, so that the pacer misses no event that follows from it.
 			p.begin(i.UID, restarting[i.UID])
 			err := patch(ctx, c, i.DeepCopy(), "", map[string]any{
 				"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationRollout: p.id}},

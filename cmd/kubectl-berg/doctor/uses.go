@@ -14,6 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
 	"github.com/bergctf/berg-operator/internal/kit/podport"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
 // ReadUses asks the replicas of the gate how players use instances. missing says why that is not known, "" if it is or without a gate.
@@ -76,15 +77,13 @@ func (s *surveyor) uses(ctx context.Context) {
 
 // adminPort returns the admin port of a replica that is ready, 0 for another pod.
 func adminPort(pod *corev1.Pod) int32 {
-	for _, c := range pod.Status.Conditions {
-		if c.Type != corev1.PodReady || c.Status != corev1.ConditionTrue {
-			continue
-		}
-		for n := range pod.Spec.Containers {
-			for _, port := range pod.Spec.Containers[n].Ports {
-				if port.Name == gateadmin.Port {
-					return port.ContainerPort
-				}
+	if !podstate.Ready(pod) {
+		return 0
+	}
+	for n := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[n].Ports {
+			if port.Name == gateadmin.Port {
+				return port.ContainerPort
 			}
 		}
 	}

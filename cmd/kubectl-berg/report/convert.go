@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
@@ -23,16 +21,16 @@ import (
 func New(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
 	b := Bundle{
 		At: s.Now.UTC(), Plugin: s.Plugin, Server: s.Server, Checks: doctor.Check(s), Overview: shortened(sum),
-		Operator: convertOperator(s), Settings: convertSettings(s), Missing: slices.Clone(sum.Unreadable),
+		Operator: showOperator(s), Settings: convertSettings(s), Missing: slices.Clone(sum.Unreadable),
 	}
 	for i := range s.Nodes {
-		b.Nodes = append(b.Nodes, convertNode(&s.Nodes[i], s))
+		b.Nodes = append(b.Nodes, showNode(&s.Nodes[i], s))
 	}
 	for i := range s.Challenges {
-		b.Challenges = append(b.Challenges, convertChallenge(&s.Challenges[i]))
+		b.Challenges = append(b.Challenges, showChallenge(&s.Challenges[i]))
 	}
 	for i := range s.Checks {
-		b.Solvers = append(b.Solvers, convertSolver(&s.Checks[i]))
+		b.Solvers = append(b.Solvers, solverFields.show(&s.Checks[i]))
 	}
 	broken := b.addInstances(s)
 	b.addPods(s, broken)
@@ -80,7 +78,7 @@ func (b *Bundle) addInstances(s doctor.Survey) map[string]bool {
 	})
 	b.left("instances", len(all), MaxInstances)
 	for _, i := range all[:min(len(all), MaxInstances)] {
-		b.Instances = append(b.Instances, convertInstance(i))
+		b.Instances = append(b.Instances, showInstance(i))
 	}
 	return broken
 }
@@ -95,7 +93,7 @@ func boolOrder(later bool) int {
 // addPods adds the pods of the operator, and the pods of unhealthy instances.
 func (b *Bundle) addPods(s doctor.Survey, broken map[string]bool) {
 	for i := range s.Pods {
-		b.Pods = append(b.Pods, convertPod(&s.Pods[i]))
+		b.Pods = append(b.Pods, podFields.show(&s.Pods[i]))
 	}
 	var pods []*corev1.Pod
 	for i := range s.InstancePods {
@@ -105,7 +103,7 @@ func (b *Bundle) addPods(s doctor.Survey, broken map[string]bool) {
 	}
 	b.left("pods of instances with a problem", len(pods), MaxPods)
 	for _, p := range pods[:min(len(pods), MaxPods)] {
-		b.Pods = append(b.Pods, convertPod(p))
+		b.Pods = append(b.Pods, podFields.show(p))
 	}
 }
 
@@ -121,51 +119,32 @@ func (b *Bundle) addEvents(s doctor.Survey, events []corev1.Event) {
 	for i := range s.Challenges {
 		wanted[s.Challenges[i].Namespace] = true
 	}
-	var all []Event
+	var all []*corev1.Event
 	for i := range events {
 		e := &events[i]
 		about := e.InvolvedObject
 		if !wanted[e.Namespace] && !wanted[about.Namespace] && about.Kind != "Node" && !strings.HasSuffix(strings.SplitN(about.APIVersion, "/", 2)[0], "berg.norelect.ch") {
 			continue
 		}
-		all = append(all, convertEvent(e))
+		all = append(all, e)
 	}
-	slices.SortStableFunc(all, func(a, b Event) int { return b.Last.Compare(a.Last.Time) })
+	slices.SortStableFunc(all, func(a, b *corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
 	b.left("events", len(all), MaxEvents)
-	b.Events = all[:min(len(all), MaxEvents)]
+	for _, e := range all[:min(len(all), MaxEvents)] {
+		b.Events = append(b.Events, eventFields.show(e))
+	}
 }
 
-func convertOperator(s doctor.Survey) *Operator {
-	d := s.Deployment
-	if d == nil {
+func showOperator(s doctor.Survey) Object {
+	if s.Deployment == nil {
 		return nil
 	}
-	o := &Operator{
-		Namespace: d.Namespace, Name: d.Name, Generation: d.Generation, Observed: d.Status.ObservedGeneration, Replicas: d.Status.Replicas,
-		Updated: d.Status.UpdatedReplicas, Ready: d.Status.ReadyReplicas, Leader: s.Leader, Conditions: deploymentConditions(d),
-	}
-	if len(d.Spec.Template.Spec.Containers) > 0 {
-		o.Image = d.Spec.Template.Spec.Containers[0].Image
-	}
+	shown := operatorFields.show(s.Deployment)
+	shown["leader"] = s.Leader
 	if !s.Renewed.IsZero() {
-		renewed := s.Renewed.UTC()
-		o.Renewed = &renewed
+		shown["renewedAt"] = s.Renewed.UTC()
 	}
-	return o
-}
-
-func deploymentConditions(d *appsv1.Deployment) (all []Condition) {
-	for _, c := range d.Status.Conditions {
-		all = append(all, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, since(c.LastTransitionTime)})
-	}
-	return all
-}
-
-func since(moment metav1.Time) *metav1.Time {
-	if moment.IsZero() {
-		return nil
-	}
-	return &moment
+	return shown
 }
 
 // secretNames are in the names of settings whose values are not shown.
@@ -215,134 +194,35 @@ func convertSettings(s doctor.Survey) []Setting {
 	return all
 }
 
-func convertNode(n *corev1.Node, s doctor.Survey) Node {
-	allocatable, taken, info := n.Status.Allocatable, s.Reserved[n.Name], n.Status.NodeInfo
-	out := Node{
-		Name: n.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion, OS: info.OSImage, Arch: info.Architecture, Cordoned: n.Spec.Unschedulable,
-		CPU: allocatable.Cpu().String(), Memory: allocatable.Memory().String(), Pods: allocatable.Pods().String(),
-		PodsInUse: s.PodsOnNodes[n.Name], CPUInUse: taken.Cpu().String(), MemInUse: taken.Memory().String(),
-	}
-	for _, t := range n.Spec.Taints {
-		out.Taints = append(out.Taints, t.Key+":"+string(t.Effect))
-	}
-	for _, c := range n.Status.Conditions {
-		out.Conditions = append(out.Conditions, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, since(c.LastTransitionTime)})
-	}
-	return out
+// showNode adds what pods have reserved on a node.
+func showNode(n *corev1.Node, s doctor.Survey) Object {
+	shown, taken := nodeFields.show(n), s.Reserved[n.Name]
+	shown["reserved"] = map[string]any{"pods": s.PodsOnNodes[n.Name], "cpu": taken.Cpu(), "memory": taken.Memory()}
+	return shown
 }
 
-func convertPod(p *corev1.Pod) Pod {
-	out := Pod{
-		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Phase: string(p.Status.Phase), Reason: p.Status.Reason, Message: p.Status.Message,
-		Created: p.CreationTimestamp, Deleted: p.DeletionTimestamp != nil,
-	}
-	for _, c := range p.Status.Conditions {
-		out.Conditions = append(out.Conditions, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, since(c.LastTransitionTime)})
-	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		result := Container{Name: c.Name, Image: c.Image, ImageID: c.ImageID, Ready: c.Ready, Restarts: c.RestartCount, State: convertState(c.State)}
-		if last := convertState(c.LastTerminationState); last.State != "" {
-			result.Last = &last
-		}
-		out.Containers = append(out.Containers, result)
-	}
-	return out
+func showChallenge(c *bergv1.Challenge) Object {
+	shown := challengeFields.show(c)
+	shown["frozen"] = view.IsFrozen(c)
+	return shown
 }
 
-func convertState(s corev1.ContainerState) State {
-	switch {
-	case s.Waiting != nil:
-		return State{State: "Waiting", Reason: s.Waiting.Reason, Message: s.Waiting.Message}
-	case s.Running != nil:
-		return State{State: "Running", Started: since(s.Running.StartedAt)}
-	case s.Terminated != nil: // without its message, which the container wrote and which may have a flag
-		return State{State: "Terminated", Reason: s.Terminated.Reason, ExitCode: &s.Terminated.ExitCode, Started: since(s.Terminated.StartedAt), Finished: since(s.Terminated.FinishedAt)}
-	default:
-		return State{}
-	}
+// showInstance adds the stages of the start that are over, in one line.
+func showInstance(i *bergv1.ChallengeInstance) Object {
+	shown := instanceFields.show(i)
+	shown["frozen"], shown["start"] = view.IsFrozen(i), view.FormatStages(view.Stages(i))
+	return shown
 }
 
-func convertConditions(all []metav1.Condition) (out []Condition) {
-	for _, c := range all {
-		out = append(out, Condition{c.Type, string(c.Status), c.Reason, c.Message, since(c.LastTransitionTime)})
-	}
-	return out
-}
-
-func convertChallenge(c *bergv1.Challenge) Challenge {
-	out := Challenge{
-		Namespace: c.Namespace, Name: c.Name, Generation: c.Generation, Created: c.CreationTimestamp, Frozen: view.IsFrozen(c),
-		MaxInstances: c.Spec.MaxInstances, Outbound: c.Spec.AllowOutboundTraffic, HideUntil: c.Spec.HideUntil, Prepull: c.Spec.Prepull,
-		Conditions: convertConditions(c.Status.Conditions),
-	}
-	for _, declared := range c.Spec.Containers {
-		container := ChallengeContainer{
-			Hostname: declared.Hostname, Image: declared.Image, Probe: declared.ReadinessProbe != nil, Requests: formatResources(declared.ResourceRequests), Limits: formatResources(declared.ResourceLimits),
-			Capabilities: declared.AdditionalCapabilities, Sandbox: string(declared.Sandbox), RuntimeClass: declared.RuntimeClassName,
-		}
-		for _, p := range declared.Ports {
-			container.Ports = append(container.Ports, fmt.Sprintf("%s %d/%s %s", cmp.Or(p.Name, "-"), p.Port, cmp.Or(string(p.Protocol), "tcp"), cmp.Or(string(p.Type), "internalPort")))
-		}
-		if f := declared.DynamicFlag; f != nil {
-			switch {
-			case f.Env != nil:
-				container.Flag = "env"
-			case f.Content != nil:
-				container.Flag = "content"
-			case f.Executable != nil:
-				container.Flag = "executable"
-			}
-		}
-		out.Containers = append(out.Containers, container)
-	}
-	return out
-}
-
-func formatResources(r *bergv1.Resources) string {
-	var parts []string
-	if r != nil && r.CPU != nil {
-		parts = append(parts, "cpu "+string(*r.CPU))
-	}
-	if r != nil && r.Memory != nil {
-		parts = append(parts, "memory "+string(*r.Memory))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func convertInstance(i *bergv1.ChallengeInstance) Instance {
-	return Instance{
-		Namespace: i.Namespace, Name: i.Name, UID: string(i.UID), Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID, Generation: i.Generation,
-		Observed: i.Status.ObservedGeneration, Created: i.CreationTimestamp, Deleted: i.DeletionTimestamp, Finalizers: i.Finalizers, Timeout: i.Spec.Timeout,
-		TerminationReason: string(i.Spec.TerminationReason), Phase: string(i.Status.Phase), Cause: string(i.Status.Cause), InNamespace: i.Status.Namespace,
-		Started: i.Status.StartedAt, ReadyAt: i.Status.ReadyAt, Expires: i.Status.ExpiresAt, Addresses: len(i.Status.Services),
-		Frozen: view.IsFrozen(i), Start: view.FormatStages(view.Stages(i)), Conditions: convertConditions(i.Status.Conditions),
-	}
-}
-
-func convertSolver(c *bergv1.ChallengeCheck) Solver {
-	out := Solver{
-		Namespace: c.Namespace, Name: c.Name, Challenge: c.Spec.ChallengeRef.Name, Image: c.Spec.Solver.Image, Every: c.Spec.Schedule.Every,
-		Suspended: c.Spec.Suspend, Next: c.Status.NextRunAt, Conditions: convertConditions(c.Status.Conditions),
-	}
-	for _, r := range c.Status.History {
-		out.Results = append(out.Results, fmt.Sprintf("%s %s", r.StartedAt.UTC().Format(time.RFC3339), r.Result))
-	}
-	return out
-}
-
-func convertEvent(e *corev1.Event) Event {
-	about := e.InvolvedObject
-	out := Event{
-		Last: e.LastTimestamp, Count: max(1, e.Count), Type: e.Type, Reason: e.Reason, Message: e.Message, From: cmp.Or(e.ReportingController, e.Source.Component),
-		About: strings.TrimPrefix(about.Namespace+"/", "/") + about.Kind + "/" + about.Name,
-	}
+// lastSeen returns when an event happened last. Which of its times are set depends on the program that wrote it.
+func lastSeen(e *corev1.Event) time.Time {
 	if e.Series != nil {
-		out.Count, out.Last = max(out.Count, e.Series.Count), metav1.NewTime(e.Series.LastObservedTime.Time)
+		return e.Series.LastObservedTime.Time
 	}
-	for _, candidate := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
-		if out.Last.IsZero() {
-			out.Last = metav1.NewTime(candidate)
+	for _, moment := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
+		if !moment.IsZero() {
+			return moment
 		}
 	}
-	return out
+	return e.CreationTimestamp.Time
 }

@@ -15,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/internal/berg/view"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
@@ -108,7 +109,7 @@ func parseContainer(message string) string {
 func reasonBehindDeadline(v View, message string) string {
 	for _, p := range currentPods(v) {
 		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			if w := podstate.Stuck(s); w != nil {
 				return w.Reason
 			}
 		}

@@ -3,18 +3,16 @@ package check
 import (
 	"net/netip"
 	"slices"
-	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
 	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/netpolicies"
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
@@ -22,10 +20,6 @@ const (
 	policyName = "solver"
 	// enterPolicyName is the name of the policy in the instance's namespace.
 	enterPolicyName = "challenge-check"
-	// podNamespaceLabel is how Cilium shows a pod's namespace, namespaceComponentLabel the
-	// component label of that.
-	podNamespaceLabel       = "k8s:io.kubernetes.pod.namespace"
-	namespaceComponentLabel = "k8s:io.cilium.k8s.namespace.labels." + bergv1.LabelComponent
 )
 
 // neverTheWay are addresses that no player uses to reach an instance: loopback, and the link-local
@@ -35,36 +29,34 @@ var neverTheWay = []netip.Prefix{
 	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
 }
 
+// noProxies are the components of namespaces that hold no proxy of the Gateway.
+var noProxies = []string{bergv1.ComponentNamespace, bergv1.ComponentCheck}
+
 // address is how a solver gets to the instance.
 type address struct {
 	// Published are the ports that players see, each once.
-	Published []netPort
+	Published []bergv1.Port
 	// Translated are the container's own ports behind node ports. A connection from inside of
 	// the cluster to a node port leads to the pod before a policy is asked about it.
-	Translated []netPort
-}
-
-type netPort struct {
-	Number   int32
-	Protocol corev1.Protocol
+	Translated []bergv1.Port
 }
 
 // wayTo returns how players get to an instance.
 func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) address {
 	var w address
-	add := func(to *[]netPort, number int32, protocol corev1.Protocol) {
-		p := netPort{number, protocol}
-		if !slices.Contains(*to, p) {
+	add := func(to *[]bergv1.Port, number int32, protocol bergv1.Protocol) {
+		p := bergv1.Port{Port: number, Protocol: protocol}
+		if !slices.ContainsFunc(*to, func(other bergv1.Port) bool { return other.Port == number && other.Transport() == p.Transport() }) {
 			*to = append(*to, p)
 		}
 	}
 	for _, s := range i.Status.Services {
-		add(&w.Published, s.Port, bergv1.Protocol(s.Protocol).Transport())
+		add(&w.Published, s.Port, bergv1.Protocol(s.Protocol))
 	}
 	for _, c := range challenge.Spec.Containers {
 		for _, p := range c.Ports {
 			if p.OnNodePort() {
-				add(&w.Translated, p.Port, p.Transport())
+				add(&w.Translated, p.Port, p.Protocol)
 			}
 		}
 	}
@@ -96,14 +88,14 @@ func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 		netpolicy.ToDNS(),
 		// The addresses that players see may belong to nodes, and may be private. Their translation
 		// inside the cluster is not known.
-		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: policyPorts(in.Way.Published)},
+		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: netpolicies.Ports(in.Way.Published)},
 		// An address of the Gateway leads to its proxies, on any port that they listen on.
-		{To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: proxies(in)}}},
+		{To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: netpolicies.Proxies(in.Config.Gateway, noProxies...)}}},
 	}
 	if len(in.Way.Translated) > 0 {
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{
 			To:    []networkingv1.NetworkPolicyPeer{{NamespaceSelector: netpolicy.InNamespaces(in.Instance.Status.Namespace)}},
-			Ports: policyPorts(in.Way.Translated),
+			Ports: netpolicies.Ports(in.Way.Translated),
 		})
 	}
 	return &networkingv1.NetworkPolicy{
@@ -130,7 +122,7 @@ func kubernetesIngress(in Inputs) *networkingv1.NetworkPolicy {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{
 				From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: netpolicy.InNamespaces(namespaceName(in.Check))}},
-				Ports: policyPorts(in.Way.Translated),
+				Ports: netpolicies.Ports(in.Way.Translated),
 			}},
 		},
 	}
@@ -141,54 +133,20 @@ func (in Inputs) needsIngress() bool {
 	return len(in.Way.Translated) > 0 && len(in.Config.Gateway.DataplaneNamespaces) > 0
 }
 
-// proxies selects the namespaces that may hold the Gateway's proxies: the named ones, else all
-// except namespaces of instances and of other solvers.
-func proxies(in Inputs) *metav1.LabelSelector {
-	if names := in.Config.Gateway.DataplaneNamespaces; len(names) > 0 {
-		return netpolicy.InNamespaces(names...)
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: bergv1.LabelComponent, Operator: metav1.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace, bergv1.ComponentCheck}},
-	}}
-}
-
-func policyPorts(ports []netPort) []networkingv1.NetworkPolicyPort {
-	out := make([]networkingv1.NetworkPolicyPort, 0, len(ports))
-	for _, p := range ports {
-		out = append(out, netpolicy.Port(p.Number, p.Protocol))
-	}
-	return out
-}
-
 func ciliumPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	outside := api.EntitySlice{api.EntityWorld, api.EntityHost, api.EntityRemoteNode}
-	proxy := &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-		{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpIn, Values: in.Config.Gateway.DataplaneNamespaces},
-	}}
 	if len(in.Config.Gateway.DataplaneNamespaces) == 0 {
-		// Cilium's own Gateway, an Envoy on every node, or any pod.
-		outside = append(outside, api.EntityIngress)
-		proxy = &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-			{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpExists},
-			{Key: namespaceComponentLabel, Operator: slim.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace, bergv1.ComponentCheck}},
-		}}
+		outside = append(outside, api.EntityIngress) // Cilium's own Gateway, an Envoy on every node
 	}
 	egress := []api.EgressRule{
-		{
-			EgressCommonRule: api.EgressCommonRule{ToEndpoints: endpoints(&slim.LabelSelector{
-				MatchLabels: map[string]string{podNamespaceLabel: "kube-system", "k8s:k8s-app": "kube-dns"},
-			})},
-			ToPorts: api.PortRules{{Ports: []api.PortProtocol{{Port: "53"}}}},
-		},
-		{EgressCommonRule: api.EgressCommonRule{ToEntities: outside}, ToPorts: portRules(in.Way.Published)},
-		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: endpoints(proxy)}},
+		netpolicies.CiliumDNS(nil),
+		{EgressCommonRule: api.EgressCommonRule{ToEntities: outside}, ToPorts: netpolicies.CiliumPorts(in.Way.Published)},
+		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: netpolicies.CiliumProxies(in.Config.Gateway, noProxies...)}},
 	}
 	if len(in.Way.Translated) > 0 {
 		egress = append(egress, api.EgressRule{
-			EgressCommonRule: api.EgressCommonRule{ToEndpoints: endpoints(&slim.LabelSelector{
-				MatchLabels: map[string]string{podNamespaceLabel: in.Instance.Status.Namespace},
-			})},
-			ToPorts: portRules(in.Way.Translated),
+			EgressCommonRule: api.EgressCommonRule{ToEndpoints: netpolicies.CiliumPodsIn(in.Instance.Status.Namespace)},
+			ToPorts:          netpolicies.CiliumPorts(in.Way.Translated),
 		})
 	}
 	var closed api.CIDRSlice
@@ -198,7 +156,7 @@ func ciliumPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	return &ciliumv2.CiliumNetworkPolicy{
 		ObjectMeta: meta(in.Check, policyName),
 		Spec: &api.Rule{
-			EndpointSelector: endpoints(&slim.LabelSelector{})[0],
+			EndpointSelector: netpolicies.CiliumPods()[0],
 			Egress:           egress,
 			EgressDeny:       []api.EgressDenyRule{{EgressCommonRule: api.EgressCommonRule{ToCIDR: closed}}},
 			Ingress:          []api.IngressRule{{}}, // which admits no connection
@@ -214,34 +172,11 @@ func ciliumIngress(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	return &ciliumv2.CiliumNetworkPolicy{
 		ObjectMeta: in.inInstance(enterPolicyName),
 		Spec: &api.Rule{
-			EndpointSelector: endpoints(&slim.LabelSelector{})[0],
+			EndpointSelector: netpolicies.CiliumPods()[0],
 			Ingress: []api.IngressRule{{
-				IngressCommonRule: api.IngressCommonRule{FromEndpoints: endpoints(&slim.LabelSelector{
-					MatchLabels: map[string]string{podNamespaceLabel: namespaceName(in.Check)},
-				})},
-				ToPorts: portRules(in.Way.Translated),
+				IngressCommonRule: api.IngressCommonRule{FromEndpoints: netpolicies.CiliumPodsIn(namespaceName(in.Check))},
+				ToPorts:           netpolicies.CiliumPorts(in.Way.Translated),
 			}},
 		},
 	}
-}
-
-// endpoints keeps the keys as written. Cilium's own constructors rewrite them, and the written form
-// would then differ from the stored one.
-func endpoints(s *slim.LabelSelector) []api.EndpointSelector {
-	return []api.EndpointSelector{{LabelSelector: s}}
-}
-
-// maxPortsPerRule is Cilium's limit on the ports of one rule.
-const maxPortsPerRule = 40
-
-func portRules(ports []netPort) api.PortRules {
-	var rules api.PortRules
-	for chunk := range slices.Chunk(ports, maxPortsPerRule) {
-		var rule api.PortRule
-		for _, p := range chunk {
-			rule.Ports = append(rule.Ports, api.PortProtocol{Port: strconv.Itoa(int(p.Number)), Protocol: api.L4Proto(p.Protocol)})
-		}
-		rules = append(rules, rule)
-	}
-	return rules
 }

@@ -10,6 +10,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
 // maxPull is the maximum time of one pull before another one gets its slot.
@@ -31,9 +32,6 @@ var imageProblems = []string{
 	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 }
 
-// beforeImages are the reasons for which a container waits whose image is not there yet.
-var beforeImages = []string{"", "ContainerCreating", "PodInitializing"}
-
 // check returns the state of a pull.
 func (p Pull) check(now time.Time) PullState {
 	refused, message := status.ExplainRefusal(p.Deployment, now)
@@ -49,7 +47,7 @@ func checkPods(began time.Time, pods []*corev1.Pod, reason string, now time.Time
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		reason = cmp.Or(placementProblem(p), "the pull has not ended")
+		reason = cmp.Or(podstate.Scheduling(p), "the pull has not ended")
 		i := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == containerName })
 		if i < 0 {
 			continue
@@ -58,7 +56,7 @@ func checkPods(began time.Time, pods []*corev1.Pod, reason string, now time.Time
 		switch {
 		case s.Running != nil, s.Terminated != nil:
 			return PullState{Pulled: true}
-		case s.Waiting == nil || slices.Contains(beforeImages, s.Waiting.Reason):
+		case s.Waiting == nil || podstate.Passes(s.Waiting.Reason):
 		case slices.Contains(imageProblems, s.Waiting.Reason):
 			return PullState{Failed: true, Message: fmt.Sprintf("%s: %s", s.Waiting.Reason, s.Waiting.Message)}
 		default:
@@ -71,13 +69,4 @@ func checkPods(began time.Time, pods []*corev1.Pod, reason string, now time.Time
 		return PullState{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, reason)}
 	}
 	return PullState{Left: left}
-}
-
-func placementProblem(p *corev1.Pod) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
-	}
-	return ""
 }

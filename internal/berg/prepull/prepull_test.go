@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -681,7 +682,7 @@ func TestTrim(t *testing.T) {
 		}
 		whole := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon)
 		TrimPod(pod)
-		if got := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon); got != whole || len(pod.Spec.Containers) > 0 || len(pod.Status.Conditions) != 1 || placementProblem(pod) != "full" {
+		if got := checkPods(noon, []*corev1.Pod{pod}, "no pod", noon); got != whole || len(pod.Spec.Containers) > 0 || len(pod.Status.Conditions) != 1 || podstate.Scheduling(pod) != "full" {
 			t.Errorf("%s: %+v, %+v", name, got, pod)
 		}
 	}

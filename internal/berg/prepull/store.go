@@ -19,6 +19,7 @@ var (
 )
 
 // store holds facts about pulls that no object records.
+// Only the controller with its single worker uses it, so it needs no lock.
 type store struct {
 	// done are the targets that were pulled. The value reports whether the node listed the image since.
 	done map[Target]bool

@@ -108,6 +108,7 @@ func (k *Recorder) NeedLeaderElection() bool { return true }
 // Keep implements challengeinstance.Keeper. It never waits: it reports whether the namespace may be
 // deleted now, and calls enqueue once it may.
 func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, enqueue func()) bool {
+	// A controller may call it before Start.
 	k.begin()
 	k.mu.Lock()
 	known := k.known[key]
@@ -208,6 +209,7 @@ func (k *Recorder) Start(ctx context.Context) error {
 	// Only for a bounded time: a process that is asked to stop must not wait for a slow API server.
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
+	// No writer runs any more, so an empty channel means that every record is written.
 	for {
 		select {
 		case w := <-k.finished:
@@ -235,6 +237,7 @@ func (k *Recorder) update(ctx context.Context, e *ended) {
 // hand queues a record for the writers. It does not wait: a deletion must not depend on a slow write.
 func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) {
 	w := written{r, sizeAsWritten(partialMetadata(r))}
+	// The bytes are added before they are compared, so that concurrent calls cannot exceed the limit together.
 	if k.bytes.Add(w.bytes) > unwrittenBytes {
 		k.bytes.Add(-w.bytes)
 		withoutLogs(r, "The API server accepted records too slowly: the log was dropped")
@@ -261,6 +264,7 @@ func (k *Recorder) write(ctx context.Context, w written) {
 	err := wait.ExponentialBackoffWithContext(ctx, attempts, func(ctx context.Context) (bool, error) {
 		// Nothing reads the whole record from a cache, which could wait for it.
 		tries++
+		// Create writes the answer into its argument: the next attempt needs the record as it was.
 		last = k.Client.Create(ctx, w.record.DeepCopy(), client.DisableReadYourWritesConsistency)
 		switch {
 		case last == nil:

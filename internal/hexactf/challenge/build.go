@@ -3,16 +3,12 @@ package challenge
 import (
 	"context"
 
-	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // build applies the plan. No pod runs before its network policies exist. Nothing is pruned: the objects of a challenge
@@ -57,7 +53,12 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 		return endpoint, problem, nil
 	}
 	problem.Message += stoppedUntilConfined
-	return endpoint, problem, r.stopUnconfined(ctx, in, ownerFor(o.Challenge))
+	// Without the policies its pods would reach everything. They start again when the policies exist.
+	scaled, err := r.scaleDown(ctx, o.Challenge, in)
+	if err == nil && !scaled {
+		log.FromContext(ctx).Info("the pods are stopped: the network policies of the challenge cannot be put in place")
+	}
+	return endpoint, problem, err
 }
 
 const stoppedUntilConfined = ". Until the network policies are in place, no pod of the challenge runs"
@@ -70,36 +71,5 @@ func lasting(p *outcome.Problem) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// stopUnconfined stops the pods of a challenge whose network policies cannot be written: without them its pods would reach
-// everything. The pods start again when the policies exist.
-func (r *Reconciler) stopUnconfined(ctx context.Context, in Inputs, owner ownership.Owner) error {
-	for _, component := range in.Snapshot.Components {
-		key := client.ObjectKey{Namespace: in.Name.Namespace, Name: in.prefix(component.Name) + deploymentSuffix}
-		d, err := apply.Found(ctx, r.Client, key, &appsv1.Deployment{})
-		if err != nil {
-			return err
-		}
-		if d == nil || !owner.Owns(d) || !cache.Reduced(d) && ptr.Deref(d.Spec.Replicas, 1) == 0 {
-			continue
-		}
-		if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, owner, key)); err != nil {
-			return err
-		}
-		log.FromContext(ctx).Info("stopped the pods of a component: the network policies of its challenge cannot be put in place", "component", component.Name)
-	}
-	return nil
-}
-
-func (r *Reconciler) inputs(o Observed) Inputs {
-	return Inputs{
-		UID:      o.Challenge.UID,
-		Name:     client.ObjectKeyFromObject(o.Challenge),
-		Identity: challengeIdentity(o.Challenge),
-		Snapshot: *o.Started,
-		Endpoint: o.Challenge.Status.Endpoint,
-		Config:   r.Config,
 	}
 }

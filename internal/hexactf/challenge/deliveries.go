@@ -109,6 +109,7 @@ func (d *deliveries) forget(key types.NamespacedName) {
 // delayedQueue adds requests to the queue of the controller of challenges. Before the controller has started they are
 // dropped: it starts with a reconciliation of every challenge.
 type delayedQueue struct {
+	// The sender is another controller, which may start first.
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[ctrl.Request]]
 }
 

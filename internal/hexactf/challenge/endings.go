@@ -88,6 +88,7 @@ func (e *endings) store(ctx context.Context, c *hexactfv1.Challenge, acknowledge
 		Annotations: map[string]string{annotationNamespace: c.Namespace, annotationName: c.Name, annotationKey: key, annotationValue: string(value)},
 	}}
 	err = e.Client.Create(ctx, lease, client.FieldOwner(e.Writer.Manager), client.DisableReadYourWritesConsistency)
+	// The Lease exists if the answer to an earlier attempt was lost, or if the process ended before the finalizer was removed.
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("store the message about the end: %w", err)
 	}
@@ -135,6 +136,7 @@ func (e *endings) load(ctx context.Context, queue workqueue.TypedRateLimitingInt
 			challenge: types.NamespacedName{Namespace: l.Annotations[annotationNamespace], Name: l.Annotations[annotationName]},
 			uid:       uid, key: l.Annotations[annotationKey], value: l.Annotations[annotationValue], recorded: l.CreationTimestamp.Time,
 		}
+		// store may have added a message since the list was read, and knows more about it.
 		if _, known := e.all[uid]; !known && stored.value != "" {
 			e.all[uid] = stored
 			queue.Add(ctrl.Request{NamespacedName: stored.challenge})
@@ -160,6 +162,7 @@ func (e *endings) find(name types.NamespacedName, present types.UID) (former []e
 
 // acknowledged removes a message that the broker has.
 func (e *endings) acknowledged(ctx context.Context, stored ending) error {
+	// If the Lease cannot be deleted now, the next attempt deletes it, and does not send the message again.
 	stored.sent = true
 	e.mu.Lock()
 	e.all[stored.uid] = stored

@@ -40,3 +40,14 @@ type Reconciler struct {
 func newChallenge() *hexactfv1.Challenge { return &hexactfv1.Challenge{} }
 
 func listChallenges() client.ObjectList { return &hexactfv1.ChallengeList{} }
+
+func (r *Reconciler) inputs(o Observed) Inputs {
+	return Inputs{
+		UID:      o.Challenge.UID,
+		Name:     client.ObjectKeyFromObject(o.Challenge),
+		Identity: challengeIdentity(o.Challenge),
+		Snapshot: *o.Started,
+		Endpoint: o.Challenge.Status.Endpoint,
+		Config:   r.Config,
+	}
+}

@@ -46,6 +46,7 @@ func (s *sender) setup(mgr ctrl.Manager) error {
 		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return holdsMessages(e.Object) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
+				// recorded grows with each message, so that the removal of acknowledged messages causes no attempt.
 				return holdsMessages(e.ObjectNew) && (recorded(e.ObjectOld) != recorded(e.ObjectNew) || reconcile.Replaced.Update(e))
 			},
 		})).
@@ -116,6 +117,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		if recovered := s.deliveries.acknowledged(c, m.Sequence); recovered || c.DeletionTimestamp != nil {
 			delay = 0 // a condition changes, or a deletion waits
 		}
+		// Only the controller of challenges writes the status, so it removes the message from the outbox.
 		s.queue.addAfter(req, delay)
 	}
 	return ctrl.Result{}, nil
@@ -134,6 +136,7 @@ func (s *sender) sendEnding(ctx context.Context, stored ending) error {
 		sent.Inc()
 		messageDelays.Observe(reconcile.Elapsed(stored.recorded, s.Clock.Now()).Seconds())
 	}
+	// If the process ends before the Lease is deleted, its successor sends the message again: a consumer may read it twice.
 	return s.endings.acknowledged(ctx, stored)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
@@ -338,16 +339,13 @@ func whyNot(component string, d *appsv1.Deployment, pods []corev1.Pod) string {
 	return "its pods are not ready yet"
 }
 
-// transient are the reasons for which a container waits that pass by themselves.
-var transient = []string{"", "ContainerCreating", "PodInitializing"}
-
 // trouble returns why a pod cannot start, "" if no problem is known.
 func trouble(p *corev1.Pod) string {
 	if p.DeletionTimestamp != nil {
 		return ""
 	}
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if w := s.State.Waiting; w != nil && !slices.Contains(transient, w.Reason) {
+		if w := podstate.Stuck(s); w != nil {
 			text := fmt.Sprintf("container %s: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
 			if last := s.LastTerminationState.Terminated; last != nil {
 				text += fmt.Sprintf("; its last exit code was %d (%s)", last.ExitCode, cmp.Or(last.Reason, "no reason"))

@@ -34,7 +34,9 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 	in := r.inputs(Observed{Challenge: c, Started: started})
 	stopped, err = r.scaleDown(ctx, c, in)
 	if err == nil && stopped {
-		stopped, err = r.podsGone(ctx, c)
+		var running bool
+		running, err = r.podsRun(ctx, c.Namespace, partOfLabel(c.Name))
+		stopped = !running
 	}
 	switch {
 	case err != nil:
@@ -51,25 +53,14 @@ func (r *Reconciler) scaleDown(ctx context.Context, c *hexactfv1.Challenge, in I
 	stopped = true
 	for _, component := range in.Snapshot.Components {
 		key := client.ObjectKey{Namespace: c.Namespace, Name: in.prefix(component.Name) + deploymentSuffix}
-		d := &appsv1.Deployment{}
-		if err := r.Client.Get(ctx, key, d); err != nil {
-			if apply.IgnoreAbsent(err) != nil {
-				return false, err
-			}
-			continue
-		}
-		if !ownerFor(c).Owns(d) {
-			continue
-		}
-		if cache.Reduced(d) { // its replicas are not known
-			if d, err = apply.Found(ctx, r.Writer.Live, key, &appsv1.Deployment{}); err != nil {
-				return false, err
-			}
-			if d == nil || !ownerFor(c).Owns(d) {
-				continue
-			}
+		d, err := apply.Found(ctx, r.Client, key, &appsv1.Deployment{})
+		if err == nil && d != nil && cache.Reduced(d) { // its replicas are not known
+			d, err = apply.Found(ctx, r.Writer.Live, key, &appsv1.Deployment{})
 		}
 		switch {
+		case err != nil:
+			return false, err
+		case d == nil || !ownerFor(c).Owns(d):
 		case d.DeletionTimestamp == nil && ptr.Deref(d.Spec.Replicas, 1) != 0:
 			if err := outcome.WrapNotFound(apply.ScaleToZero(ctx, r.Writer, ownerFor(c), key)); err != nil {
 				return false, err
@@ -80,12 +71,6 @@ func (r *Reconciler) scaleDown(ctx context.Context, c *hexactfv1.Challenge, in I
 		}
 	}
 	return stopped, nil
-}
-
-// podsGone reports whether no container of a challenge runs.
-func (r *Reconciler) podsGone(ctx context.Context, c *hexactfv1.Challenge) (bool, error) {
-	running, err := r.podsRun(ctx, c.Namespace, partOfLabel(c.Name))
-	return err == nil && !running, err
 }
 
 // confine puts the network policies of a challenge back while it has pods. Where the API server takes none, as in a namespace that

@@ -158,6 +158,7 @@ func (s *intern) part(v reflect.Value, hash uint64) uint64 {
 	}
 	key := partKey{v.Type(), hash}
 	known, ok := s.parts.get(key)
+	// Different parts may have the same hash: only equal ones are shared.
 	if ok && reflect.DeepEqual(known.Interface(), v.Interface()) {
 		v.Set(known)
 		return hash
@@ -194,6 +195,7 @@ func (g *generations[K, V]) get(key K) (V, bool) {
 		return v, true
 	}
 	v, ok := g.earlier[key]
+	// An entry that is used once in a generation moves on to the next one, and is never forgotten.
 	if ok {
 		g.put(key, v)
 	}

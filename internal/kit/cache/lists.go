@@ -42,6 +42,7 @@ func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
+		// Without a slot, which the deferred call must therefore not free.
 	case <-timeout.C:
 	case <-ctx.Done():
 		return nil, ctx.Err()

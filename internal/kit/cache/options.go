@@ -2,6 +2,7 @@ package cache
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -51,3 +52,25 @@ func (c *Caches) Options(options Options) cache.Options {
 		ByObject:             options.ByObject,
 	}
 }
+
+// OfReplica makes a cache next to the cache of a family, and adds it to a manager. It reads as the manager does, and has
+// its scheme unless the options name another. Every replica fills it, before it competes for the lease.
+func OfReplica(mgr ctrl.Manager, options cache.Options) (cache.Cache, error) {
+	options.HTTPClient, options.Mapper = mgr.GetHTTPClient(), mgr.GetRESTMapper()
+	if options.Scheme == nil {
+		options.Scheme = mgr.GetScheme()
+	}
+	own, err := cache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, err
+	}
+	return own, mgr.Add(ofReplica{own})
+}
+
+// ofReplica makes a manager recognise its cache as one that every replica starts. A manager treats a cache with other
+// selectors as a part of the leader: a controller of a standby would then wait for it in vain, and end the process after two
+// minutes.
+type ofReplica struct{ cache.Cache }
+
+// GetCache is how a manager recognises a cache.
+func (c ofReplica) GetCache() cache.Cache { return c.Cache }

@@ -4,8 +4,10 @@
 package conditions
 
 import (
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -41,4 +43,11 @@ func NewSetter(obj metav1.Object, all *[]metav1.Condition, now time.Time) Setter
 func Transitioned(before []metav1.Condition, c metav1.Condition) bool {
 	old := meta.FindStatusCondition(before, c.Type)
 	return old == nil || old.Status != c.Status || old.Reason != c.Reason
+}
+
+// NodeReady reports whether a node has the condition Ready.
+func NodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }

@@ -29,6 +29,7 @@ func Ensure(ctx context.Context, c client.Client, live client.Reader, obj client
 	if err := Complete(ctx, c, live, obj); err != nil {
 		return err
 	}
+	// The patch replaces the whole list. The lock keeps it from removing a finalizer that another client has just added.
 	before := obj.DeepCopyObject().(client.Object)
 	controllerutil.AddFinalizer(obj, name)
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

@@ -5,6 +5,7 @@ package gauge
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,5 +99,101 @@ func (g *Phases) Watch(reader client.Reader, clk clock.PassiveClock, elected <-c
 			report(1, timeInPhase[phase].Seconds(), phase)
 		}
 		return nil
+	}, elected)
+}
+
+// scrapeTimeout bounds how long a scrape waits for the cache.
+const scrapeTimeout = time.Second
+
+// Report adds a value to a scrape. metric is the index of its description.
+type Report func(metric int, value float64, labels ...string)
+
+// Collector is a prometheus.Collector whose values the leader computes at each scrape, so that they are right after a
+// restart.
+type Collector struct {
+	descs []*prometheus.Desc
+	view  atomic.Pointer[view]
+}
+
+type view struct {
+	see     func(context.Context, Report) error
+	elected <-chan struct{}
+}
+
+// NewCollector returns a collector without values.
+func NewCollector(descs ...*prometheus.Desc) *Collector { return &Collector{descs: descs} }
+
+// Watch sets the function that reports the values, without a request. After an error it must not have reported any.
+// elected is closed once this replica leads: if two replicas reported them, they would count twice.
+func (c *Collector) Watch(see func(context.Context, Report) error, elected <-chan struct{}) {
+	c.view.Store(&view{see, elected})
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range c.descs {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	v := c.view.Load()
+	if v == nil {
+		return
+	}
+	select {
+	case <-v.elected:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	_ = v.see(ctx, func(metric int, value float64, labels ...string) { // after an error the scrape has no value
+		ch <- prometheus.MustNewConstMetric(c.descs[metric], prometheus.GaugeValue, value, labels...)
+	})
+}
+
+// Numbers are a metric with one label, whose values the leader computes at each scrape.
+type Numbers struct{ *Collector }
+
+// NewNumbers returns a metric of this name, which has no value before Watch. help should say that only the leader
+// reports it.
+func NewNumbers(name, help, label string) *Numbers {
+	return &Numbers{NewCollector(prometheus.NewDesc(name, help, []string{label}, nil))}
+}
+
+// Watch sets the function that computes the values by the label, without a request. elected is closed once this replica
+// leads: if two replicas reported them, they would count twice.
+func (g *Numbers) Watch(see func(context.Context) (map[string]float64, error), elected <-chan struct{}) {
+	g.Collector.Watch(func(ctx context.Context, report Report) error {
+		values, err := see(ctx)
+		if err != nil {
+			return err
+		}
+		for label, value := range values {
+			report(0, value, label)
+		}
+		return nil
+	}, elected)
+}
+
+// Number is a metric whose value the leader computes at each scrape.
+type Number struct{ *Collector }
+
+// NewNumber returns a metric of this name, which has no value before Watch. help should say that only the leader
+// reports it.
+func NewNumber(name, help string) *Number {
+	return &Number{NewCollector(prometheus.NewDesc(name, help, nil, nil))}
+}
+
+// Watch sets the function that computes the value, without a request. elected is closed once this replica leads.
+func (g *Number) Watch(see func(context.Context) (float64, error), elected <-chan struct{}) {
+	g.Collector.Watch(func(ctx context.Context, report Report) error {
+		value, err := see(ctx)
+		if err == nil {
+			report(0, value)
+		}
+		return err
 	}, elected)
 }

@@ -7,26 +7,24 @@
 package certificate
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+
+	"github.com/bergctf/berg-operator/internal/kit/authority"
 )
 
 // The lifetimes. Renewal is due after two thirds of them.
 const (
 	authorityLife   = 2 * 365 * 24 * time.Hour
 	certificateLife = 90 * 24 * time.Hour
-	// skew is how far the clock of an API server may be behind.
-	skew = time.Hour
 )
 
 // The keys of the Secret.
@@ -47,44 +45,42 @@ type Maker struct {
 // Next returns the data of a Secret in which everything missing or about to expire is issued
 // again, and whether anything was. published are the authorities that the API server trusts now.
 func (m Maker) Next(data map[string][]byte, published []byte) (next map[string][]byte, changed bool, err error) {
-	state, err := read(data)
-	if err != nil || state.authorityEnded(m.Now) {
+	newest, err := read(data)
+	if err != nil || m.Now.After(newest.NotAfter()) {
 		// Unreadable and expired data is replaced.
 		next, err = m.first()
 		return next, true, err
 	}
-	newest := state.authorities[0]
-	if m.due(newest) {
-		key, authority, err := m.authority()
+	next = maps.Clone(data)
+	if m.due(newest.Certificate) {
+		issued, err := m.authority()
 		if err != nil {
 			return nil, false, err
 		}
-		state.key, state.authorities = key, slices.Insert(state.authorities, 0, authority)
-		next, err = state.data()
-		return next, true, err
+		next[KeyAuthorities], next[KeyAuthorityKey] = slices.Concat(issued.Certificate, newest.Certificate), issued.Key
+		return next, true, nil
 	}
-	if m.good(state, newest) || !trusts(published, newest) {
+	good := !m.due(data[KeyCertificate]) && newest.Signed(data[KeyCertificate], m.Names...)
+	if good || !trusts(published, newest) {
 		return data, false, nil
 	}
-	if state.leaf, state.leafKey, err = m.leaf(newest, state.key); err != nil {
+	if next[KeyAuthorities], err = m.unexpired(newest.Certificate); err != nil {
 		return nil, false, err
 	}
-	state.authorities = slices.DeleteFunc(state.authorities, func(a *x509.Certificate) bool { return m.Now.After(a.NotAfter) })
-	next, err = state.data()
-	return next, true, err
+	return next, true, m.issue(newest, next)
 }
 
 // Renewal returns the time from which Next would change its result.
 func Renewal(data map[string][]byte) (time.Time, error) {
-	state, err := read(data)
+	newest, err := read(data)
 	if err != nil {
 		return time.Time{}, err
 	}
-	due := renewal(state.authorities[0])
-	if leaf := renewal(state.leaf); leaf.Before(due) {
+	due, _, err := authority.RenewAt(newest.Certificate)
+	if leaf, _, leafErr := authority.RenewAt(data[KeyCertificate]); err == nil && leafErr == nil && leaf.Before(due) {
 		due = leaf
 	}
-	return due, nil
+	return due, err
 }
 
 // Pair returns the certificate of a Secret's data.
@@ -96,149 +92,60 @@ func Pair(data map[string][]byte) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// state is the content of a Secret.
-type state struct {
-	// authorities, the newest first; key is the key of the newest.
-	authorities []*x509.Certificate
-	key         *ecdsa.PrivateKey
-	leaf        *x509.Certificate
-	leafKey     *ecdsa.PrivateKey
-}
-
-func (s state) authorityEnded(now time.Time) bool { return now.After(s.authorities[0].NotAfter) }
-
+// first returns the data of a Secret that has none.
 func (m Maker) first() (map[string][]byte, error) {
-	key, authority, err := m.authority()
+	issued, err := m.authority()
 	if err != nil {
 		return nil, err
 	}
-	s := state{authorities: []*x509.Certificate{authority}, key: key}
-	if s.leaf, s.leafKey, err = m.leaf(authority, key); err != nil {
-		return nil, err
+	data := map[string][]byte{KeyAuthorities: issued.Certificate, KeyAuthorityKey: issued.Key}
+	return data, m.issue(issued, data)
+}
+
+func (m Maker) authority() (*authority.Authority, error) {
+	return authority.New(pkix.Name{CommonName: "berg-operator webhooks"}, m.Now, authorityLife)
+}
+
+// issue puts a new certificate of an authority into the data of a Secret.
+func (m Maker) issue(from *authority.Authority, data map[string][]byte) error {
+	leaf := authority.Leaf{Subject: pkix.Name{CommonName: m.Names[0]}, Names: m.Names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	pair, err := from.Issue(leaf, m.Now, certificateLife)
+	data[KeyCertificate], data[KeyKey] = pair.Certificate, pair.Key
+	return err
+}
+
+func (m Maker) due(certificatePEM []byte) bool {
+	renew, _, err := authority.RenewAt(certificatePEM)
+	return err != nil || !m.Now.Before(renew)
+}
+
+// unexpired returns the authorities that have not ended.
+func (m Maker) unexpired(bundle []byte) ([]byte, error) {
+	all, err := cert.ParseCertsPEM(bundle)
+	if err != nil {
+		return nil, errUnusable
 	}
-	return s.data()
+	return cert.EncodeCertificates(slices.DeleteFunc(all, func(a *x509.Certificate) bool { return m.Now.After(a.NotAfter) })...)
 }
 
-func (m Maker) due(c *x509.Certificate) bool { return !m.Now.Before(renewal(c)) }
-
-func renewal(c *x509.Certificate) time.Time {
-	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
-}
-
-// good reports whether the certificate is of the newest authority, for all names, and not due for renewal.
-func (m Maker) good(s state, newest *x509.Certificate) bool {
-	if m.due(s.leaf) || s.leaf.CheckSignatureFrom(newest) != nil {
+// trusts reports whether an API server that trusts some authorities trusts this one.
+func trusts(published []byte, newest *authority.Authority) bool {
+	own, err := cert.ParseCertsPEM(newest.Certificate)
+	if err != nil {
 		return false
 	}
-	return !slices.ContainsFunc(m.Names, func(name string) bool { return s.leaf.VerifyHostname(name) != nil })
-}
-
-func trusts(bundle []byte, authority *x509.Certificate) bool {
-	all, err := authorities(bundle)
-	return err == nil && slices.ContainsFunc(all, authority.Equal)
-}
-
-func (m Maker) authority() (*ecdsa.PrivateKey, *x509.Certificate, error) {
-	template := m.template("berg-operator webhooks", authorityLife)
-	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
-	template.KeyUsage = x509.KeyUsageCertSign
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	authority, err := m.sign(template, template, key, key)
-	return key, authority, err
-}
-
-func (m Maker) leaf(authority *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	template := m.template(m.Names[0], certificateLife)
-	template.DNSNames = m.Names
-	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	if template.NotAfter.After(authority.NotAfter) {
-		template.NotAfter = authority.NotAfter
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	leaf, err := m.sign(template, authority, key, signer)
-	return leaf, key, err
-}
-
-func (m Maker) template(name string, life time.Duration) *x509.Certificate {
-	return &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, NotBefore: m.Now.Add(-skew), NotAfter: m.Now.Add(life),
-	}
-}
-
-func (m Maker) sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		return nil, fmt.Errorf("issue a certificate for the webhook server: %w", err)
-	}
-	return x509.ParseCertificate(der)
-}
-
-func (s state) data() (map[string][]byte, error) {
-	var bundle bytes.Buffer
-	for _, a := range s.authorities {
-		bundle.Write(encoded("CERTIFICATE", a.Raw))
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(s.key)
-	if err != nil {
-		return nil, err
-	}
-	leafKey, err := x509.MarshalPKCS8PrivateKey(s.leafKey)
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{
-		KeyAuthorities: bundle.Bytes(), KeyAuthorityKey: encoded("PRIVATE KEY", key),
-		KeyCertificate: encoded("CERTIFICATE", s.leaf.Raw), KeyKey: encoded("PRIVATE KEY", leafKey),
-	}, nil
-}
-
-func encoded(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	all, err := cert.ParseCertsPEM(published)
+	return err == nil && slices.ContainsFunc(all, own[0].Equal)
 }
 
 // errUnusable does not quote the data, since it holds keys.
 var errUnusable = errors.New("the certificate of the webhook server cannot be read")
 
-func read(data map[string][]byte) (s state, err error) {
-	if s.authorities, err = authorities(data[KeyAuthorities]); err != nil {
-		return s, errUnusable
+// read returns the newest authority in the data of a Secret, whose certificate and key must be usable.
+func read(data map[string][]byte) (*authority.Authority, error) {
+	newest, err := authority.Parse(authority.Pair{Certificate: data[KeyAuthorities], Key: data[KeyAuthorityKey]})
+	if _, pairErr := tls.X509KeyPair(data[KeyCertificate], data[KeyKey]); err != nil || pairErr != nil {
+		return nil, errUnusable
 	}
-	if _, s.key, err = readPair(data[KeyAuthorities], data[KeyAuthorityKey]); err != nil {
-		return s, err
-	}
-	s.leaf, s.leafKey, err = readPair(data[KeyCertificate], data[KeyKey])
-	return s, err
-}
-
-// readPair returns the first of some certificates, and its key.
-func readPair(certificates, key []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	pair, err := tls.X509KeyPair(certificates, key) // it compares the public keys
-	if err != nil {
-		return nil, nil, errUnusable
-	}
-	own, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, nil, errUnusable
-	}
-	return pair.Leaf, own, nil
-}
-
-func authorities(bundle []byte) (all []*x509.Certificate, err error) {
-	for {
-		var block *pem.Block
-		if block, bundle = pem.Decode(bundle); block == nil {
-			return all, nil
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, errUnusable
-		}
-		all = append(all, c)
-	}
+	return newest, nil
 }

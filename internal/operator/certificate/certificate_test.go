@@ -3,6 +3,7 @@ package certificate
 import (
 	"bytes"
 	"crypto/x509"
+	"encoding/pem"
 	"testing"
 	"time"
 )
@@ -101,12 +102,14 @@ func TestAnAuthorityIsPublishedBeforeItIsUsed(t *testing.T) {
 func TestUnreadableAndExpiredCertificatesAreReplaced(t *testing.T) {
 	good := made(t, at(start), nil, nil)
 	for name, spoil := range map[string]func(map[string][]byte){
-		"no authority":        func(d map[string][]byte) { delete(d, KeyAuthorities) },
-		"no key":              func(d map[string][]byte) { delete(d, KeyAuthorityKey) },
-		"key of another":      func(d map[string][]byte) { d[KeyAuthorityKey] = d[KeyKey] },
-		"not a certificate":   func(d map[string][]byte) { d[KeyCertificate] = []byte("none") },
-		"certificate's key":   func(d map[string][]byte) { d[KeyKey] = d[KeyAuthorityKey] },
-		"authority not a one": func(d map[string][]byte) { d[KeyAuthorities] = encoded("CERTIFICATE", []byte("x")) },
+		"no authority":      func(d map[string][]byte) { delete(d, KeyAuthorities) },
+		"no key":            func(d map[string][]byte) { delete(d, KeyAuthorityKey) },
+		"key of another":    func(d map[string][]byte) { d[KeyAuthorityKey] = d[KeyKey] },
+		"not a certificate": func(d map[string][]byte) { d[KeyCertificate] = []byte("none") },
+		"certificate's key": func(d map[string][]byte) { d[KeyKey] = d[KeyAuthorityKey] },
+		"authority not a one": func(d map[string][]byte) {
+			d[KeyAuthorities] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := map[string][]byte{}

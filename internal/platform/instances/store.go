@@ -53,15 +53,10 @@ type Options struct {
 	BootWait time.Duration
 	// ReadWait is the maximum time that a read waits for an instance that starts.
 	ReadWait time.Duration
-	// ConnectWait is the maximum time to try a connection to the addresses of a Running instance. 0: no connection is
-	// made.
-	ConnectWait time.Duration
 	// Allow reports whether a source may start, renew or stop an instance now. Nil: always.
 	Allow func(source string) bool
 	// Clock of the Store. Nil: the real one.
 	Clock clock.WithTicker
-	// Dial connects to an address. Nil: the network.
-	Dial func(ctx context.Context, network, address string) error
 	// Log of what organisers should know. Nil: none.
 	Log *slog.Logger
 }
@@ -73,7 +68,6 @@ type Store struct {
 	// live reads and writes without the cache.
 	live    client.Client
 	changes changes.Changes
-	reach   reachability
 }
 
 // Scheme has the kinds that the API reads and writes.
@@ -88,9 +82,6 @@ func Scheme() *runtime.Scheme {
 func New(config *rest.Config, options Options) (*Store, error) {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
-	}
-	if options.Dial == nil {
-		options.Dial = dial
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)

@@ -37,7 +37,6 @@ type Instance struct {
 	Endpoints []bergv1.ServiceEndpoint `json:"endpoints"`
 	// Connection is the author's text about how players connect. "": the endpoints are shown.
 	Connection string `json:"connection,omitempty"`
-	challenge  string // name of the Challenge
 	// Stuck: waiting for seconds does not help, and Reason says why.
 	Stuck bool `json:"-"`
 	// NeedsPerson: it does not start until a person acts.
@@ -52,7 +51,7 @@ type Instance struct {
 func newInstance(i *bergv1.ChallengeInstance, r Registration, owner *bergv1.Challenge) Instance {
 	row := view.NewRow(i)
 	v := Instance{
-		UID: row.UID, Name: row.Name, Challenge: r.ID, Source: row.Source, challenge: row.Challenge,
+		UID: row.UID, Name: row.Name, Challenge: r.ID, Source: row.Source,
 		State: row.State, Until: row.Expires, Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
 		Limited: sourceLimited(i),
 	}

@@ -18,7 +18,7 @@ var errStopped = failPlayers(NotFound, "The instance was stopped while it starte
 // when the operator has seen the end of the instance that had it.
 const Settle = 2 * time.Second
 
-// WaitRunning waits until an instance runs and its addresses accept connections, until it is stuck for Settle, or for the time
+// WaitRunning waits until an instance runs, which the operator says when it accepts connections, until it is stuck for Settle, or for the time
 // wait, and returns the last known state. It subscribes before it reads, so that no change is lost. A source whose
 // limit is reached is refused; the instance is then deleted, so that it does not start later without a player who waits.
 func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wait time.Duration) (Instance, error) {
@@ -38,7 +38,6 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 			i = shown
 			switch i.State {
 			case view.Running:
-				s.connect(ctx, i, deadline.C())
 				return i, nil
 			case view.Ending:
 				return i, errStopped
@@ -63,6 +62,7 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 		select {
 		case <-changed:
 		case <-settle.C():
+			// The timer runs from the beginning, also while nothing is stuck.
 			settled = armed
 		case <-deadline.C():
 			return i, nil

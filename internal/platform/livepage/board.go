@@ -270,6 +270,7 @@ func (b *Board) seeOperator(object any) {
 	switch o := object.(type) {
 	case *coordinationv1.Lease:
 		if o.Spec.RenewTime != nil && !o.Spec.RenewTime.Time.Equal(b.operator.renewal) {
+			// The time of this clock, because the clock of the operator's node may differ.
 			b.operator.renewal, b.operator.seen = o.Spec.RenewTime.Time, b.clock.Now()
 		}
 	case *appsv1.Deployment:
@@ -310,6 +311,7 @@ func (b *Board) seeUses(reports []gateadmin.Report, asked time.Time, complete bo
 		if use == row.Use {
 			continue
 		}
+		// A copy: readers use rows that Read has returned without the lock.
 		next := *row
 		next.Use = use
 		b.changed(row.Namespace, id)

@@ -163,9 +163,6 @@ func (d *Endpoint) status(r *http.Request, q request, registration instances.Reg
 			return details{}, err
 		}
 	}
-	if !d.Store.Reachable(r.Context(), i) {
-		i.State, i.Endpoints = view.Starting, nil
-	}
 	return d.shown(i), nil
 }
 

@@ -24,8 +24,8 @@ type Config struct {
 	TokenSecret, TokenNamespace string
 	// CertDir has tls.crt and tls.key. "": plain HTTP.
 	CertDir string
-	// BootWait, ReadWait and ConnectWait bound how long answers wait.
-	BootWait, ReadWait, ConnectWait time.Duration
+	// BootWait and ReadWait bound how long answers wait.
+	BootWait, ReadWait time.Duration
 	// SourceRate and Rate are requests a second of one source that write, and of all; bursts are twice as many.
 	SourceRate, Rate int
 	// MaxConnections at a time. AddressConnections are the connections of one address at a time; 0: half of all.
@@ -66,7 +66,6 @@ func (c *Config) Section() settings.Section {
 			settings.New("CERT_DIR", "", settings.Optional(settings.Path(&c.CertDir)), "Folder with tls.crt and tls.key, which are read again when they change. Empty: plain HTTP, for a platform in the same cluster."),
 			settings.New("BOOT_WAIT", "45s", settings.Duration(&c.BootWait), "How long the answer to a start waits until the instance runs. It must be shorter than the timeout of the platform and of every proxy between."),
 			settings.New("READ_WAIT", "5s", settings.Duration(&c.ReadWait), "How long the answer to a read waits for an instance that is starting."),
-			settings.New("CONNECT_WAIT", "5s", settings.Duration(&c.ConnectWait), "How long the API tries to connect to the addresses of an instance before it reports it as running."),
 			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Maximum number of starts, renewals and stops of one user or team per second, on average. A burst may be twice as large."),
 			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Maximum number of requests per second, on average. A burst may be twice as large."),
 			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Maximum number of concurrent connections. Further ones wait. Connections without a valid token are a quarter of them at most, and 1024: the oldest one ends in favour of a further one."),

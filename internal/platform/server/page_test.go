@@ -51,7 +51,7 @@ func TestPageListsTheMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMetrics(func() float64 { return 0 })
+	m := newMetrics()
 	m.served("rctf", "status", 200, time.Second)
 	families, err := m.registry.Gather()
 	if err != nil || len(families) == 0 {
@@ -79,7 +79,7 @@ func TestSettings(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		"BIND_ADDRESS": "8080", "METRICS_BIND_ADDRESS": "x", "PLATFORM_NAMESPACE": "A_B", "TOKEN_SECRET": "A B", "POD_NAMESPACE": "a.b",
-		"CERT_DIR": "certs", "BOOT_WAIT": "0s", "READ_WAIT": "soon", "CONNECT_WAIT": "-1s", "SOURCE_RATE": "0", "RATE": "0", "MAX_CONNECTIONS": "1",
+		"CERT_DIR": "certs", "BOOT_WAIT": "0s", "READ_WAIT": "soon", "SOURCE_RATE": "0", "RATE": "0", "MAX_CONNECTIONS": "1",
 		"ADDITIONAL_POLICY": "maybe", "SOURCE_URL": "https://ctf.example.com/teams", "LEASE_NAME": "A B", "OPERATOR_DEPLOYMENT": "A B",
 	} {
 		if _, err := load(map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), name) {

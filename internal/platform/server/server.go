@@ -74,13 +74,13 @@ func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger)
 		limits: newLimits(config.Rate, config.SourceRate), synced: make(chan struct{}),
 		wrong: ports.NewRates(wrongTokens, wrongTokensBurst), misused: rate.Sometimes{Interval: time.Minute},
 	}
-	s.metrics = newMetrics(func() float64 { return float64(s.store.Unreachable()) })
+	s.metrics = newMetrics()
 	rc = connection.Configure(rc)
 	s.livePageWanted = make(chan struct{})
 	s.wantLivePage = sync.OnceFunc(func() { close(s.livePageWanted) })
 	var err error
 	s.store, err = instances.New(rc, instances.Options{
-		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait, ConnectWait: config.ConnectWait,
+		Namespaces: config.Namespaces, BootWait: config.BootWait, ReadWait: config.ReadWait,
 		Allow: func(source string) bool { return s.limits.write(now.Now(), source) }, Clock: now, Log: log,
 	})
 	if err != nil {
@@ -362,7 +362,7 @@ func (c *Config) port(handler http.Handler, secure *tls.Config, log *slog.Logger
 	}
 	return ports.Options{
 		Handler: handler, TLS: secure, KeepAlive: true, Log: log.With("port", "api"),
-		AnswerTime: ports.AnswerTime + c.BootWait + c.ReadWait + c.ConnectWait,
+		AnswerTime: ports.AnswerTime + c.BootWait + c.ReadWait,
 		Limits:     ports.Limits{Untrusted: min(maxUntrusted, max(c.MaxConnections/4, 1)), Address: perAddress, Bytes: maxUntrustedBytes},
 	}
 }
@@ -412,8 +412,7 @@ type metrics struct {
 // refused is the route of a request that reached no call.
 const refused = "refused"
 
-// newMetrics returns the metrics. unreachable counts Challenges.
-func newMetrics(unreachable func() float64) *metrics {
+func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -425,9 +424,7 @@ func newMetrics(unreachable func() float64) *metrics {
 		}, []string{"endpoint", "call"}),
 		tokens: prometheus.NewGauge(prometheus.GaugeOpts{Name: "berg_api_tokens", Help: "Tokens that are valid."}),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.tokens, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "berg_api_unreachable_challenges", Help: "Challenges whose instances accepted no connection from berg-api within CONNECT_WAIT, lately.",
-	}, unreachable))
+	m.registry.MustRegister(m.requests, m.duration, m.tokens)
 	return m
 }
 

@@ -92,39 +92,28 @@ func checkRole(role *rbacv1.ClusterRole, name string) *outcome.Problem {
 
 // namespaceProblem returns the problem for a failed write of the namespace; nil for none.
 func namespaceProblem(o Observed, err error) *outcome.Problem {
-	if err == nil {
-		return nil
-	}
-	reason := quixv1.ReasonNamespaceReconciliationFailed
-	if o.Namespace == nil {
-		reason = quixv1.ReasonNamespaceCreationFailed
-	}
-	if outcome.Classify(err) == outcome.NotOwned {
-		reason = quixv1.ReasonNamespaceOwnershipConflict
-	}
-	return newProblem(quixv1.ConditionNamespaceReady, reason, err)
+	return writeProblem(quixv1.ConditionNamespaceReady, o.Namespace == nil, err,
+		quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonNamespaceOwnershipConflict)
 }
 
 // roleBindingProblem returns the problem for a failed write of the binding; nil for none.
 func roleBindingProblem(o Observed, err error) *outcome.Problem {
-	if err == nil {
-		return nil
-	}
-	reason := quixv1.ReasonRoleBindingReconciliationFailed
-	if o.RoleBinding == nil {
-		reason = quixv1.ReasonRoleBindingCreationFailed
-	}
-	if outcome.Classify(err) == outcome.NotOwned {
-		reason = quixv1.ReasonRoleBindingConflict
-	}
-	return newProblem(quixv1.ConditionRoleBindingReady, reason, err)
+	return writeProblem(quixv1.ConditionRoleBindingReady, o.RoleBinding == nil, err,
+		quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed, quixv1.ReasonRoleBindingConflict)
 }
 
-// newProblem returns the problem for a failed write. Only a wait and a contest have reasons of their own.
-func newProblem(condition, reason string, err error) *outcome.Problem {
+// writeProblem returns the problem for a failed write, nil for none. Of its reasons one is for a creation, one for an update, and one for
+// an object that belongs to another owner. Only a wait and a contest have reasons of their own.
+func writeProblem(condition string, missing bool, err error, creation, update, conflict string) *outcome.Problem {
 	p := outcome.NewProblem(condition, err)
-	if p.Reason != outcome.ReasonWaiting && p.Reason != outcome.ReasonContested {
-		p.Reason = reason
+	switch {
+	case p == nil || p.Reason == outcome.ReasonWaiting || p.Reason == outcome.ReasonContested:
+	case p.Reason == outcome.ReasonOwnershipConflict:
+		p.Reason = conflict
+	case missing:
+		p.Reason = creation
+	default:
+		p.Reason = update
 	}
 	return p
 }

@@ -9,6 +9,6 @@
 //	apply   (controller.go, kit/apply)   the only writes of children
 //	status  (status.go)                  pure: phase, conditions and the status of each object
 //
-// An environment that is being deleted goes through finalize.go instead. Builders are in files named after the object they
-// build.
+// An environment that is being deleted goes through finalize.go instead. Builders are in
+// plan.go.
 package environment

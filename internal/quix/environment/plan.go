@@ -2,10 +2,14 @@ package environment
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -111,4 +115,75 @@ func guarded(asked, enforced map[string]string) map[string]string {
 	}
 	maps.Copy(out, enforced)
 	return out
+}
+
+func namespace(in Inputs) *corev1.Namespace {
+	env := in.Environment
+	labels := identity(env, quixv1.ManagedBy)
+	labels[quixv1.LabelPlatform] = quixv1.Platform
+	if level := string(in.Config.PodSecurity); level != "" {
+		for _, mode := range []string{"enforce", "warn", "audit"} {
+			labels["pod-security.kubernetes.io/"+mode] = level
+		}
+	}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   namespaceName(env),
+		Labels: guarded(env.Spec.Labels, labels),
+		Annotations: guarded(env.Spec.Annotations, map[string]string{
+			quixv1.AnnotationCreatedBy:    quixv1.ManagedBy,
+			quixv1.AnnotationResourceName: env.Name,
+		}),
+		// An Environment is cluster-scoped, so it can own a namespace. If a client removes the finalizer, the garbage
+		// collector deletes the namespace.
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion:         quixv1.GroupVersion.String(),
+			Kind:               "Environment",
+			Name:               env.Name,
+			UID:                env.UID,
+			Controller:         ptr.To(true),
+			BlockOwnerDeletion: ptr.To(true),
+		}},
+	}}
+}
+
+// roleBinding has no owner reference: it is deleted with its namespace.
+func roleBinding(in Inputs) *rbacv1.RoleBinding {
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      roleBindingName(in.Environment),
+			Namespace: namespaceName(in.Environment),
+			Labels:    identity(in.Environment, quixv1.RoleBindingManagedBy),
+		},
+		RoleRef:  roleRef(in),
+		Subjects: []rbacv1.Subject{platform(in)},
+	}
+	// An administrator may add other subjects. A binding that lacks the platform, or names another role, is created again.
+	if hasRights(in) {
+		binding.Subjects = slices.Clone(in.Bound.Subjects)
+	}
+	return binding
+}
+
+func platform(in Inputs) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: in.Config.ServiceAccountName, Namespace: in.Config.ServiceAccountNamespace}
+}
+
+// hasRights reports whether the platform has its rights already.
+func hasRights(in Inputs) bool {
+	return in.Bound != nil && !boundElsewhere(in) && slices.Contains(in.Bound.Subjects, platform(in))
+}
+
+func roleRef(in Inputs) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: in.Config.ClusterRoleName}
+}
+
+// boundElsewhere reports whether the RoleBinding names another role, as after a change of CLUSTER_ROLE_NAME.
+func boundElsewhere(in Inputs) bool { return in.Bound != nil && in.Bound.RoleRef != roleRef(in) }
+
+// removedSubjects returns the subjects that lose the rights of the RoleBinding.
+func removedSubjects(in Inputs, binding *rbacv1.RoleBinding) []rbacv1.Subject {
+	if in.Bound == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(in.Bound.Subjects), func(s rbacv1.Subject) bool { return slices.Contains(binding.Subjects, s) })
 }

@@ -26,6 +26,7 @@ type Client struct {
 // nothing before the first call. The connection is kept; when it breaks, the next one uses the identity's present
 // certificate.
 func Dial(address string, identity *pki.Identity, peer pki.Role) (*Client, error) {
+	// passthrough: the address is dialled as it is, without DNS.
 	connection, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(&dialling{
 			TransportCredentials: credentials.NewTLS(identity.Dial(peer, Protocol)),
@@ -59,6 +60,7 @@ type dialling struct {
 
 // ClientHandshake implements credentials.TransportCredentials. It verifies the name of the peer's role, not the address.
 func (d *dialling) ClientHandshake(ctx context.Context, _ string, connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	// The embedded credentials have the certificate of the time of Dial, which may have been renewed since.
 	return credentials.NewTLS(d.identity.Dial(d.peer, Protocol)).ClientHandshake(ctx, d.peer.Name(), connection)
 }
 

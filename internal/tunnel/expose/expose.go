@@ -22,9 +22,9 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/kit/backoff"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
-	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
 )
 

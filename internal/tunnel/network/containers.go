@@ -48,6 +48,7 @@ func (c *containers) source() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		// The controller waits for this before its first reconciliation, so that follow always has both.
 		c.ctx, c.queue = ctx, queue
 		return nil
 	})
@@ -61,6 +62,7 @@ func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
 		if f.uid == n.UID {
 			return nil
 		}
+		// The network was deleted and created again: the pods of the new one may be in another namespace.
 		f.stop()
 	}
 	pods, err := cache.New(c.mgr.GetConfig(), cache.Options{
@@ -73,12 +75,14 @@ func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
 	if err != nil {
 		return err
 	}
+	// The watch outlives the reconciliation that begins it, and ends with the controller.
 	ctx, stop := context.WithCancel(c.ctx)
 	informer, err := pods.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		stop()
 		return err
 	}
+	// AddAfter keeps the earliest time of a network: any number of changes lead to one reconciliation in settleTime.
 	changed := func(any) { c.enqueue(n.Name, settleTime) }
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: changed,
@@ -95,6 +99,7 @@ func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
 	}
 	c.all[n.Name] = &followed{uid: n.UID, stop: stop, pods: pods, synced: handled.HasSynced}
 	go func() { _ = pods.Start(ctx) }() // it ends with ctx
+	// A namespace without pods has no event: the complete list causes the first reconciliation.
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
 			c.enqueue(n.Name, 0)
@@ -113,6 +118,7 @@ func (c *containers) runningIDs(ctx context.Context, network string, uid types.U
 	f := c.all[network]
 	c.mu.Unlock()
 	var pods corev1.PodList
+	// An incomplete list would show containers that run as ended. Nothing changes the listed pods, so they are not copied.
 	if f == nil || f.uid != uid || !f.synced() || f.pods.List(ctx, &pods, client.UnsafeDisableDeepCopy) != nil {
 		return nil, false
 	}

@@ -2,18 +2,14 @@ package pki
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/bergctf/berg-operator/internal/kit/authority"
 )
 
 // Role is which end a certificate is for.
@@ -53,63 +49,26 @@ const (
 	KeyFile         = "tls.key"
 )
 
-// skew is how much the clocks of a pair may differ.
-const skew = 5 * time.Minute
-
 // Pair is a certificate and its key, both in PEM.
-type Pair struct {
-	Certificate []byte
-	Key         []byte
-}
+type Pair = authority.Pair
 
 // Authority signs the certificates of one pair of proxies.
-type Authority struct {
-	Pair
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
+type Authority struct{ *authority.Authority }
 
 // NewAuthority makes an authority that is valid from now on. name is the common name of its certificate.
 func NewAuthority(name string, now time.Time, validity time.Duration) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make the authority's key: %w", err)
-	}
-	certificate, err := newTemplate(name, now, validity)
-	if err != nil {
-		return nil, err
-	}
-	certificate.IsCA, certificate.BasicConstraintsValid = true, true
-	certificate.MaxPathLenZero = true
-	certificate.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-	pair, err := sign(certificate, certificate, key, key)
-	if err != nil {
-		return nil, err
-	}
-	return ParseAuthority(pair)
+	a, err := authority.New(subject(name), now, validity)
+	return &Authority{a}, err
 }
 
-// ParseAuthority reads an authority that NewAuthority has made. It returns an error if the key does not match the
-// certificate, or if the certificate is not an authority.
+// ParseAuthority reads an authority that NewAuthority has made.
 func ParseAuthority(pair Pair) (*Authority, error) {
-	certificate, err := parseCertificate(pair.Certificate)
-	if err != nil {
-		return nil, fmt.Errorf("the authority's certificate: %w", err)
-	}
-	block, _ := pem.Decode(pair.Key)
-	if block == nil {
-		return nil, errors.New("the authority's key is not in PEM")
-	}
-	// The error of x509 may quote the key.
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	key, isECDSA := parsed.(*ecdsa.PrivateKey)
-	if err != nil || !isECDSA {
-		return nil, errors.New("the authority's key is not an ECDSA key in PKCS #8")
-	}
-	if !certificate.IsCA || !key.PublicKey.Equal(certificate.PublicKey) {
-		return nil, errors.New("the authority's certificate is not an authority, or does not match its key")
-	}
-	return &Authority{Pair: pair, certificate: certificate, key: key}, nil
+	a, err := authority.Parse(pair)
+	return &Authority{a}, err
+}
+
+func subject(name string) pkix.Name {
+	return pkix.Name{CommonName: name, Organization: []string{"berg-tunnel"}}
 }
 
 // Issue signs a certificate for a role, valid from now. It ends no later than the authority.
@@ -118,77 +77,17 @@ func (a *Authority) Issue(role Role, now time.Time, validity time.Duration) (Pai
 	if err != nil {
 		return Pair{}, err
 	}
-	if !now.Before(a.certificate.NotAfter) {
-		return Pair{}, errors.New("the authority has expired: make another one")
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, fmt.Errorf("make the key for the %s: %w", role, err)
-	}
-	leaf, err := newTemplate(string(role), now, min(validity, a.certificate.NotAfter.Sub(now)))
-	if err != nil {
-		return Pair{}, err
-	}
-	leaf.KeyUsage, leaf.ExtKeyUsage = x509.KeyUsageDigitalSignature, usages
-	leaf.DNSNames = []string{role.Name()}
-	return sign(leaf, a.certificate, key, a.key)
+	return a.Authority.Issue(authority.Leaf{Subject: subject(string(role)), Names: []string{role.Name()}, Usages: usages}, now, validity)
 }
-
-// NotAfter returns when the authority expires.
-func (a *Authority) NotAfter() time.Time { return a.certificate.NotAfter }
 
 // Signed reports whether the authority has signed a certificate in PEM for the role.
 func (a *Authority) Signed(certificatePEM []byte, role Role) bool {
-	certificate, err := parseCertificate(certificatePEM)
-	return err == nil && certificate.CheckSignatureFrom(a.certificate) == nil && certificate.VerifyHostname(role.Name()) == nil
+	return a.Authority.Signed(certificatePEM, role.Name())
 }
 
 // RenewAt returns when a certificate in PEM must be renewed, after two thirds of its lifetime, and when it expires.
 func RenewAt(certificatePEM []byte) (renew, end time.Time, err error) {
-	certificate, err := parseCertificate(certificatePEM)
-	if err != nil {
-		return time.Time{}, time.Time{}, err
-	}
-	// The lifetime starts when it is made. NotBefore is earlier, for clocks that are late; if that counted, a certificate of
-	// some minutes would be due as soon as it exists.
-	begin := certificate.NotBefore.Add(skew)
-	return begin.Add(certificate.NotAfter.Sub(begin) * 2 / 3), certificate.NotAfter, nil
-}
-
-func newTemplate(name string, now time.Time, validity time.Duration) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("choose a serial number: %w", err)
-	}
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name, Organization: []string{"berg-tunnel"}},
-		NotBefore:    now.Add(-skew),
-		NotAfter:     now.Add(validity),
-	}, nil
-}
-
-func sign(certificate, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (Pair, error) {
-	der, err := x509.CreateCertificate(rand.Reader, certificate, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		return Pair{}, fmt.Errorf("sign a certificate: %w", err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return Pair{}, fmt.Errorf("encode a key: %w", err)
-	}
-	return Pair{
-		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}, nil
-}
-
-func parseCertificate(encoded []byte) (*x509.Certificate, error) {
-	block, _ := pem.Decode(encoded)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, errors.New("it is not a certificate in PEM")
-	}
-	return x509.ParseCertificate(block.Bytes)
+	return authority.RenewAt(certificatePEM)
 }
 
 // WriteFiles writes the certificate of an authority, roots, and a pair to a folder that only this user can read, each file atomically. Files that have

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func authority(t *testing.T, now time.Time) *Authority {
+func newAuthority(t *testing.T, now time.Time) *Authority {
 	t.Helper()
 	a, err := NewAuthority("test", now, 100*time.Hour)
 	if err != nil {
@@ -34,15 +34,16 @@ func issue(t *testing.T, a *Authority, role Role, now time.Time) Pair {
 
 func TestLeaves(t *testing.T) {
 	now := time.Now()
-	a, other := authority(t, now), authority(t, now)
+	a, other := newAuthority(t, now), newAuthority(t, now)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.Certificate)
 	for role, may := range map[Role][2]bool{ClientProxy: {true, false}, ServerProxy: {true, true}, Controller: {false, true}} {
 		pair := issue(t, a, role, now)
-		leaf, err := parseCertificate(pair.Certificate)
+		both, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
+		leaf := both.Leaf
 		for n, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 			_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: role.Name(), KeyUsages: []x509.ExtKeyUsage{usage}})
 			if (err == nil) != may[n] {
@@ -73,7 +74,7 @@ func TestLeaves(t *testing.T) {
 
 func TestRenewAt(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	pair := issue(t, authority(t, now), Controller, now)
+	pair := issue(t, newAuthority(t, now), Controller, now)
 	renew, end, err := RenewAt(pair.Certificate)
 	if err != nil || !end.Equal(now.Add(3*time.Hour)) {
 		t.Fatalf("%s, %v", end, err)
@@ -81,7 +82,7 @@ func TestRenewAt(t *testing.T) {
 	if after := renew.Sub(now); after != 2*time.Hour {
 		t.Errorf("renewed after %s of three hours, want two thirds", after)
 	}
-	short, err := authority(t, now).Issue(Controller, now, 30*time.Second)
+	short, err := newAuthority(t, now).Issue(Controller, now, 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestRenewAt(t *testing.T) {
 
 func TestParseAuthority(t *testing.T) {
 	now := time.Now()
-	a, other := authority(t, now), authority(t, now)
+	a, other := newAuthority(t, now), newAuthority(t, now)
 	if again, err := ParseAuthority(a.Pair); err != nil || !again.Signed(issue(t, again, Controller, now).Certificate, Controller) {
 		t.Errorf("%v", err)
 	}
@@ -137,7 +138,7 @@ func shake(dials, serves *tls.Config) (dial, serve error) {
 
 func TestWhoMeetsWhom(t *testing.T) {
 	now := time.Now()
-	a, other := authority(t, now), authority(t, now)
+	a, other := newAuthority(t, now), newAuthority(t, now)
 	who := map[string]*Identity{}
 	for name, pair := range map[string]Pair{
 		"client": issue(t, a, ClientProxy, now), "server": issue(t, a, ServerProxy, now), "controller": issue(t, a, Controller, now),
@@ -182,7 +183,7 @@ func TestWhoMeetsWhom(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	now := time.Now()
-	a := authority(t, now)
+	a := newAuthority(t, now)
 	dir := t.TempDir()
 	write := func(name string, content []byte) {
 		t.Helper()

@@ -53,6 +53,7 @@ func (s *idlePool) get(config *tls.Config) *pooledConn {
 		if last.config == config && time.Since(last.created) < maxAge && last.Quiet() {
 			return last
 		}
+		// The caller does not wait for the end of this connection: it tries the next one.
 		go s.discard(last)
 	}
 }
@@ -62,6 +63,7 @@ func (s *idlePool) put(c *pooledConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.all) >= idleLimit {
+		// In a goroutine, because the lock is held and discard waits for the client proxy.
 		go s.discard(c)
 		return
 	}
@@ -83,11 +85,13 @@ func (s *idlePool) discard(c *pooledConn) {
 func (s *idlePool) reap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The connections are in the order of their last use, so the first one that is not old ends the search.
 	old := 0
 	for old < len(s.all) && time.Since(s.all[old].idle) >= idleTimeout {
 		go s.discard(s.all[old])
 		old++
 	}
+	// A clone, because the array of the slice would keep the closed connections in memory.
 	s.all = slices.Clone(s.all[old:])
 	s.reaper = nil
 	if len(s.all) > 0 && !s.closed {

@@ -49,6 +49,7 @@ type opening struct {
 func (o *opening) arm(timeout time.Duration, late, gone func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// The stream waits from add on: its data connection may have come before this call.
 	if o.done {
 		return
 	}
@@ -67,6 +68,7 @@ func (o *opening) arm(timeout time.Duration, late, gone func()) {
 func (o *opening) disarm() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// begin may have fired and wait for the lock: it then finds done, and begins no watch.
 	o.done = true
 	if o.timeout != nil {
 		o.timeout.Stop()

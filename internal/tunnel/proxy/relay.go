@@ -82,6 +82,7 @@ func (s *stream) run() outcome {
 	case !s.received:
 		return cancelled
 	}
+	// The deadlines that ended the wait or the reads would break the next stream.
 	if s.watching || s.cut {
 		s.data.Resume()
 	}
@@ -129,6 +130,7 @@ func (s *stream) abort() {
 		return
 	}
 	s.cut = true
+	// Without a linger the close is a reset, which no client or server takes for an end.
 	_ = s.plain.SetLinger(0)
 	_ = s.plain.Close()
 	if s.cancels && s.ended {

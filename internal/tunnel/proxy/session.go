@@ -72,6 +72,7 @@ func (s *sender[M]) use(stream grpcSender[M]) {
 func (s *sender[M]) drop(stream grpcSender[M]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The peer may have connected again before the earlier stream has ended: the later one stays.
 	if s.present == stream {
 		s.present = nil
 	}
@@ -83,6 +84,7 @@ func (s *sender[M]) send(message M) error {
 	if s.present == nil {
 		return errNoSession
 	}
+	// Under the lock: a gRPC stream allows only one Send at a time.
 	return s.present.Send(message)
 }
 

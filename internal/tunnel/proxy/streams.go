@@ -79,6 +79,7 @@ func (s *streams) run(current *stream) outcome {
 	s.running[current] = true
 	if s.idle > 0 {
 		current.since = time.Now()
+		// The reaper runs only while there are streams: the first one starts it.
 		if s.reaper == nil {
 			s.reaper = time.AfterFunc(s.idle/idleChecks, s.cutIdle)
 		}
@@ -123,6 +124,7 @@ func (s *streams) cutIdle() {
 
 func (s *streams) signalEmpty() {
 	if s.closed && s.slots == 0 {
+		// close and the end of the last stream may both come here.
 		select {
 		case <-s.empty:
 		default:

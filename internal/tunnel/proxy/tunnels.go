@@ -117,6 +117,7 @@ type tunnels struct {
 }
 
 // live returns the tunnels, sorted by ID.
+// Like deleted, it is called with the lock held.
 func (s *tunnels) live() []*tunnel {
 	return slices.SortedFunc(maps.Values(s.byID), func(a, b *tunnel) int { return cmp.Compare(a.id, b.id) })
 }

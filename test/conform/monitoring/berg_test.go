@@ -33,7 +33,6 @@ func healthyBerg() []string {
 	series = append(series,
 		`up{job="berg-api",instance="c"} 1x90`, `up{job="berg-api",instance="d"} 1x90`,
 		`berg_api_tokens{job="berg-api",instance="c"} 2x90`,
-		`berg_api_unreachable_challenges{job="berg-api",instance="c"} 0x90`,
 		`up{job="berg-gate",instance="g",pod="g"} 1x90`, `up{job="berg-gate",instance="h",pod="h"} 1x90`,
 		gate("routes", "g", "", "1000x90"), gate("routes", "h", "", "1003x90"), gate("open_connections", "g", "", "800x90"),
 		gate("unanswered_total", "g", "", "0+1x90"), gate("refused_connections_total", "g", `,reason="address"`, "0+2x90"),

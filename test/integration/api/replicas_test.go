@@ -153,7 +153,7 @@ func (a *api) start(ctx context.Context, env map[string]string) *replica {
 func (a *api) server(env map[string]string, lost *atomic.Bool, log io.Writer) *server.Server {
 	GinkgoHelper()
 	all := map[string]string{
-		"PLATFORM_NAMESPACE": a.namespace, "POD_NAMESPACE": a.namespace, "CONNECT_WAIT": "1s", "SOURCE_RATE": "1000",
+		"PLATFORM_NAMESPACE": a.namespace, "POD_NAMESPACE": a.namespace, "SOURCE_RATE": "1000",
 	}
 	for name, value := range env {
 		all[name] = value

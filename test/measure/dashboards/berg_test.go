@@ -189,7 +189,7 @@ func startAPI(ctx context.Context, folder string) *platformAPI {
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/bergctf/berg-operator/cmd/berg-api").CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	command := exec.Command(program)
-	command.Env = append(os.Environ(), "PLATFORM_API=true", "BIND_ADDRESS="+a.endpoint, "METRICS_BIND_ADDRESS="+a.metrics, "PLATFORM_NAMESPACE="+arena, "CONNECT_WAIT=1s", "BOOT_WAIT=5s")
+	command.Env = append(os.Environ(), "PLATFORM_API=true", "BIND_ADDRESS="+a.endpoint, "METRICS_BIND_ADDRESS="+a.metrics, "PLATFORM_NAMESPACE="+arena, "BOOT_WAIT=5s")
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	Expect(command.Start()).To(Succeed())

@@ -2,28 +2,21 @@ package manifests
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
 	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/netpolicies"
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
-)
-
-const (
-	podNamespaceLabel = "k8s:io.kubernetes.pod.namespace"
-	// namespaceComponentLabel is the component label of a namespace as Cilium shows it on the pods in it.
-	namespaceComponentLabel = "k8s:io.cilium.k8s.namespace.labels." + bergv1.LabelComponent
 )
 
 func ciliumNetworkPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	return &ciliumv2.CiliumNetworkPolicy{
 		ObjectMeta: in.meta(networkPolicyName, networkPolicyName),
 		Spec: &api.Rule{
-			EndpointSelector: selector(nil),
+			EndpointSelector: netpolicies.CiliumPods()[0],
 			Egress:           ciliumEgress(in),
 			EgressDeny:       ciliumEgressDeny(in),
 			Ingress:          ciliumIngress(in),
@@ -32,27 +25,19 @@ func ciliumNetworkPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 }
 
 func ciliumEgress(in Inputs) []api.EgressRule {
-	dns := api.PortRule{Ports: []api.PortProtocol{{Port: "53"}}}
+	var names *api.L7Rules
 	if !in.Challenge.AllowOutboundTraffic {
 		// In a pattern, * matches one label; names of a headless Service have two before the
 		// namespace.
 		zone := fmt.Sprintf("%s.svc.%s.", in.Namespace(), in.Config.ClusterDomain)
-		dns.Rules = &api.L7Rules{DNS: []api.PortRuleDNS{
+		names = &api.L7Rules{DNS: []api.PortRuleDNS{
 			{MatchPattern: "*." + zone},
 			{MatchPattern: "*.*." + zone},
 		}}
 	}
 	rules := []api.EgressRule{
-		{
-			EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(&slim.LabelSelector{
-				MatchLabels: map[string]string{
-					podNamespaceLabel: "kube-system",
-					"k8s:k8s-app":     "kube-dns",
-				},
-			})}},
-			ToPorts: api.PortRules{dns},
-		},
-		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(nil)}}},
+		netpolicies.CiliumDNS(names),
+		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: netpolicies.CiliumPods()}},
 		{
 			// The public address of the instance itself, for callbacks such as OIDC: the Gateway may run on this node or on
 			// another, or belong to Cilium.
@@ -88,25 +73,25 @@ func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
 
 func ciliumIngress(in Inputs) []api.IngressRule {
 	rules := []api.IngressRule{
-		{IngressCommonRule: api.IngressCommonRule{FromEndpoints: []api.EndpointSelector{selector(nil)}}},
+		{IngressCommonRule: api.IngressCommonRule{FromEndpoints: netpolicies.CiliumPods()}},
 		{IngressCommonRule: api.IngressCommonRule{FromEntities: api.EntitySlice{api.EntityHost, api.EntityRemoteNode}}},
 	}
 	public, exposed := reachablePorts(in)
 	if len(public) > 0 {
 		rules = append(rules, api.IngressRule{
 			IngressCommonRule: api.IngressCommonRule{FromEntities: api.EntitySlice{api.EntityWorld}},
-			ToPorts:           portRules(public),
+			ToPorts:           netpolicies.CiliumPorts(public),
 		})
 	}
 	if len(exposed) > 0 {
 		rules = append(rules, api.IngressRule{
-			IngressCommonRule: api.IngressCommonRule{FromEndpoints: []api.EndpointSelector{selector(dataplane(in))}},
-			ToPorts:           portRules(exposed),
+			IngressCommonRule: api.IngressCommonRule{FromEndpoints: netpolicies.CiliumProxies(in.Gateway, bergv1.ComponentNamespace)},
+			ToPorts:           netpolicies.CiliumPorts(exposed),
 		})
 		if proxy := ciliumGateway(in); len(proxy) > 0 {
 			rules = append(rules, api.IngressRule{
 				IngressCommonRule: api.IngressCommonRule{FromEntities: proxy},
-				ToPorts:           portRules(exposed),
+				ToPorts:           netpolicies.CiliumPorts(exposed),
 			})
 		}
 	}
@@ -120,44 +105,4 @@ func ciliumGateway(in Inputs) api.EntitySlice {
 		return nil
 	}
 	return api.EntitySlice{api.EntityIngress}
-}
-
-// dataplane selects the pods that may be proxies of the Gateway: the pods of the configured namespaces, else all pods
-// outside challenge instances.
-func dataplane(in Inputs) *slim.LabelSelector {
-	if namespaces := in.Gateway.DataplaneNamespaces; len(namespaces) > 0 {
-		return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-			{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpIn, Values: namespaces},
-		}}
-	}
-	return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-		// A namespaced policy selects pods of other namespaces only if it names the
-		// namespace label.
-		{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpExists},
-		{Key: namespaceComponentLabel, Operator: slim.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace}},
-	}}
-}
-
-// maxPortsPerRule is Cilium's limit on the ports of one rule.
-const maxPortsPerRule = 40
-
-func portRules(ports []bergv1.Port) api.PortRules {
-	var rules api.PortRules
-	for chunk := range slices.Chunk(ports, maxPortsPerRule) {
-		var rule api.PortRule
-		for _, p := range chunk {
-			rule.Ports = append(rule.Ports, api.PortProtocol{Port: strconv.Itoa(int(p.Port)), Protocol: api.L4Proto(p.Transport())})
-		}
-		rules = append(rules, rule)
-	}
-	return rules
-}
-
-// selector keeps the keys as written. Cilium's own constructors rewrite them, so that the
-// object read back would differ from the plan.
-func selector(s *slim.LabelSelector) api.EndpointSelector {
-	if s == nil {
-		s = &slim.LabelSelector{}
-	}
-	return api.EndpointSelector{LabelSelector: s}
 }

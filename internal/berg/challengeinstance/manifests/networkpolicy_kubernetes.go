@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/netpolicies"
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
@@ -59,37 +60,18 @@ func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
 		// kept out by their own egress rules, and here if the addresses of pods are known.
 		rules = append(rules, networkingv1.NetworkPolicyIngressRule{
 			From:  netpolicy.Blocks(netpolicy.Everywhere, in.Config.PodCIDRs),
-			Ports: policyPorts(public),
+			Ports: netpolicies.Ports(public),
 		})
 	}
 	if len(exposed) > 0 {
 		rules = append(rules, networkingv1.NetworkPolicyIngressRule{
-			From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: proxyNamespaces(in)}},
-			Ports: policyPorts(exposed),
+			From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: netpolicies.Proxies(in.Gateway, bergv1.ComponentNamespace)}},
+			Ports: netpolicies.Ports(exposed),
 		})
 	}
 	return rules
 }
 
-// proxyNamespaces selects the namespaces of the proxies of the Gateway: the configured ones, else all except the namespaces
-// of challenge instances.
-func proxyNamespaces(in Inputs) *metav1.LabelSelector {
-	if names := in.Gateway.DataplaneNamespaces; len(names) > 0 {
-		return netpolicy.InNamespaces(names...)
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: bergv1.LabelComponent, Operator: metav1.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace}},
-	}}
-}
-
 func sameNamespace() []networkingv1.NetworkPolicyPeer {
 	return []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-}
-
-func policyPorts(ports []bergv1.Port) []networkingv1.NetworkPolicyPort {
-	out := make([]networkingv1.NetworkPolicyPort, 0, len(ports))
-	for _, p := range ports {
-		out = append(out, netpolicy.Port(p.Port, p.Transport()))
-	}
-	return out
 }

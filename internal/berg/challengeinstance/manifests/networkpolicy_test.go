@@ -290,6 +290,12 @@ func ciliumAllows(t *testing.T, rule *api.Rule, direction string, other peer, po
 	})
 }
 
+// The labels with which Cilium shows the namespace of a pod.
+const (
+	podNamespaceLabel       = "k8s:io.kubernetes.pod.namespace"
+	namespaceComponentLabel = "k8s:io.cilium.k8s.namespace.labels." + bergv1.LabelComponent
+)
+
 func ciliumPeers(t *testing.T, endpoints []api.EndpointSelector, entities api.EntitySlice, other peer) bool {
 	t.Helper()
 	if other.entity != "" {

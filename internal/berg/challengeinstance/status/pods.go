@@ -11,6 +11,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
 // podsSummary summarises the pods of an instance.
@@ -192,13 +193,8 @@ func podEnded(p *corev1.Pod) bool {
 
 // PodReady reports whether a pod runs and passes its readiness probes.
 func PodReady(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return p.Status.Phase == corev1.PodRunning && podstate.Ready(p)
 }
-
-// passing are the reasons of a waiting container that need no action.
-var passing = []string{"", "ContainerCreating", "PodInitializing"}
 
 // podProblem returns how a pod ended, or why it cannot start: the reason of a waiting container, or why it cannot be
 // scheduled. The messages of the kubelet contain images and exit codes, but no environment. Containers that admission
@@ -212,7 +208,7 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 		if last := crashed(p, s); last != nil {
 			return crashLoopBackOff, addedTo(p, s) + crashMessage(last)
 		}
-		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
+		if w := podstate.Stuck(s); w != nil {
 			message := addedTo(p, s) + strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 			if last := s.LastTerminationState.Terminated; last != nil {
 				message += "; " + howItEnded(last)
@@ -337,7 +333,7 @@ func livenessHint(p *corev1.Pod, c bergv1.Container) string {
 	if last == nil && s.Ready {
 		last = s.LastTerminationState.Terminated
 	}
-	if last == nil && s.State.Waiting != nil && !slices.Contains(passing, s.State.Waiting.Reason) {
+	if last == nil && podstate.Stuck(s) != nil {
 		last = s.LastTerminationState.Terminated
 	}
 	if last == nil || last.Reason != "Error" || last.ExitCode != exitKilled && last.ExitCode != exitAsked {

@@ -180,6 +180,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 		return fmt.Errorf("start the server proxy (TUNNEL_BINARY): %w", err)
 	}
 	l.mu.Lock()
+	// Before the process is waited for: ended keeps the exit only of a known pair.
 	l.watched[cmd.Process.Pid], l.exits[p.UID] = true, ""
 	l.mu.Unlock()
 	// Wait also reaps the process: otherwise it would stay as a zombie, which still has a process ID.

@@ -84,6 +84,7 @@ func (s *Store) Keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProx
 	if k, known := s.Known(p.UID); known && now.Before(k.Renew) {
 		return k, nil
 	}
+	// Without the lock, because it waits for the API server. Two calls would read the same Secrets: the authority is created once.
 	k, err := s.ensure(ctx, p, namespace, now)
 	if err != nil {
 		return Keys{}, err
@@ -249,6 +250,7 @@ func (s *Store) liveSecret(ctx context.Context, owner ownership.Owner, key types
 func (s *Store) putSecret(ctx context.Context, owner ownership.Owner, live, desired *corev1.Secret) error {
 	owner.SetOn(desired)
 	if live != nil {
+		// An update fails if another process has replaced the Secret since it was read.
 		desired.ResourceVersion, desired.UID = live.ResourceVersion, live.UID
 		return s.Client.Update(ctx, desired, client.FieldOwner(s.Writer.Manager), client.DisableReadYourWritesConsistency)
 	}

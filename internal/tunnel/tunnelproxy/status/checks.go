@@ -10,7 +10,7 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
 const (

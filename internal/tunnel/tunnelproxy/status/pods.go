@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
-	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 

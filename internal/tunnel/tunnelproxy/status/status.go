@@ -13,8 +13,8 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/podstate"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
-	"github.com/bergctf/berg-operator/internal/tunnel/podstate"
 )
 
 const failedMessage = "The proxies have failed and are not restarted"

@@ -7,8 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// transient are the reasons of a waiting container that are part of every start.
-var transient = map[string]bool{"": true, "ContainerCreating": true, "PodInitializing": true}
+// Passes reports whether a container that waits for this reason needs no action: every start has it.
+func Passes(reason string) bool {
+	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
+}
+
+// Stuck says why a container waits, nil if it does not, or if that passes by itself.
+func Stuck(s corev1.ContainerStatus) *corev1.ContainerStateWaiting {
+	if w := s.State.Waiting; w != nil && !Passes(w.Reason) {
+		return w
+	}
+	return nil
+}
 
 // Ready reports whether a pod has the condition Ready.
 func Ready(pod *corev1.Pod) bool {
@@ -23,7 +33,7 @@ func Ready(pod *corev1.Pod) bool {
 // Starting says why a container of a pod does not start, "" if that passes by itself.
 func Starting(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && !transient[w.Reason] {
+		if w := Stuck(s); w != nil {
 			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 		}
 	}

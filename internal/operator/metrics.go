@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,4 +48,16 @@ type requestLatency struct{ seconds *prometheus.HistogramVec }
 
 func (r requestLatency) Observe(_ context.Context, verb string, u url.URL, took time.Duration) {
 	r.seconds.WithLabelValues(verb, u.Host).Observe(took.Seconds())
+}
+
+var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "berg_operator_build_info",
+	Help: "Always 1. The labels are the version and build information of this replica.",
+}, []string{"version", "goversion"})
+
+func init() { metrics.Registry.MustRegister(buildInfo) }
+
+// AnnounceVersion exports the version of the program as a metric.
+func AnnounceVersion(version string) {
+	buildInfo.WithLabelValues(version, runtime.Version()).Set(1)
 }
