@@ -31,7 +31,7 @@ type PortApplyConfiguration struct {
 	// host name through the HTTP listener of the Gateway; publicTlsRoute:
 	// anyone, by host name through its TLS listener. Default: internalPort.
 	Type *bergv1.PortType `json:"type,omitempty"`
-	// Whether the operator, the node and the platform API connect to a public TCP port before
+	// Whether the operator and the node connect to a public TCP port before
 	// players do. Set false for a program that serves one connection and ends, and for
 	// one that opens the port later. Default: true.
 	ConnectAtStart *bool `json:"connectAtStart,omitempty"`
