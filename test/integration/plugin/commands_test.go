@@ -415,12 +415,10 @@ var _ = Describe("freeze and unfreeze", func() {
 	It("starts and expires nothing in between, and restores the time left", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
-		live := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, live, bergv1.PhaseRunning) // a busy machine may need long for that
+		live, ending := bergtest.Instance(ctx, ns, "web"), bergtest.Instance(ctx, ns, "web")
+		bergtest.AllRun(ctx, live, ending) // a busy machine may need long for that
 		lived := time.Since(live.Status.StartedAt.Time)
 		apiserver.Change(ctx, live, func() { live.Spec.Timeout = fmt.Sprintf("%ds", int(lived.Seconds())+8) })
-		ending := bergtest.Instance(ctx, ns, "web")
-		expect.Reaches(ctx, ending, bergv1.PhaseRunning)
 		until := metav1.NewTime(time.Now().Add(8 * time.Second))
 		apiserver.Change(ctx, ending, func() { ending.Spec.Until = &until })
 		Expect(run(ctx, "freeze", "-n", ns).code).To(Equal(0))
