@@ -209,8 +209,10 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"invalid values": {func(s *Survey) {
 			s.Shared, s.SharedProblem = map[string]string{"CHALLENGE_HTTP_PORT": "http"}, `berg-gate: GATE_DRAIN="x": must be a duration`
 		}, "settings", console.Problem, `former settings, and do not start again with those of the ConfigMap: berg-gate: GATE_DRAIN="x"`},
-		"a program that does not start": {func(s *Survey) { s.Refused = map[string]string{"berg-api": `RATE="x": must be a number`} },
-			"settings", console.Problem, `berg-api does not start: RATE="x"`},
+		"a program that does not start": {
+			func(s *Survey) { s.Refused = map[string]string{"berg-api": `RATE="x": must be a number`} },
+			"settings", console.Problem, `berg-api does not start: RATE="x"`,
+		},
 		"the gate protects another namespace": {func(s *Survey) {
 			s.Gate = &corev1.Container{Env: []corev1.EnvVar{{Name: "GATEWAY_NAMESPACE", Value: "infra"}}}
 		}, "Gateway", console.Warning, "GATEWAY_NAMESPACE of the gate is infra, and that of the operator berg: "},
