@@ -460,8 +460,11 @@ var _ = Describe("A Deployment of a Git repository", func() {
 
 	It("tells what was built while its Application is not Ready", func(ctx SpecContext) {
 		w, d, run := newBuild(ctx, sha(1))
-		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.RootDirectory = "../../etc" })
-		expect.Reaches(ctx, w.app, kibashipv1.ApplicationFailed)
+		apiserver.Change(ctx, w.app, func() {
+			g := w.app.Spec.GitRepository
+			g.PublicAccess, g.SecretRef = false, &kibashipv1.LocalReference{Name: "missing"}
+		})
+		expect.Shows(ctx, w.app, kibashipv1.ConditionReady, metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound)
 		w.succeeds(ctx, run, 1)
 		expect.Becomes(ctx, d, func(g Gomega) {
 			g.Expect(d.Status.BuiltImage).NotTo(BeNil(), d.Status.Message)
