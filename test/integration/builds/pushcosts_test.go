@@ -103,6 +103,7 @@ var _ = Describe("What pushes cost", func() {
 			}
 			return all
 		}
+		Eventually(func() []string { return w.runs(ctx) }).Should(HaveLen(len(apps) + 1)) // with that of w.app
 		runs := w.runs(ctx)
 		rights(w.app) // connections are made
 		var quiet, loud []time.Duration
