@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +38,7 @@ func starts(ctx context.Context, b *bench) ([]figure, error) {
 		return nil, err
 	}
 	defer stop()
-	if _, _, err := b.startOne(ctx, found, "warm", 5*time.Millisecond); err != nil {
+	if _, _, err := b.startOne(ctx, found, 5*time.Millisecond); err != nil {
 		return nil, fmt.Errorf("the first instance: %w", err)
 	}
 	var all []figure
@@ -48,8 +49,8 @@ func starts(ctx context.Context, b *bench) ([]figure, error) {
 	}{{alone, 1, startRatio, 2 * time.Millisecond}, {b.together, b.together, startRatioTogether, 25 * time.Millisecond}} {
 		var mu sync.Mutex
 		var byHost, direct []time.Duration
-		err := inParallel(kind.n, kind.by, func(i int) error {
-			host, pod, err := b.startOne(ctx, found, fmt.Sprintf("start-%d-%d", kind.by, i), kind.pause)
+		err := inParallel(kind.n, kind.by, func(int) error {
+			host, pod, err := b.startOne(ctx, found, kind.pause)
 			mu.Lock()
 			defer mu.Unlock()
 			byHost, direct = append(byHost, host), append(direct, pod)
@@ -153,9 +154,10 @@ func (b *bench) findAddresses(ctx context.Context) (*addresses, func(), error) {
 }
 
 // startOne starts an instance, waits for its first byte on both ways, and deletes it.
-func (b *bench) startOne(ctx context.Context, found *addresses, owner string, pause time.Duration) (byHost, direct time.Duration, err error) {
+func (b *bench) startOne(ctx context.Context, found *addresses, pause time.Duration) (byHost, direct time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	owner := uuid.NewString()
 	instance := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: owner}}
 	instance.Spec.ChallengeRef = bergv1.ChallengeReference{Name: "started"}
 	instance.Spec.OwnerID = owner
