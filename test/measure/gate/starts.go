@@ -160,7 +160,7 @@ func (b *bench) startOne(ctx context.Context, found *addresses, pause time.Durat
 	owner := uuid.NewString()
 	instance := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: owner}}
 	instance.Spec.ChallengeRef = bergv1.ChallengeReference{Name: "started"}
-	instance.Spec.OwnerID = owner
+	instance.Spec.OwnerID, instance.Spec.Flag = owner, "flag{measured}"
 	if err := b.client.Create(ctx, instance); err != nil {
 		return 0, 0, err
 	}
