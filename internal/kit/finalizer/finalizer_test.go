@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
+// A write of the finalizers of others is tried against a real API server.
 func TestTakenOff(t *testing.T) {
 	with := func(finalizers ...string) *corev1.ConfigMap {
 		o := &corev1.ConfigMap{}
