@@ -106,15 +106,8 @@ var failureChanged = predicate.Funcs{
 // refusalChanged passes changes of the refusal in the status of a Deployment, and no other change of that status.
 var refusalChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return refusalText(e.ObjectOld) != refusalText(e.ObjectNew)
+		return !status.SameRefusal(e.ObjectOld.(*appsv1.Deployment), e.ObjectNew.(*appsv1.Deployment))
 	},
-}
-
-func refusalText(o client.Object) string {
-	if c := status.FindRefusal(o.(*appsv1.Deployment)); c != nil {
-		return c.Message
-	}
-	return ""
 }
 
 // sandboxRepaired passes a pod whose sandbox was refused and exists now. A pod without a refusal is not passed: it would

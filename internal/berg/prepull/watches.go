@@ -94,8 +94,7 @@ var nodeChanged = onChange(func(before, after client.Object) bool {
 
 // refusalChanged accepts changes of why the pod of a pull is not created.
 var refusalChanged = onChange(func(before, after client.Object) bool {
-	b, a := status.FindRefusal(before.(*appsv1.Deployment)), status.FindRefusal(after.(*appsv1.Deployment))
-	return (b == nil) != (a == nil) || b != nil && b.Message != a.Message
+	return !status.SameRefusal(before.(*appsv1.Deployment), after.(*appsv1.Deployment))
 })
 
 // podChanged accepts changes in the progress of a pull.

@@ -46,6 +46,12 @@ func FindRefusal(d *appsv1.Deployment) *appsv1.DeploymentCondition {
 	return found
 }
 
+// SameRefusal reports whether the pods of a Deployment are refused for the same reason as before, or neither time.
+func SameRefusal(before, after *appsv1.Deployment) bool {
+	b, a := FindRefusal(before), FindRefusal(after)
+	return (b == nil) == (a == nil) && (b == nil || b.Message == a.Message)
+}
+
 // ExplainRefusal returns why the pods of a Deployment are not created; "" if that is not known, or usual in a new namespace.
 func ExplainRefusal(d *appsv1.Deployment, now time.Time) (reason, message string) {
 	refused := FindRefusal(d)
