@@ -88,31 +88,37 @@ func (s *State) compileGateways() {
 	if len(changed) > 0 {
 		s.table.SetListeners(listeners)
 		s.Certificates(secrets)
-	}
-	refersTo := func(namespace string, parents []gatewayv1.ParentReference) bool {
-		return slices.ContainsFunc(parents, func(p gatewayv1.ParentReference) bool {
-			return changed[types.NamespacedName{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(namespace))), Name: string(p.Name)}]
-		})
-	}
-	for name, route := range s.httpRoutes {
-		if refersTo(name.Namespace, route.Spec.ParentRefs) {
-			s.compileRoute(routing.Key{Kind: routing.HTTPRoute, Namespace: name.Namespace, Name: name.Name})
-		}
-	}
-	for name, route := range s.tlsRoutes {
-		if refersTo(name.Namespace, route.Spec.ParentRefs) {
-			s.compileRoute(routing.Key{Kind: routing.TLSRoute, Namespace: name.Namespace, Name: name.Name})
-		}
+		s.compileRoutesOn(changed)
 	}
 	for name := range s.gateways {
 		s.Changed(routing.Key{Kind: GatewayKind, Namespace: name.Namespace, Name: name.Name})
 	}
 }
 
+// compileRoutesOn translates the routes that refer to one of some Gateways.
+func (s *State) compileRoutesOn(gateways map[types.NamespacedName]bool) {
+	compile := func(kind string, name types.NamespacedName, parents []gatewayv1.ParentReference) {
+		if slices.ContainsFunc(parents, func(p gatewayv1.ParentReference) bool {
+			return gateways[types.NamespacedName{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(name.Namespace))), Name: string(p.Name)}]
+		}) {
+			s.compileRoute(routing.Key{Kind: kind, Namespace: name.Namespace, Name: name.Name})
+		}
+	}
+	for name, route := range s.httpRoutes {
+		compile(routing.HTTPRoute, name, route.Spec.ParentRefs)
+	}
+	for name, route := range s.tlsRoutes {
+		compile(routing.TLSRoute, name, route.Spec.ParentRefs)
+	}
+}
+
 // compareGateways orders Gateways: those of Preferred go first, then the older ones.
 func (s *State) compareGateways(a, b *gatewayv1.Gateway) int {
-	if first := a.Namespace == s.Preferred; first != (b.Namespace == s.Preferred) {
-		return map[bool]int{true: -1, false: 1}[first]
+	switch first, second := a.Namespace == s.Preferred, b.Namespace == s.Preferred; {
+	case first && !second:
+		return -1
+	case second && !first:
+		return 1
 	}
 	return routing.CompareAge(a, b)
 }
