@@ -1,6 +1,7 @@
 package application
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/commitstatus"
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -107,7 +109,7 @@ func passed(a *kibashipv1.Application, o Observed, step string) (status metav1.C
 func computeDeleting(a *kibashipv1.Application, problem error, now time.Time) {
 	s := &a.Status
 	s.ObservedGeneration = a.Generation
-	s.Phase, s.Message = kibashipv1.ApplicationDeleting, "Waits until the git provider takes the last state of a commit, at most 30 seconds"
+	s.Phase, s.Message = kibashipv1.ApplicationDeleting, fmt.Sprintf("Waits until the git provider takes the last state of a commit, at most %.0f seconds", commitstatus.LastTime.Seconds())
 	reason := kibashipv1.ReasonTerminating
 	if problem != nil {
 		reason, s.Message = kibashipv1.ReasonDeletionBlocked, "The Deployments of the Application cannot be deleted: "+problem.Error()

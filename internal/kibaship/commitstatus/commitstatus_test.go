@@ -253,7 +253,7 @@ func TestTheLastStateIsSentWhenADeploymentIsDeleted(t *testing.T) {
 			if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "project-p-app-web-kibaship-com"}, a); err != nil {
 				t.Fatal(err)
 			}
-			if now := w.d.DeletionTimestamp.Time; Unsent(w.d, a, now) != lastTime || Unsent(w.d, a, now.Add(lastTime)) != 0 {
+			if now := w.d.DeletionTimestamp.Time; Unsent(w.d, a, now) != LastTime || Unsent(w.d, a, now.Add(LastTime)) != 0 {
 				t.Error("the deletion does not wait, or has no limit")
 			}
 			if test.refuses != 0 {

@@ -67,15 +67,15 @@ func asks(d *kibashipv1.Deployment, a *kibashipv1.Application) bool {
 		source != nil && source.AutoBuild != nil && source.AutoBuild.CommitStatus && source.SecretRef != nil
 }
 
-// lastTime is how long a Deployment that is being deleted waits for the provider to take its last state.
-const lastTime = 30 * time.Second
+// LastTime is how long a Deployment that is being deleted waits for the provider to take its last state.
+const LastTime = 30 * time.Second
 
 // Unsent returns for how much longer the deletion of a Deployment waits until no commit is pending at the provider, 0 if it does not wait.
 func Unsent(d *kibashipv1.Deployment, a *kibashipv1.Application, now time.Time) time.Duration {
 	if _, sent, _ := strings.Cut(d.Annotations[kibashipv1.AnnotationReported], "="); sent != string(pending) || d.DeletionTimestamp == nil || !asks(d, a) {
 		return 0
 	}
-	return max(0, d.DeletionTimestamp.Add(lastTime).Sub(now))
+	return max(0, d.DeletionTimestamp.Add(LastTime).Sub(now))
 }
 
 // Reconcile sends the state of the commit of a Deployment, unless it was sent. If the build of the commit before has not ended, it was
