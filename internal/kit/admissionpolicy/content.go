@@ -26,7 +26,7 @@ type content struct {
 var contents = map[string]content{
 	Fence:                                  {2, "d884277ec9b23a04"},
 	"berg-operator-fence-deletions":        {1, "a90b45d7ba62c922"},
-	"berg-operator-own-namespace":          {2, "b11ecbb8ccb9b45b"},
+	"berg-operator-own-namespace":          {2, "b29a7b23b4af6e02"},
 	"berg-operator-kibaship-tenants":       {1, "f25d0c4f706016b6"},
 	"berg-operator-kibaship-confined-pods": {1, "c69d081629abb9a9"},
 	"berg-operator-tunnel-confined-pods":   {1, "c69d081629abb9a9"},
