@@ -33,11 +33,8 @@ func (b *bench) newBatch(who string) *batch {
 	return &batch{bench: b, who: who, name: fmt.Sprintf("batch-%d", b.numbered)}
 }
 
-// next makes up an instance that is going to be created.
-func (r *batch) next() *life { return r.nextOf(challengeName) }
-
-// nextOf is next of a Challenge.
-func (r *batch) nextOf(challenge string) *life {
+// next makes up an instance of a Challenge that is going to be created.
+func (r *batch) next(challenge string) *life {
 	owner := uuid.NewString()
 	l := &life{
 		challenge: challenge,
@@ -55,7 +52,7 @@ func (r *batch) nextOf(challenge string) *life {
 func (r *batch) create(ctx context.Context, n int, timeout string) error {
 	lives := make([]*life, n)
 	for i := range lives {
-		lives[i] = r.next()
+		lives[i] = r.next(challengeName)
 	}
 	return inParallel(parallelRequests, lives, func(l *life) error { return r.createOne(ctx, l, timeout) })
 }

@@ -168,7 +168,7 @@ func (b *bench) keepKilling(ctx context.Context, n int) (kills int, err error) {
 func (r *batch) receive(ctx context.Context, v visitors, count int) error {
 	all := make([]*life, count)
 	for n := range all {
-		all[n] = r.nextOf(v.challenge)
+		all[n] = r.next(v.challenge)
 	}
 	gone := 0
 	return inParallel(guests, all, func(l *life) error {

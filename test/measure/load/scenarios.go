@@ -155,7 +155,7 @@ func (r *batch) steadily(ctx context.Context, pause, window, lifetime time.Durat
 	over := make(chan struct{})
 	defer close(over)
 	for {
-		l := r.next()
+		l := r.next(challengeName)
 		under.Go(func() {
 			if err := r.createOne(ctx, l, timeout); err != nil {
 				cancel(err)

@@ -134,7 +134,7 @@ func (b *bench) visit(ctx context.Context, all []visitors) (map[string]Quantiles
 				return err
 			}
 			for range v.count {
-				lives[n] = append(lives[n], r.nextOf(v.challenge))
+				lives[n] = append(lives[n], r.next(v.challenge))
 			}
 		}
 		if all[0].interval == 0 {
