@@ -80,7 +80,7 @@ e2e-network: image images tunnel-image api-image jail-image resolver-images ## A
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='$(E2E)' E2E_LABELS='$(NETWORK_LABELS)' \
 		E2E_IMAGES='$(E2E_IMAGES) berg-api resolvers' TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS) NETWORK_POLICY=cilium'
 
-# Which journeys run: all.
+# Which journeys run: those that need no data plane, which e2e-network has.
 KIBASHIP_LABELS ?= !network
 
 .PHONY: e2e-kibaship
