@@ -2,7 +2,6 @@ package quix
 
 import (
 	"context"
-	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,10 +16,7 @@ import (
 // The cache keeps few of them, so that they take no memory.
 var _ = Describe("An environment with many finalizers of others", func() {
 	It("gets one of the operator and loses it, and keeps all others", func(ctx context.Context) {
-		var others []string
-		for n := range 300 {
-			others = append(others, fmt.Sprint("example.com/other-", n))
-		}
+		others := apiserver.ManyFinalizers()
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(e *quixv1.Environment) { e.Finalizers = others })
 		DeferCleanup(func(ctx context.Context) {
 			apiserver.Change(ctx, env, func() { env.Finalizers = nil })

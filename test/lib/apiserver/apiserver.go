@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -225,6 +226,14 @@ func RawPatch(patch string) client.Patch {
 		return client.RawPatch(types.JSONPatchType, []byte(patch))
 	}
 	return client.RawPatch(types.MergePatchType, []byte(patch))
+}
+
+// ManyFinalizers are finalizers of others, more than caches keep.
+func ManyFinalizers() (names []string) {
+	for n := range 300 {
+		names = append(names, fmt.Sprint("example.com/other-", n))
+	}
+	return names
 }
 
 // RemoveFinalizers takes all finalizers off an object.

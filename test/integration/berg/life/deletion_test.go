@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -115,10 +114,7 @@ var _ = Describe("Deleting an instance", func() {
 	})
 
 	It("removes the finalizer of the operator alone, however many others an instance has", func(ctx context.Context) {
-		var others []string
-		for n := range 300 {
-			others = append(others, fmt.Sprint("example.com/other-", n))
-		}
+		others := apiserver.ManyFinalizers()
 		i := bergtest.StartRunning(ctx, "crowded", bergtest.OneContainer, func(i *bergv1.ChallengeInstance) { i.Finalizers = others })
 		DeferCleanup(func(ctx context.Context) { apiserver.Change(ctx, i, func() { i.Finalizers = nil }) })
 		Expect(i.Finalizers).To(ConsistOf(append([]string{bergv1.Finalizer}, others...)))
