@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -25,6 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/memory"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/kit/settingsmap"
 	"github.com/bergctf/berg-operator/internal/operator"
@@ -68,11 +68,7 @@ func main() {
 		}
 		return
 	}
-	opts := operator.Options{}
-	if os.Getenv("GOGC") == "" {
-		opts.GCPercent = gcPercent
-		debug.SetGCPercent(gcPercent)
-	}
+	opts := operator.Options{GCPercent: memory.SetGCPercent(gcPercent)}
 	if os.Getenv(streamedLists) == "" {
 		_ = os.Setenv(streamedLists, "false") // fails only for invalid names
 	}

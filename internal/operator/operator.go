@@ -27,6 +27,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/memory"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -126,7 +127,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 			return nil, fmt.Errorf("set up the gate of upgrades: %w", err)
 		}
 	}
-	if err := mgr.Add(memoryReleaser{opts.GCPercent}); err != nil {
+	if err := mgr.Add(memory.Releaser{GCPercent: opts.GCPercent}); err != nil {
 		return nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -1,4 +1,4 @@
-package operator
+package memory
 
 import (
 	"context"
@@ -12,20 +12,20 @@ import (
 func TestUnusedMemoryIsWhatAReturnFrees(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	debug.FreeOSMemory()
-	before := readMemory()
-	for range 2 * memoryThreshold >> 20 {
+	before := read()
+	for range 2 * threshold >> 20 {
 		garbage := make([]byte, 1<<20)
 		runtime.KeepAlive(&garbage)
 	}
-	after := readMemory()
-	if got := after.unused - before.unused; got < memoryThreshold {
-		t.Errorf("%d bytes of garbage count as %d unused", 2*memoryThreshold, got)
+	after := read()
+	if got := after.unused - before.unused; got < threshold {
+		t.Errorf("%d bytes of garbage count as %d unused", 2*threshold, got)
 	}
-	if got := after.allocated - before.allocated; got < 2*memoryThreshold {
-		t.Errorf("%d bytes count as %d allocated", 2*memoryThreshold, got)
+	if got := after.allocated - before.allocated; got < 2*threshold {
+		t.Errorf("%d bytes count as %d allocated", 2*threshold, got)
 	}
 	debug.FreeOSMemory()
-	if got := readMemory().unused; got >= memoryThreshold {
+	if got := read().unused; got >= threshold {
 		t.Errorf("%d bytes are unused after they were returned: they would be returned again and again", got)
 	}
 }
@@ -37,14 +37,14 @@ func TestMemoryIsReturnedAfterABurstAndNotDuringIt(t *testing.T) {
 		allocated uint64
 		want      bool
 	}{
-		"little to return":                    {memoryThreshold - 1, 0, false},
-		"left alone":                          {memoryThreshold, 0, true},
+		"little to return":                    {threshold - 1, 0, false},
+		"left alone":                          {threshold, 0, true},
 		"after a start":                       {200 << 20, 90 << 20, true},
 		"in a burst":                          {200 << 20, 110 << 20, false},
-		"a little work, and little to return": {memoryThreshold, memoryThreshold, false},
+		"a little work, and little to return": {threshold, threshold, false},
 	} {
-		now := memory{unused: c.unused, allocated: before + c.allocated}
-		if got := now.idleSince(memory{allocated: before}); got != c.want {
+		now := usage{unused: c.unused, allocated: before + c.allocated}
+		if got := now.idleSince(usage{allocated: before}); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
@@ -54,7 +54,7 @@ func TestGrowthFollowsEachCollection(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	memoryReleaser{gcPercent: 50}.letGrow(ctx)
+	Releaser{GCPercent: 50}.letGrow(ctx)
 	alive := make([]byte, 2*smallHeap)
 	for range 3 { // the cleanups run concurrently
 		runtime.GC()
@@ -80,7 +80,7 @@ func TestASmallHeapMayGrowToItsLimit(t *testing.T) {
 		"more":          {38 << 20, 50},
 		"ten thousand":  {160 << 20, 50},
 	} {
-		if got := (memory{live: c.live}).growth(50); got != c.want {
+		if got := (usage{live: c.live}).growth(50); got != c.want {
 			t.Errorf("%s: the heap may grow by %d percent, want %d", name, got, c.want)
 		}
 	}
