@@ -5,7 +5,7 @@ import "sync"
 // buffers are reused between answers.
 type buffers struct{ pool sync.Pool }
 
-const bufferSize = 32 << 10
+const bufferSize = 128 << 10
 
 func newBuffers() *buffers {
 	return &buffers{sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"time"
 
 	"github.com/bergctf/berg-operator/internal/gate/routing"
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
@@ -63,6 +64,10 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 	f.forward(w, r, player, rule, backend)
 }
 
+// flushInterval is how long bytes of an answer with a Content-Length may wait, so that headers and a small body are one write. The library
+// flushes all other answers after each write.
+const flushInterval = 5 * time.Millisecond
+
 type ruleKey struct{}
 
 func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *client, rule *routing.Rule, backend *routing.Backend) {
@@ -81,7 +86,7 @@ func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *clien
 func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:     transport,
-		FlushInterval: -1, // nothing is held back: streams, events, long polls
+		FlushInterval: flushInterval,
 		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		BufferPool:    f.buffers,
 		Rewrite: func(pr *httputil.ProxyRequest) {

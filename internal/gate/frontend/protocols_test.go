@@ -105,8 +105,13 @@ func TestStreamsOfRequestsPassInBothDirections(t *testing.T) {
 func TestEventsArriveWhenTheyAreSent(t *testing.T) {
 	g := newGate(t, Options{Drain: time.Second})
 	next := make(chan struct{})
-	g.serve(t, "events", startPod(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
+	g.serve(t, "events", startPod(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+		case "/length":
+			w.Header().Set("Content-Length", "27")
+		}
 		for i := range 3 {
 			fmt.Fprintf(w, "data: %d\n\n", i)
 			_ = http.NewResponseController(w).Flush()
@@ -114,20 +119,22 @@ func TestEventsArriveWhenTheyAreSent(t *testing.T) {
 		}
 	}))
 	g.routeHTTP("events", "https", "events.example")
-	for _, http2 := range []bool{false, true} {
-		answer, err := g.client(securePort, http2).Get("https://events.example/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		events := bufio.NewReader(answer.Body)
-		for i := range 3 {
-			if line, err := events.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i) {
-				t.Fatalf("%q, %v", line, err)
+	for _, url := range []string{"https://events.example/events", "https://events.example/chunks", "https://events.example/length"} {
+		for _, http2 := range []bool{false, true} {
+			answer, err := g.client(securePort, http2).Get(url)
+			if err != nil {
+				t.Fatal(err)
 			}
-			_, _ = events.ReadString('\n')
-			next <- struct{}{}
+			events := bufio.NewReader(answer.Body)
+			for i := range 3 {
+				if line, err := events.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i) {
+					t.Fatalf("%s: %q, %v", url, line, err)
+				}
+				_, _ = events.ReadString('\n')
+				next <- struct{}{}
+			}
+			_ = answer.Body.Close()
 		}
-		_ = answer.Body.Close()
 	}
 }
 

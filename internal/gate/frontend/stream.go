@@ -38,10 +38,10 @@ func (f *Frontend) stream(ctx context.Context, accepted *recorder, conn net.Conn
 	done := f.metrics.opened(name)
 	defer done()
 	defer backend.Use.Begin()()
-	var directions sync.WaitGroup
-	directions.Go(func() { f.copyDirection(pod, conn) })
-	directions.Go(func() { f.copyDirection(conn, pod) })
-	directions.Wait()
+	var answers sync.WaitGroup
+	answers.Go(func() { f.copyDirection(conn, pod) })
+	f.copyDirection(pod, conn)
+	answers.Wait()
 }
 
 // copyDirection copies until the source has ended, and then ends this direction of the destination. If the destination fails, the source
