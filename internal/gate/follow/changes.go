@@ -134,7 +134,7 @@ func (s *State) SetService(service *corev1.Service) {
 		s.services[name] = ports
 	}
 	if _, remains := s.services[name]; found != remains || !slices.Equal(known, ports) {
-		s.compileThose(s.byService[name])
+		s.compileUsers(name)
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *State) DeleteService(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.services, name)
-	s.compileThose(s.byService[name])
+	s.compileUsers(name)
 }
 
 // SetNamespace notes the labels of a namespace.
@@ -153,7 +153,7 @@ func (s *State) SetNamespace(name string, set labels.Set) {
 	known, found := s.namespaces[name]
 	s.namespaces[name] = set
 	if !found || !maps.Equal(known, set) {
-		s.compileThose(s.byNamespace[name])
+		s.compileNamespace(name)
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *State) compileGranted(grants ...*gatewayv1.ReferenceGrant) {
 			continue
 		}
 		for _, from := range grant.Spec.From {
-			s.compileThose(s.byNamespace[string(from.Namespace)])
+			s.compileNamespace(string(from.Namespace))
 		}
 	}
 }

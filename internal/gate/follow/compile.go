@@ -159,9 +159,21 @@ func (s *State) CertificatesKnown() bool {
 	return true
 }
 
-func (s *State) compileThose(keys map[routing.Key]bool) {
-	for _, key := range slices.Collect(maps.Keys(keys)) {
-		s.compileRoute(key)
+// compileNamespace translates the routes of a namespace.
+func (s *State) compileNamespace(namespace string) {
+	s.compileThose(namespace, func(key routing.Key) bool { return key.Namespace == namespace })
+}
+
+// compileUsers translates the routes that refer to a Service.
+func (s *State) compileUsers(service types.NamespacedName) {
+	s.compileThose(service.Namespace, func(key routing.Key) bool { return slices.Contains(s.routes[key].Services, service) })
+}
+
+func (s *State) compileThose(namespace string, meant func(routing.Key) bool) {
+	for _, key := range slices.Collect(maps.Keys(s.byNamespace[namespace])) {
+		if meant(key) {
+			s.compileRoute(key)
+		}
 	}
 }
 
@@ -201,7 +213,7 @@ func (s *State) use(key routing.Key, uid types.UID, hostnames []gatewayv1.Hostna
 func (s *State) replace(key routing.Key, route *routing.Route) {
 	if previous := s.routes[key]; previous != nil {
 		for _, service := range previous.Services {
-			s.byService.remove(service, key)
+			s.byNamespace.remove(service.Namespace, key)
 		}
 		s.byNamespace.remove(key.Namespace, key)
 		s.count(previous, -1)
@@ -214,7 +226,7 @@ func (s *State) replace(key routing.Key, route *routing.Route) {
 	}
 	s.routes[key] = route
 	for _, service := range route.Services {
-		s.byService.add(service, key)
+		s.byNamespace.add(service.Namespace, key)
 	}
 	s.byNamespace.add(key.Namespace, key)
 	s.count(route, 1)

@@ -46,8 +46,7 @@ type State struct {
 	httpRoutes   map[types.NamespacedName]*gatewayv1.HTTPRoute
 	tlsRoutes    map[types.NamespacedName]*gatewayv1.TLSRoute
 	routes       map[routing.Key]*routing.Route
-	byService    index[types.NamespacedName]
-	byNamespace  index[string]
+	byNamespace  index
 	attached     map[listenerKey]int32
 }
 
@@ -61,19 +60,19 @@ type listenerKey struct {
 	name    string
 }
 
-// index has the routes that refer to something.
-type index[K comparable] map[K]map[routing.Key]bool
+// index has the routes of each namespace, and those that refer to its Services.
+type index map[string]map[routing.Key]bool
 
-func (i index[K]) add(key K, route routing.Key) {
-	if i[key] == nil {
-		i[key] = map[routing.Key]bool{}
+func (i index) add(namespace string, route routing.Key) {
+	if i[namespace] == nil {
+		i[namespace] = map[routing.Key]bool{}
 	}
-	i[key][route] = true
+	i[namespace][route] = true
 }
 
-func (i index[K]) remove(key K, route routing.Key) {
-	if delete(i[key], route); len(i[key]) == 0 {
-		delete(i, key)
+func (i index) remove(namespace string, route routing.Key) {
+	if delete(i[namespace], route); len(i[namespace]) == 0 {
+		delete(i, namespace)
 	}
 }
 
@@ -93,6 +92,6 @@ func NewState(table *routing.Table, controller gatewayv1.GatewayController, port
 		grants: map[types.NamespacedName]*gatewayv1.ReferenceGrant{}, certificates: map[types.NamespacedName]certificate{},
 		gateways: map[types.NamespacedName]*gatewayv1.Gateway{}, compiled: map[types.NamespacedName]*routing.Gateway{},
 		httpRoutes: map[types.NamespacedName]*gatewayv1.HTTPRoute{}, tlsRoutes: map[types.NamespacedName]*gatewayv1.TLSRoute{},
-		routes: map[routing.Key]*routing.Route{}, byService: index[types.NamespacedName]{}, byNamespace: index[string]{}, attached: map[listenerKey]int32{},
+		routes: map[routing.Key]*routing.Route{}, byNamespace: index{}, attached: map[listenerKey]int32{},
 	}
 }

@@ -23,7 +23,23 @@ type Attachment struct {
 type Parent struct {
 	Ref         gatewayv1.ParentReference
 	Attachments []Attachment
-	Conditions  []metav1.Condition
+	// Why the route is not served, and which reference leads nowhere. nil: neither.
+	refused, unresolved *problem
+	generation          int64
+}
+
+// Conditions of the route for this parent. They are not stored: nearly all routes have the same.
+func (p *Parent) Conditions() []metav1.Condition {
+	condition := func(kind gatewayv1.RouteConditionType, reason gatewayv1.RouteConditionReason, message string, wrong *problem) metav1.Condition {
+		if wrong != nil {
+			return newCondition(string(kind), false, string(wrong.reason), wrong.message, p.generation)
+		}
+		return newCondition(string(kind), true, string(reason), message, p.generation)
+	}
+	return []metav1.Condition{
+		condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, "the route is accepted", p.refused),
+		condition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs, "all references are resolved", p.unresolved),
+	}
 }
 
 // Route is the translation of an HTTPRoute or a TLSRoute.
@@ -45,6 +61,19 @@ func (r *Route) RecordIn(use *usage.Use) {
 	}
 	for i := range r.Targets {
 		r.Targets[i].Use = use
+	}
+}
+
+// hosts yields the ports and host names at which the route is served. A host may come more than once.
+func (r *Route) hosts(yield func(Port, string) bool) {
+	for _, parent := range r.Parents {
+		for _, attachment := range parent.Attachments {
+			for _, host := range attachment.Hosts {
+				if attachment.Listener.Valid && !yield(attachment.Listener.Port, host) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -100,23 +129,11 @@ func attach(kind string, meta *metav1.ObjectMeta, refs []gatewayv1.ParentReferen
 		if !ours {
 			continue
 		}
-		parent := Parent{Ref: ref}
 		attachments, refused := findListeners(kind, meta.Namespace, ref, hostnames, gateway, cluster)
-		accepted := newCondition(string(gatewayv1.RouteConditionAccepted), true, string(gatewayv1.RouteReasonAccepted), "the route is accepted", meta.Generation)
-		switch {
-		case refused != nil:
-			accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, string(refused.reason), refused.message
-		case unsupported != nil:
-			accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, string(gatewayv1.RouteReasonUnsupportedValue), unsupported.Error()
-		default:
-			parent.Attachments = attachments
+		if refused == nil && unsupported != nil {
+			attachments, refused = nil, &problem{gatewayv1.RouteReasonUnsupportedValue, unsupported.Error()}
 		}
-		resolved := newCondition(string(gatewayv1.RouteConditionResolvedRefs), true, string(gatewayv1.RouteReasonResolvedRefs), "all references are resolved", meta.Generation)
-		if unresolved != nil {
-			resolved.Status, resolved.Reason, resolved.Message = metav1.ConditionFalse, string(unresolved.reason), unresolved.message
-		}
-		parent.Conditions = []metav1.Condition{accepted, resolved}
-		parents = append(parents, parent)
+		parents = append(parents, Parent{ref, attachments, refused, unresolved, meta.Generation})
 	}
 	return parents
 }

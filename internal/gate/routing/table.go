@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Key names a route: kind, namespace and name.
@@ -17,16 +16,10 @@ type Key struct{ Kind, Namespace, Name string }
 type Table struct {
 	mu    sync.RWMutex
 	ports map[Port]*port
-	// placed has the hosts at which each route stands, so that a change removes it there.
-	placed map[Key][]place
+	// placed has each route as it was set, so that a change removes it from its hosts.
+	placed map[Key]*attached
 	// changed is closed at the next change.
 	changed chan struct{}
-}
-
-// place is a host at a port.
-type place struct {
-	port Port
-	host string
 }
 
 type port struct {
@@ -34,25 +27,24 @@ type port struct {
 	listeners []*Listener
 }
 
-// host has everything that is served under one pattern of host names.
+// host has everything that is served under one pattern of host names. There is nearly always one route: maps would take most of the memory
+// of a table.
 type host struct {
-	http []attached
+	http []*attached
 	// rules are those of all routes, in the order in which they are tried.
 	rules []Rule
-	tls   []attached // in order: the first one is served
+	tls   []*attached // in order: the first one is served
 }
 
-// attached is a route of a host. There is nearly always one: maps would take most of the memory of a table.
+// attached is a route of hosts.
 type attached struct {
-	key     Key
-	created time.Time
-	rules   []Rule
-	targets []Backend
+	key   Key
+	route *Route
 }
 
 // NewTable returns an empty Table.
 func NewTable() *Table {
-	return &Table{ports: map[Port]*port{}, placed: map[Key][]place{}, changed: make(chan struct{})}
+	return &Table{ports: map[Port]*port{}, placed: map[Key]*attached{}, changed: make(chan struct{})}
 }
 
 // Changed returns a channel that is closed at the next change.
@@ -91,20 +83,28 @@ func (t *Table) port(number Port) *port {
 	return t.ports[number]
 }
 
-// Set replaces what a route serves.
+// Set replaces what a route serves. The caller does not change the route afterwards.
 func (t *Table) Set(key Key, route *Route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.announce()
 	t.remove(key)
-	for _, parent := range route.Parents {
-		for _, attachment := range parent.Attachments {
-			if !attachment.Listener.Valid {
-				continue
-			}
-			for _, name := range attachment.Hosts {
-				t.add(key, place{attachment.Listener.Port, name}, route)
-			}
+	added := &attached{key, route}
+	t.placed[key] = added
+	for number, name := range route.hosts {
+		hosts := t.port(number).hosts
+		h := hosts[name]
+		if h == nil {
+			h = &host{}
+			hosts[name] = h
+		}
+		routes := &h.http
+		if key.Kind == TLSRoute {
+			routes = &h.tls
+		}
+		if !slices.Contains(*routes, added) {
+			*routes = append(*routes, added)
+			h.order()
 		}
 	}
 }
@@ -116,49 +116,41 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
-func (t *Table) add(key Key, spot place, route *Route) {
-	if slices.Contains(t.placed[key], spot) {
+func (t *Table) remove(key Key) {
+	former := t.placed[key]
+	if former == nil {
 		return
 	}
-	t.placed[key] = append(t.placed[key], spot)
-	hosts := t.port(spot.port).hosts
-	h := hosts[spot.host]
-	if h == nil {
-		h = &host{}
-		hosts[spot.host] = h
-	}
-	if key.Kind == TLSRoute {
-		h.tls = append(h.tls, attached{key: key, created: route.Created, targets: route.Targets})
-	} else {
-		h.http = append(h.http, attached{key: key, rules: route.Rules})
-	}
-	h.order()
-}
-
-func (t *Table) remove(key Key) {
-	removed := func(a attached) bool { return a.key == key }
-	for _, spot := range t.placed[key] {
-		hosts := t.ports[spot.port].hosts
-		h := hosts[spot.host]
-		h.http, h.tls = slices.DeleteFunc(h.http, removed), slices.DeleteFunc(h.tls, removed)
+	delete(t.placed, key)
+	isFormer := func(a *attached) bool { return a == former }
+	for number, name := range former.route.hosts {
+		hosts := t.port(number).hosts
+		h := hosts[name]
+		if h == nil {
+			continue // the host came before
+		}
+		h.http, h.tls = slices.DeleteFunc(h.http, isFormer), slices.DeleteFunc(h.tls, isFormer)
 		if len(h.http) == 0 && len(h.tls) == 0 {
-			delete(hosts, spot.host)
+			delete(hosts, name)
 			continue
 		}
 		h.order()
 	}
-	delete(t.placed, key)
 }
 
-// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one.
+// order sorts what routes of one host share. Readers keep the former slice of rules, so it makes a new one; the rules of a route are sorted.
 func (h *host) order() {
-	var rules []Rule
-	for _, route := range h.http {
-		rules = append(rules, route.rules...)
+	if h.rules = nil; len(h.http) == 1 {
+		h.rules = h.http[0].route.Rules
+	} else {
+		for _, a := range h.http {
+			h.rules = append(h.rules, a.route.Rules...)
+		}
+		slices.SortFunc(h.rules, compareRules)
 	}
-	slices.SortFunc(rules, compareRules)
-	h.rules = rules
-	slices.SortFunc(h.tls, func(a, b attached) int { return cmp.Or(a.created.Compare(b.created), compareKeys(a.key, b.key)) })
+	slices.SortFunc(h.tls, func(a, b *attached) int {
+		return cmp.Or(a.route.Created.Compare(b.route.Created), compareKeys(a.key, b.key))
+	})
 }
 
 // Rule returns the rule that serves a request at a port. known reports whether a route has the host at all.
@@ -190,7 +182,7 @@ func (t *Table) Targets(number Port, serverName string) (targets []Backend, know
 	if p := t.ports[number]; p != nil {
 		candidates(serverName, func(pattern string) bool {
 			if h := p.hosts[pattern]; h != nil && len(h.tls) > 0 {
-				targets, known = h.tls[0].targets, true
+				targets, known = h.tls[0].route.Targets, true
 			}
 			return !known
 		})
@@ -244,7 +236,7 @@ func (h *host) first() (all [][]Backend) {
 		all = append(all, h.rules[n].Backends)
 	}
 	if len(h.tls) > 0 {
-		all = append(all, h.tls[0].targets)
+		all = append(all, h.tls[0].route.Targets)
 	}
 	return all
 }
@@ -287,23 +279,6 @@ func (t *Table) Secure(name string) bool {
 		}
 	}
 	return false
-}
-
-// compareRules orders rules as the Gateway API wants: an exact path, the longer path, a method, more headers, more parameters, the
-// older route, the name of the route, and the order within it.
-func compareRules(a, b Rule) int {
-	rank := func(set bool) int { return map[bool]int{true: 0, false: 1}[set] }
-	return cmp.Or(
-		rank(a.Match.exact)-rank(b.Match.exact),
-		len(b.Match.path)-len(a.Match.path),
-		rank(a.Match.method != "")-rank(b.Match.method != ""),
-		len(b.Match.headers)-len(a.Match.headers),
-		len(b.Match.query)-len(a.Match.query),
-		a.order.created.Compare(b.order.created),
-		cmp.Compare(a.order.namespace, b.order.namespace),
-		cmp.Compare(a.order.name, b.order.name),
-		a.order.index-b.order.index,
-	)
 }
 
 func compareKeys(a, b Key) int {

@@ -180,7 +180,7 @@ func (w *Writer) writeRoute(ctx context.Context, key routing.Key, route client.O
 				known = current[i].Conditions
 			}
 		}
-		wanted = append(wanted, gatewayv1.RouteParentStatus{ParentRef: parent.Ref, ControllerName: w.Controller, Conditions: w.merge(known, parent.Conditions)})
+		wanted = append(wanted, gatewayv1.RouteParentStatus{ParentRef: parent.Ref, ControllerName: w.Controller, Conditions: w.merge(known, parent.Conditions())})
 	}
 	unchanged := equality.Semantic.DeepEqual(current, wanted)
 	status().Parents = wanted

@@ -54,7 +54,7 @@ func (r *Recorder) Use(key Key, uid, host string, challenge Challenge) *Use {
 		}
 		r.end(key)
 	}
-	u := &Use{uid: uid, id: gateadmin.ID(host), challenge: r.bounded(challenge), seen: time.Now(), conns: map[*conn]struct{}{}}
+	u := &Use{uid: uid, id: gateadmin.ID(host), challenge: r.bounded(challenge), seen: time.Now()}
 	r.uses[key] = u
 	return u
 }

@@ -53,6 +53,9 @@ func (u *Use) Track(to net.Conn) net.Conn {
 		_ = to.Close()
 		return to
 	}
+	if u.conns == nil { // most routes are open to no player at a time
+		u.conns = map[*conn]struct{}{}
+	}
 	u.conns[c] = struct{}{}
 	return c
 }
