@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,45 +30,67 @@ const (
 	crowd        = 10_000
 	// comeback is how many connections attackers make in a second.
 	comeback = 500
+	// maxGuests is how many connections may wait for a first request: an eighth of the default of GATE_MAX_CONNECTIONS.
+	maxGuests = 20_000 / 8
+	// settle is the time until an attacker has all connections that the gate lets him have.
+	settle = 6 * time.Second
 )
 
-// attacks by their names, each at a bounded pace. They run until they are killed.
+// attacks by their names, each at a bounded pace. They run until they are interrupted. Of its attempts, the gate may let pass allowed: an
+// attack that reaches nothing, or is not refused, says nothing about the gate.
 var attacks = []struct {
 	name, what string
-	run        func(context.Context, target) error
+	allowed    int64
+	run        func(context.Context, target, *tally)
 }{
-	{"half-open", "10,000 connections that send nothing, from 100 addresses", func(ctx context.Context, t target) error {
-		return gather(ctx, &strangers.Crowd{Address: t.secure})
+	{"half-open", "10,000 connections that send nothing, from 100 addresses", maxGuests, func(ctx context.Context, t target, done *tally) {
+		gather(ctx, &strangers.Crowd{Address: t.secure}, done)
 	}},
-	{"slow", "10,000 connections whose headers do not end, from 100 addresses", func(ctx context.Context, t target) error {
-		return gather(ctx, &strangers.Crowd{Address: t.secure, TLS: true, Request: "GET / HTTP/1.1\r\nHost: "})
+	{"slow", "10,000 connections whose headers do not end, from 100 addresses", maxGuests, func(ctx context.Context, t target, done *tally) {
+		gather(ctx, &strangers.Crowd{Address: t.secure, TLS: true, Request: "GET / HTTP/1.1\r\nHost: "}, done)
 	}},
-	{"header", "headers of a megabyte, ten each second", func(ctx context.Context, t target) error {
-		return paced(ctx, 10, func() { t.largeHeader(ctx) })
+	{"header", "headers of a megabyte, ten each second", 0, func(ctx context.Context, t target, done *tally) {
+		paced(ctx, 10, func() { done.add(t.largeHeader(ctx)) })
 	}},
-	{"reset", "HTTP/2 requests that are reset, 5,000 each second", func(ctx context.Context, t target) error {
-		return paced(ctx, 50, func() { t.flood(func(f *http2.Framer, header []byte) error { return resetMany(f, header, 100) }) })
+	{"reset", "HTTP/2 requests that are reset, 5,000 each second", math.MaxInt64, func(ctx context.Context, t target, done *tally) {
+		paced(ctx, 50, func() {
+			done.add(t.flood(func(f *http2.Framer, header []byte) error { return resetMany(f, header, 100) }))
+		})
 	}},
-	{"continuation", "HTTP/2 headers without an end, ten each second", func(ctx context.Context, t target) error {
-		return paced(ctx, 10, func() { t.flood(continueLong) })
+	{"continuation", "HTTP/2 headers without an end, ten each second", 0, func(ctx context.Context, t target, done *tally) {
+		paced(ctx, 10, func() { done.add(t.flood(continueLong)) })
 	}},
-	{"names", "500 unknown server names each second", func(ctx context.Context, t target) error {
-		n := 0
-		return paced(ctx, comeback, func() { n++; t.scan(n) })
+	{"renegotiation", "second handshakes within a connection, ten each second", 0, func(ctx context.Context, t target, done *tally) {
+		paced(ctx, 10, func() { done.add(t.renegotiate()) })
 	}},
-	{"bytes", "one address downloads over 32 connections", func(ctx context.Context, t target) error {
+	{"names", "500 unknown server names each second", 0, func(ctx context.Context, t target, done *tally) {
+		var n atomic.Int64
+		paced(ctx, comeback, func() { done.add(t.scan(int(n.Add(1)))) })
+	}},
+	{"bytes", "one address downloads over 32 connections", math.MaxInt64, func(ctx context.Context, t target, done *tally) {
 		p := path{address: t.secure, host: t.host}
 		c := p.newClient(32)
 		c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 9, 9)}}).DialContext(ctx, network, t.secure)
 		}
-		return inParallel(32, 32, func(int) error {
+		_ = inParallel(32, 32, func(int) error {
 			for ctx.Err() == nil {
-				_, _ = ask(ctx, c, "https://"+t.host+"/?n=67108864")
+				_, err := ask(ctx, c, "https://"+t.host+"/?n=67108864")
+				done.add(err)
 			}
 			return nil
 		})
 	}},
+}
+
+// tally counts attempts, and those that the gate refused or ended.
+type tally struct{ attempts, refused atomic.Int64 }
+
+func (t *tally) add(refusal error) {
+	t.attempts.Add(1)
+	if refusal != nil {
+		t.refused.Add(1)
+	}
 }
 
 type target struct{ secure, raw, host string }
@@ -74,42 +99,50 @@ func (b *bench) newTarget() target {
 	return target{fmt.Sprintf("127.0.0.1:%d", b.gate.secure), fmt.Sprintf("127.0.0.1:%d", b.gate.raw), "gate." + domain}
 }
 
-// attack is what the process of an attacker does.
+// attack is what the process of an attacker does. It prints its tally when it is interrupted.
 func attack(ctx context.Context, name, secure, raw, host string) error {
 	for _, a := range attacks {
 		if a.name == name {
-			return a.run(ctx, target{secure, raw, host})
+			var done tally
+			a.run(ctx, target{secure, raw, host}, &done)
+			_, err := fmt.Println(done.attempts.Load(), done.refused.Load())
+			return err
 		}
 	}
 	return fmt.Errorf("there is no attack %q", name)
 }
 
-// paced calls do so often in a second, in goroutines.
-func paced(ctx context.Context, perSecond int, do func()) error {
+// paced calls do so often in a second, in goroutines, and returns when these have ended.
+func paced(ctx context.Context, perSecond int, do func()) {
 	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer ticker.Stop()
+	var doing sync.WaitGroup
+	defer doing.Wait()
 	slots := make(chan struct{}, 64)
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-ticker.C:
 		}
 		select {
 		case slots <- struct{}{}:
-			go func() { do(); <-slots }()
+			doing.Go(func() { do(); <-slots })
 		default:
 		}
 	}
 }
 
 // gather holds connections, and makes new ones in place of those that were ended.
-func gather(ctx context.Context, c *strangers.Crowd) error {
-	return paced(ctx, comeback, func() {
+func gather(ctx context.Context, c *strangers.Crowd, done *tally) {
+	const addresses = 100 // of the crowd: each joins with one more connection
+	paced(ctx, comeback/addresses, func() {
 		if c.Open() < crowd {
-			_ = c.Join(ctx, 1) // a refusal is what the gate is for
+			_ = c.Join(ctx, addresses) // a refusal is what the gate is for
+			done.attempts.Add(addresses)
 		}
 	})
+	done.refused.Store(done.attempts.Load() - int64(c.Open()))
 }
 
 func (t target) dial(protocols ...string) (*tls.Conn, error) {
@@ -122,29 +155,45 @@ func (t target) dial(protocols ...string) (*tls.Conn, error) {
 	return conn, err
 }
 
-func (t target) largeHeader(ctx context.Context) {
+func (t target) largeHeader(ctx context.Context) error {
 	c := path{address: t.secure, host: t.host}.newClient(1)
 	defer c.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host+"/", nil)
 	if err != nil {
-		return
+		return nil //nolint:nilerr // no request was sent
 	}
 	req.Header.Set("X-Large", strings.Repeat("a", 1<<20))
-	if answer, err := c.Do(req); err == nil {
-		_ = answer.Body.Close()
+	answer, err := c.Do(req)
+	if err != nil {
+		return err
 	}
+	_ = answer.Body.Close()
+	if answer.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
+func (t target) renegotiate() error {
+	conn, err := net.DialTimeout("tcp", t.secure, 10*time.Second)
+	if err != nil {
+		return nil //nolint:nilerr // nothing was tried
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return strangers.Renegotiate(conn, clientTLS(t.host))
 }
 
 // flood opens a connection of HTTP/2, and sends what send writes until the gate ends it.
-func (t target) flood(send func(*http2.Framer, []byte) error) {
+func (t target) flood(send func(*http2.Framer, []byte) error) error {
 	conn, err := t.dial("h2")
 	if err != nil {
-		return
+		return nil //nolint:nilerr // nothing was tried
 	}
 	defer conn.Close()
 	framer := http2.NewFramer(conn, bufio.NewReader(conn))
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil || framer.WriteSettings() != nil {
-		return
+		return err
 	}
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	var block strings.Builder
@@ -152,7 +201,7 @@ func (t target) flood(send func(*http2.Framer, []byte) error) {
 	for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", t.host}, {":path", "/"}} {
 		_ = encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
-	_ = send(framer, []byte(block.String()))
+	return send(framer, []byte(block.String()))
 }
 
 func resetMany(framer *http2.Framer, header []byte, n uint32) error {
@@ -174,14 +223,14 @@ func continueLong(framer *http2.Framer, header []byte) error {
 }
 
 // scan asks for a server name that no route has.
-func (t target) scan(n int) {
+func (t target) scan(n int) error {
 	conn, err := net.DialTimeout("tcp", t.raw, 10*time.Second)
 	if err != nil {
-		return
+		return nil //nolint:nilerr // nothing was tried
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	_ = tls.Client(conn, clientTLS(fmt.Sprintf("scan-%d.%s", n, domain))).Handshake() // refused
+	return tls.Client(conn, clientTLS(fmt.Sprintf("scan-%d.%s", n, domain))).Handshake()
 }
 
 // hostile compares the p99 of others without an attack and during each, with the limits that the gate has by default. Attackers have the
@@ -195,48 +244,61 @@ func hostile(ctx context.Context, b *bench) ([]figure, error) {
 	var all []figure
 	for _, a := range attacks {
 		var quiet, during []float64
-		f := figure{What: "others' p99 with " + a.what, Unit: "ms"}
+		var attempts, refused int64
 		m := figure{What: "memory with " + a.what, Unit: "MB"}
 		for range b.rounds {
 			before, err := b.others(ctx, t)
 			if err != nil {
 				return all, err
 			}
-			attacker, err := b.startAttack(a.name, t)
+			end, err := b.startAttack(a.name, t)
 			if err != nil {
 				return all, err
 			}
-			<-time.After(b.traffic) // until it has its connections
-			after, err := b.others(ctx, t)
+			<-time.After(settle)
+			after, failed := b.others(ctx, t)
 			m.Gate = max(m.Gate, b.resident(b.gate))
-			ended := attacker.ProcessState != nil
-			_ = attacker.Process.Kill()
-			_ = attacker.Wait()
-			if err != nil || ended {
-				return all, fmt.Errorf("%s: others were not served, or the attack has ended itself (%v): %w", a.name, ended, err)
+			tried, stopped, err := end()
+			if err := errors.Join(failed, err); err != nil {
+				return all, fmt.Errorf("%s: others were not served, or the attack has ended: %w", a.name, err)
 			}
-			quiet, during = append(quiet, before), append(during, after)
+			quiet, during, attempts, refused = append(quiet, before), append(during, after), attempts+tried, refused+stopped
 		}
-		f.Gate, f.Bare = median(during), median(quiet)
-		all = append(all, f.ratio("quiet", f.Bare, maxDisturbed, true), m.atMost(2*maxMemory))
+		f := figure{What: "others' p99 with " + a.what, Unit: "ms", Gate: median(during), Bare: median(quiet)}
+		r := figure{What: fmt.Sprintf("of %d attempts: refused or ended", attempts), Gate: float64(refused)}
+		if a.allowed < attempts {
+			r.Limit, r.Value, r.Of = float64(attempts-a.allowed*int64(b.rounds)), r.Gate, "gate"
+		}
+		all = append(all, f.ratio("quiet", f.Bare, maxDisturbed, true), r, m.atMost(2*maxMemory))
+		if attempts == 0 {
+			return all, fmt.Errorf("%s: nothing was attempted", a.name)
+		}
 	}
 	before := b.resident(b.gate)
-	if err := inParallel(b.names, workers, func(n int) error { t.scan(n); return ctx.Err() }); err != nil {
+	if err := inParallel(b.names, workers, func(n int) error { _ = t.scan(n); return ctx.Err() }); err != nil {
 		return all, err
 	}
 	f := figure{What: fmt.Sprintf("memory after %d unknown server names", b.names), Unit: "MB", Gate: b.resident(b.gate), Bare: before}
 	return append(all, f.ratio("before", before, 1.5, true)), nil
 }
 
-func (b *bench) startAttack(name string, t target) (*exec.Cmd, error) {
+// startAttack starts an attacker. end interrupts it, and returns its tally.
+func (b *bench) startAttack(name string, t target) (end func() (attempts, refused int64, err error), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	var said strings.Builder
 	attacker := exec.Command("nice", "-n", "19", self, "attack", name, t.secure, t.raw, t.host)
-	attacker.Stderr = os.Stderr
+	attacker.Stdout, attacker.Stderr = &said, os.Stderr
 	attacker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return attacker, attacker.Start()
+	return func() (attempts, refused int64, err error) {
+		err = errors.Join(attacker.Process.Signal(syscall.SIGTERM), attacker.Wait())
+		if _, failed := fmt.Sscan(said.String(), &attempts, &refused); failed != nil {
+			err = errors.Join(err, failed)
+		}
+		return attempts, refused, err
+	}, attacker.Start()
 }
 
 // others returns the p99 of clients that attack nothing, whose connections are kept. One request in ten has a connection of its own.

@@ -167,13 +167,18 @@ func (b *bench) writeTogether(ctx context.Context, s *side, seen *observations, 
 		return 0, 0, err
 	}
 	written := time.Now()
-	for i := range n {
+	// One client alone would need longer for its requests than the gate for the routes.
+	err = inParallel(n, workers, func(i int) error {
 		for !s.answers(ctx, name(i)) {
 			if time.Since(written) > 5*time.Minute || ctx.Err() != nil {
-				return 0, 0, fmt.Errorf("%s does not serve %s", s.name, name(i))
+				return fmt.Errorf("%s does not serve %s", s.name, name(i))
 			}
 			<-time.After(poll)
 		}
+		return nil
+	})
+	if err != nil {
+		return 0, 0, err
 	}
 	served = milliseconds(time.Since(written))
 	for i := range n {
