@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,7 +32,9 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/limits"
+	"github.com/bergctf/berg-operator/test/lib/podprocess"
 	"github.com/bergctf/berg-operator/test/lib/residue"
+	"github.com/bergctf/berg-operator/test/lib/strangers"
 )
 
 const (
@@ -98,14 +101,73 @@ func (p player) echo(ctx context.Context, host, port string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = raw.Close() }()
-	if err := raw.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	return p.say(p.secure(raw, host))
+}
+
+// secure begins TLS for a host.
+func (p player) secure(raw net.Conn, host string) net.Conn {
+	return tls.Client(raw, &tls.Config{RootCAs: p.pool, ServerName: host, MinVersion: tls.VersionTLS12})
+}
+
+// say sends a line, and returns the answer.
+func (player) say(conn net.Conn) (string, error) {
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return "", err
 	}
-	conn := tls.Client(raw, &tls.Config{RootCAs: p.pool, ServerName: host, MinVersion: tls.VersionTLS12})
 	if _, err := fmt.Fprintln(conn, "hello"); err != nil {
 		return "", err
 	}
 	return bufio.NewReader(conn).ReadString('\n')
+}
+
+// gatePods returns the replicas of the gate that are ready and do not end.
+func gatePods(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := k8s.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "berg-gate"})
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	}), err
+}
+
+// streamTo opens a stream to a host through one replica, whose address this machine reaches as its node.
+func (p player) streamTo(ctx context.Context, pod *corev1.Pod, host string) net.Conn {
+	GinkgoHelper()
+	port := ""
+	for _, each := range pod.Spec.Containers[0].Ports {
+		if each.Name == "tls" {
+			port = strconv.Itoa(int(each.ContainerPort))
+		}
+	}
+	raw, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, port))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = raw.Close() })
+	conn := p.secure(raw, host)
+	Expect(p.say(conn)).To(Equal("hello\n"))
+	return conn
+}
+
+// keepAsking asks for an address ten times a second until stop is called, which returns the requests that were not answered with 200.
+func (p player) keepAsking(ctx context.Context, address string) (stop func() []string) {
+	ctx, cancel := context.WithCancel(ctx)
+	failed := make(chan []string, 1)
+	go func() {
+		var all []string
+		for ticker := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				failed <- all
+				return
+			case <-ticker.C:
+			}
+			began := time.Now()
+			if status, _, err := p.get(context.WithoutCancel(ctx), address, nil); err != nil || status != http.StatusOK {
+				all = append(all, fmt.Sprintf("%s: %d %v", began.Format(time.StampMilli), status, err))
+			}
+		}
+	}()
+	return func() []string { cancel(); return <-failed }
 }
 
 // service returns a port of an instance by its name.
@@ -258,6 +320,60 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 		bergtest.GoneWithin(ctx, instance, startLimit)
 	}, SpecTimeout(3*startLimit))
+
+	It("loses only the connections of a replica that is killed, and none when it is updated", func(ctx SpecContext) {
+		instance := bergtest.Running(ctx, gateStage, "routed")
+		address, host := service(instance, "web").URL+"/healthz", service(instance, "echo").Hostname
+		pods, err := gatePods(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pods).To(HaveLen(2))
+
+		By("killing a replica")
+		lost, kept := alice.streamTo(ctx, &pods[0], host), alice.streamTo(ctx, &pods[1], host)
+		Expect(podprocess.Kill(pods[0].UID, "/berg-gate")).To(Equal(1))
+		_, err = alice.say(lost)
+		Expect(err).To(HaveOccurred())
+		Expect(alice.say(kept)).To(Equal("hello\n"))
+		Eventually(ctx, func() (int, error) { // until Kubernetes has noticed it
+			status, _, err := alice.get(ctx, address, nil)
+			return status, err
+		}).WithTimeout(10 * time.Second).MustPassRepeatedly(20).Should(Equal(http.StatusOK))
+		Eventually(ctx, gatePods).WithTimeout(startLimit).Should(HaveLen(2))
+		Expect(alice.say(kept)).To(Equal("hello\n"))
+
+		By("opening connections that send nothing, from the address that players have behind a node port")
+		crowd := &strangers.Crowd{Address: net.JoinHostPort(alice.node, "30443")}
+		defer crowd.Leave()
+		Expect(crowd.Join(ctx, 1500)).To(Succeed())
+		for range 20 {
+			status, _, err := alice.get(ctx, address, nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(status).To(Equal(http.StatusOK))
+		}
+		Eventually(ctx, crowd.Open).Should(BeNumerically("<=", len(pods)*512), "what GATE_ADDRESS_CONNECTIONS lets replicas hold")
+		crowd.Leave()
+
+		By("replacing all replicas")
+		pods, err = gatePods(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		var streams []net.Conn
+		for i := range pods {
+			streams = append(streams, alice.streamTo(ctx, &pods[i], host))
+		}
+		stop := alice.keepAsking(ctx, address)
+		must(kubectl(ctx, "-n", namespace, "rollout", "restart", "deployment/berg-gate"))
+		for i := range pods {
+			Eventually(ctx, func() (*metav1.Time, error) {
+				err := k8s.Get(ctx, client.ObjectKeyFromObject(&pods[i]), &pods[i])
+				return pods[i].DeletionTimestamp, err
+			}).WithTimeout(startLimit).ShouldNot(BeNil())
+			Expect(alice.say(streams[i])).To(Equal("hello\n"), "the stream of a replica that ends")
+		}
+		must(kubectl(ctx, "-n", namespace, "rollout", "status", "deployment/berg-gate", "--timeout", startLimit.String()))
+		Expect(stop()).To(BeEmpty(), "requests that failed during the update")
+		Expect(k8s.Delete(ctx, instance)).To(Succeed())
+		bergtest.GoneWithin(ctx, instance, startLimit)
+	}, SpecTimeout(5*startLimit))
 
 	It("leaves with the release", func(ctx SpecContext) {
 		must(helm(ctx, "uninstall", release, "--wait", "--timeout", startLimit.String()))
