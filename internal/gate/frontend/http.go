@@ -16,7 +16,7 @@ import (
 // serveHTTP answers one request, or sends it to a pod.
 func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routing.Port) {
 	player, ok := r.Context().Value(clientKey{}).(*client)
-	if !ok || player.rate.requests.Wait(r.Context()) != nil {
+	if !ok || !player.rate.requests.Allow() && player.rate.requests.Wait(r.Context()) != nil {
 		return // the client has gone
 	}
 	host, _ := routing.SplitHost(r.Host)
@@ -71,7 +71,7 @@ const flushInterval = 5 * time.Millisecond
 type ruleKey struct{}
 
 func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *client, rule *routing.Rule, backend *routing.Backend) {
-	ctx := context.WithValue(r.Context(), ruleKey{}, rule)
+	ctx := upstream.WithBackend(context.WithValue(r.Context(), ruleKey{}, rule), backend)
 	if backend.Protocol == routing.Proxied {
 		ctx = upstream.WithEnds(ctx, player.RemoteAddr(), player.LocalAddr())
 	}
@@ -80,7 +80,7 @@ func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *clien
 		ctx, cancel = context.WithTimeout(ctx, rule.Timeout)
 		defer cancel()
 	}
-	f.proxy.ServeHTTP(w, upstream.WithBackend(r.WithContext(ctx), backend))
+	f.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
 func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProxy {

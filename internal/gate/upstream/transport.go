@@ -141,9 +141,9 @@ func hostPort(name string) string {
 
 type backendKey struct{}
 
-// WithBackend returns a request that RoundTrip sends to a backend.
-func WithBackend(req *http.Request, backend *routing.Backend) *http.Request {
-	return req.WithContext(context.WithValue(req.Context(), backendKey{}, backend))
+// WithBackend returns the context of a request that RoundTrip sends to a backend.
+func WithBackend(ctx context.Context, backend *routing.Backend) context.Context {
+	return context.WithValue(ctx, backendKey{}, backend)
 }
 
 type endsKey struct{}
