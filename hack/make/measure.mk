@@ -25,7 +25,7 @@ load-gate-run:
 	$(GATE_MEASURE) $(ARGS)
 
 .PHONY: attack-gate
-attack-gate: ## Attack berg-gate with confused hosts, half-open connections and floods, and compare what others wait: some five minutes.
+attack-gate: ## Attack berg-gate with confused hosts, half-open connections and floods, and compare what others wait: some ten minutes.
 	$(GO_BUILD) -o $(BIN)/berg-gate ./cmd/berg-gate
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-gate -- go run ./test/measure/gate --scenarios confusion,hostile --out $(DIST)/attack-gate --check $(ARGS)
 
