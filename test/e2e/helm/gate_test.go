@@ -122,9 +122,9 @@ func (player) say(conn net.Conn) (string, error) {
 
 // gatePods returns the replicas of the gate that are ready and do not end.
 func gatePods(ctx context.Context) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := k8s.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "berg-gate"})
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+	var list corev1.PodList
+	err := k8s.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "berg-gate"})
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
 		return pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		})
@@ -324,13 +324,13 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 	It("loses only the connections of a replica that is killed, and none when it is updated", func(ctx SpecContext) {
 		instance := bergtest.Running(ctx, gateStage, "routed")
 		address, host := service(instance, "web").URL+"/healthz", service(instance, "echo").Hostname
-		pods, err := gatePods(ctx)
+		replicas, err := gatePods(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(pods).To(HaveLen(2))
+		Expect(replicas).To(HaveLen(2))
 
 		By("killing a replica")
-		lost, kept := alice.streamTo(ctx, &pods[0], host), alice.streamTo(ctx, &pods[1], host)
-		Expect(podprocess.Kill(pods[0].UID, "/berg-gate")).To(Equal(1))
+		lost, kept := alice.streamTo(ctx, &replicas[0], host), alice.streamTo(ctx, &replicas[1], host)
+		Expect(podprocess.Kill(replicas[0].UID, "/berg-gate")).To(Equal(1))
 		_, err = alice.say(lost)
 		Expect(err).To(HaveOccurred())
 		Expect(alice.say(kept)).To(Equal("hello\n"))
@@ -350,22 +350,22 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(status).To(Equal(http.StatusOK))
 		}
-		Eventually(ctx, crowd.Open).Should(BeNumerically("<=", len(pods)*512), "what GATE_ADDRESS_CONNECTIONS lets replicas hold")
+		Eventually(ctx, crowd.Open).Should(BeNumerically("<=", len(replicas)*512), "what GATE_ADDRESS_CONNECTIONS lets replicas hold")
 		crowd.Leave()
 
 		By("replacing all replicas")
-		pods, err = gatePods(ctx)
+		replicas, err = gatePods(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		var streams []net.Conn
-		for i := range pods {
-			streams = append(streams, alice.streamTo(ctx, &pods[i], host))
+		for i := range replicas {
+			streams = append(streams, alice.streamTo(ctx, &replicas[i], host))
 		}
 		stop := alice.keepAsking(ctx, address)
 		must(kubectl(ctx, "-n", namespace, "rollout", "restart", "deployment/berg-gate"))
-		for i := range pods {
+		for i := range replicas {
 			Eventually(ctx, func() (*metav1.Time, error) {
-				err := k8s.Get(ctx, client.ObjectKeyFromObject(&pods[i]), &pods[i])
-				return pods[i].DeletionTimestamp, err
+				err := k8s.Get(ctx, client.ObjectKeyFromObject(&replicas[i]), &replicas[i])
+				return replicas[i].DeletionTimestamp, err
 			}).WithTimeout(startLimit).ShouldNot(BeNil())
 			Expect(alice.say(streams[i])).To(Equal("hello\n"), "the stream of a replica that ends")
 		}
