@@ -8,11 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/bergctf/berg-operator/test/measure/machine"
 )
@@ -121,7 +125,11 @@ func (b *bench) askChurning(ctx context.Context, served, wrong, unanswered *atom
 // memory measures the gate with all routes, and with connections.
 func memory(ctx context.Context, b *bench) ([]figure, error) {
 	const all, connections = 10_000, 2000
-	if err := b.fill(ctx, b.gate, b.countFilled(ctx), all); err != nil {
+	filled, err := b.countFilled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.fill(ctx, b.gate, filled, all); err != nil {
 		return nil, err
 	}
 	b.stopGate()
@@ -138,7 +146,7 @@ func memory(ctx context.Context, b *bench) ([]figure, error) {
 		}
 	}()
 	// Half are streams within TLS, and half are connections of HTTP that wait for a request.
-	err := inParallel(connections, workers, func(i int) error {
+	err = inParallel(connections, workers, func(i int) error {
 		port := b.gate.secure
 		if i%2 == 0 {
 			port = b.gate.raw
@@ -162,14 +170,17 @@ func memory(ctx context.Context, b *bench) ([]figure, error) {
 	return append(figures, f.atMost(maxMemory)), err
 }
 
-func (b *bench) countFilled(ctx context.Context) int {
-	for n := range 10_000 {
-		route := b.gate.newRoute(fmt.Sprintf("gate-fill-%d", n), "pod")
-		if err := b.client.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
-			return n
+// countFilled returns how many routes fill has written.
+func (b *bench) countFilled(ctx context.Context) (n int, err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gatewayv1.SchemeGroupVersion.WithKind("HTTPRouteList"))
+	err = b.client.List(ctx, list, client.InNamespace(arena))
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].Name, b.gate.name+"-fill-") {
+			n++
 		}
 	}
-	return 10_000
+	return n, err
 }
 
 func (b *bench) resident(s *side) float64 {

@@ -123,14 +123,14 @@ func (b *bench) fill(ctx context.Context, s *side, from, to int) error {
 	if err := inParallel(to-from, workers, func(i int) error { return b.client.Create(ctx, s.newRoute(name(from+i), "pod")) }); err != nil {
 		return err
 	}
-	for i := from; i < to; i++ {
-		for route := s.newRoute(name(i), "pod"); len(route.Status.Parents) == 0; {
+	return inParallel(to-from, workers, func(i int) error {
+		for route := s.newRoute(name(from+i), "pod"); len(route.Status.Parents) == 0; {
 			if err := b.client.Get(ctx, client.ObjectKeyFromObject(route), route); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // writeAlone writes one route after the other, each when the former is served and removed.
