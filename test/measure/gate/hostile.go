@@ -30,8 +30,9 @@ const (
 	crowd        = 10_000
 	// comeback is how many connections attackers make in a second.
 	comeback = 500
-	// maxGuests is how many connections may wait for a first request: an eighth of the default of GATE_MAX_CONNECTIONS.
-	maxGuests = 20_000 / 8
+	// maxGuests is how many connections may wait for a first request: an eighth of the default of GATE_MAX_CONNECTIONS, and those whose end
+	// the attacker has not noticed yet.
+	maxGuests = 20_000/8 + comeback
 	// settle is the time until an attacker has all connections that the gate lets him have.
 	settle = 6 * time.Second
 )
