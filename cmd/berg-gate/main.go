@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -47,7 +48,10 @@ func run(ctx context.Context, end context.CancelCauseFunc) error {
 		return fmt.Errorf("%s\n%w", settings.Invalid, err)
 	}
 	shared.Follow(ctx, end, func(content map[string]string) error {
-		_, err := load(&gate.Config{}, func() (map[string]string, error) { return content, nil })
+		changed, err := load(&gate.Config{}, func() (map[string]string, error) { return content, nil })
+		if err == nil && slices.Equal(changed, effective) { // players would wait for nothing
+			return settingsmap.ErrUnchanged
+		}
 		return err
 	})
 	log.Info("effective configuration", append([]any{"version", version}, settings.LogValues(effective)...)...)

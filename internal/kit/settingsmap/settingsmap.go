@@ -97,6 +97,9 @@ func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]stri
 // ErrChanged is the cause with which Follow ends a program: it is canceled to start again.
 var ErrChanged = fmt.Errorf("the settings have changed: %w", context.Canceled)
 
+// ErrUnchanged is what validate returns for content that changes only settings of other programs.
+var ErrUnchanged = errors.New("no setting of this program has changed")
+
 // Follow ends a program with ErrChanged some time after the content has changed. Content for which validate returns an error is logged,
 // and changes nothing.
 func (c *ConfigMap) Follow(ctx context.Context, end context.CancelCauseFunc, validate func(content map[string]string) error) {
@@ -159,7 +162,9 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 			if maps.Equal(object.Data, c.content) {
 				continue
 			}
-			if err := validate(object.Data); err != nil {
+			if err := validate(object.Data); errors.Is(err, ErrUnchanged) {
+				continue
+			} else if err != nil {
 				c.log.Error(err, "the new settings are invalid, and the program continues with the former ones", "configMap", settings.ConfigMap)
 				c.report(ctx, object, err)
 				continue

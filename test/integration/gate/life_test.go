@@ -7,11 +7,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+	"github.com/bergctf/berg-operator/internal/kit/settingsmap"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/gateprocess"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
@@ -74,6 +79,25 @@ var _ = Describe("Replicas of the gate", func() {
 		Expect(stream("while it ends")).To(Equal("while it ends"))
 		Consistently(ends.Exited(), 2*time.Second).ShouldNot(BeClosed())
 		Expect(stream("later")).To(Equal("later"))
+	}, SpecTimeout(limits.Scaled(2*time.Minute)))
+
+	// A replica that starts again takes no connection while the streams of players continue.
+	It("start again for a changed setting of their own, and not for one of another program", func(ctx SpecContext) {
+		changes := newReplica(ctx, "127.0.0.21", account(ctx))
+		Eventually(changes.get).WithContext(ctx).WithArguments(host).Should(Equal("200 web"))
+		stream := changes.stream(ctx, host)
+		Expect(stream("before")).To(Equal("before"))
+
+		By("changing one of the operator")
+		shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: settings.ConfigMap}, Data: map[string]string{"CHALLENGE_TIMEOUT": "1h"}}
+		apiserver.Create(ctx, shared)
+		Consistently(changes.get).WithContext(ctx).WithArguments(host).WithTimeout(settingsmap.Spread + 2*time.Second).Should(Equal("200 web"))
+		Expect(stream("later")).To(Equal("later"))
+
+		By("changing one of the gate")
+		shared.Data["GATE_DRAIN"] = "45s"
+		Expect(k8s.Update(ctx, shared)).To(Succeed())
+		Eventually(changes.get).WithContext(ctx).WithArguments(host).WithTimeout(settingsmap.Spread + 10*time.Second).Should(ContainSubstring("connection refused"))
 	}, SpecTimeout(limits.Scaled(2*time.Minute)))
 
 	It("serve what they know while the API server is away, and what is new when it is back", func(ctx SpecContext) {
