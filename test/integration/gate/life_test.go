@@ -89,7 +89,7 @@ var _ = Describe("Replicas of the gate", func() {
 		Expect(stream("before")).To(Equal("before"))
 
 		By("changing one of the operator")
-		shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: settings.ConfigMap}, Data: map[string]string{"CHALLENGE_TIMEOUT": "1h"}}
+		shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: settings.ConfigMap}, Data: map[string]string{"CHALLENGE_DOMAIN": "changed.example"}}
 		apiserver.Create(ctx, shared)
 		Consistently(changes.get).WithContext(ctx).WithArguments(host).WithTimeout(settingsmap.Spread + 2*time.Second).Should(Equal("200 web"))
 		Expect(stream("later")).To(Equal("later"))
