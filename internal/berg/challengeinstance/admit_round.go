@@ -65,6 +65,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 			r.problems[i.UID] = p
 		}
 	}
+	// A Challenge that could not be read would look deleted, and its instances would be reported as such.
 	if challenges.err != nil {
 		return r, challenges.err
 	}

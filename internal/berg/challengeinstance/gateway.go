@@ -47,7 +47,8 @@ type gateways struct {
 func (g gateways) GetCache() ctrlcache.Cache { return g.Cache }
 
 func newGateways(mgr ctrl.Manager, cfg config.Gateway, namespace string) (gateways, error) {
-	// The scopes are known before the API is served.
+	// The scopes are known before the API is served. A cache asks its mapper for the scope of a kind when it is made, which would
+	// fail on a cluster without the Gateway API.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, known := range []struct {
 		version                schema.GroupVersion
@@ -153,6 +154,7 @@ type served struct {
 	ofNew handler.MapFunc
 }
 
+// The request is added twice, and the queue keeps the higher priority.
 func (h served) Create(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	enqueue(q, firstReadyPriority, h.ofNew(ctx, e.Object)...)
 	h.EventHandler.Create(ctx, e, q)
@@ -209,6 +211,7 @@ func (r *Reconciler) observeWays(ctx context.Context, c status.Candidate) (w sta
 	}
 	w.Routes = map[string]status.Route{}
 	for _, list := range []client.ObjectList{&gatewayv1.HTTPRouteList{}, &gatewayv1.TLSRouteList{}} {
+		// A kind that the cluster lacks has no routes. The condition of the routes says so.
 		if err := r.list(ctx, list, namespace); err != nil && !meta.IsNoMatchError(err) {
 			return w, err
 		}

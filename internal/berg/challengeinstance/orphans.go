@@ -98,6 +98,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time
 		o.seen.forget(name)
 		return 0, nil
 	}
+	// The cache only starts the grace period, and the metric. A wrong answer costs nothing, since collect asks the API server.
 	exists, err := o.exists(ctx, ns, instance)
 	if err != nil {
 		return 0, err
@@ -178,6 +179,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
 	}
+	// Only live pods of the cache are stopped here, once. A pod that this misses ends with the namespace, as without an operator.
 	if _, err := stop.Pods(ctx, o.client, live.Name, false, o.clock.Now()); err != nil {
 		return err
 	}
