@@ -40,8 +40,8 @@ func Decide(all []Instance, limits Rules) []Decision {
 		d := Decision{Instance: i}
 		if before, busy := ahead[i.UID]; busy {
 			d.Reason, d.Ahead = OwnerBusy, before
-		// An instance that has claimed a prepared one in an earlier round gets the same one here, so that a start that was killed
-		// after the claim is completed.
+			// An instance that has claimed a prepared one in an earlier round gets the same one here, so that a start that was killed
+			// after the claim is completed.
 		} else if prepared := pool.find(i); prepared != nil {
 			if d.Reason = t.takeOver(i); d.Reason == Start {
 				d.TakesOver = prepared.Key

@@ -32,7 +32,8 @@ var (
 
 func hashedSet(value string) string { return setNames[maphash.String(setSeed, value)%setsOfIndex] }
 
-// coarse returns functions that map objects to sets instead of values.
+// coarse returns functions that map objects to sets instead of values. client-go calls these functions in its own lock, for each
+// stored object and again for the object that it replaces. Both must give the same sets.
 func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
 	coarse := toolscache.Indexers{}
 	for name, function := range indexers {

@@ -202,6 +202,7 @@ func (g *generations[K, V]) get(key K) (V, bool) {
 	return v, ok
 }
 
+// The older half is dropped as a whole, so nothing has to be moved for each entry, and the size is bounded by twice recentParts.
 func (g *generations[K, V]) put(key K, v V) {
 	if g.recent == nil || len(g.recent) >= recentParts {
 		g.earlier, g.recent = g.recent, make(map[K]V, recentParts)

@@ -94,6 +94,7 @@ func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
 	if l.small == nil {
 		l.small = map[any]struct{}{}
 	}
+	// It is found by its pointer. A map of values would compare whole objects.
 	l.small[small] = struct{}{}
 	return small.(runtime.Object), nil
 }
