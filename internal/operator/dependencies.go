@@ -57,6 +57,7 @@ func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 		return family.Dependencies{}, err
 	}
 	deps := m.dependencies
+	// Each client waits for its own writes alone. A worker whose lists must show its writes, and no others, makes one.
 	deps.NewClient = func() (client.Client, error) { return newClient(m.restConfig, options) }
 	deps.Presence, deps.Direct = presence, own.GetAPIReader()
 	mgr := familyManager{Manager: m.mgr, own: own, live: presence.Reader(deps.Direct, own.GetClient().GroupVersionKindFor), events: m.mgr}

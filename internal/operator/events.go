@@ -108,6 +108,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case s.pending <- struct{}{}:
 		defer func() { <-s.pending }()
 	default:
+		// One line a minute: a line for each dropped event would be a second flood.
 		s.dropped.Do(func() {
 			ctrl.Log.WithName("events").Info("too many events are pending: new events are dropped", "pending", maxEvents)
 		})
@@ -127,6 +128,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 func (s *eventSink) flush(timeout time.Duration) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
+	// With every slot taken by this loop, no event is left in between. Events that come later are dropped.
 	for range cap(s.pending) {
 		select {
 		case s.pending <- struct{}{}:

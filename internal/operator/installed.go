@@ -27,7 +27,8 @@ import (
 
 // Installation finds out which families a cluster has, for an operator whose settings name none: a family counts if the API
 // server serves its kinds and the operator may watch its resources. The CRDs alone do not count: they may belong to another
-// operator, or be left over from a family that was removed.
+// operator, or be left over from a family that was removed. It asks the API server and no cache, because without a family there
+// is none.
 type Installation struct {
 	all       []family.Family
 	discovery discovery.DiscoveryInterface
@@ -216,10 +217,14 @@ func (i *Installation) AwaitChange(ctx context.Context, running []family.Family)
 		if listed && err == nil && !incomplete {
 			checks = completionChecks // nothing is being installed
 		}
+		// The process starts again instead of adding controllers: a manager cannot remove any, and a cache cannot get another
+		// scheme.
 		if err == nil && !slices.Equal(apiNames(found), apiNames(running)) {
 			i.log.Info("an API was installed or removed: the operator starts again", "before", apiNames(running), "now", apiNames(found))
 			return nil
 		}
+		// After completionChecks without a change only an event leads to the next check, so that an operator that is left alone
+		// asks nothing.
 		retry = nil
 		if err != nil || incomplete || checks < completionChecks {
 			retry = time.After(completionDelays.After(checks + 1))
