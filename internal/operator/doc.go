@@ -20,7 +20,8 @@
 // # What holds
 //
 // Only the replica with a valid lease writes. The fence is in the HTTP client below the clients of all families, so no reconciler
-// has to ask. Without it are the lease itself, events, and the condition for the Operator Lifecycle Manager.
+// has to ask. Without it are the lease itself, events, the condition for the Operator Lifecycle Manager, and the few clients that a
+// family makes itself over the connection of the manager.
 //
 // All replicas fill all caches before they compete for the lease. A new leader decides from full caches, which may be as old as the
 // connection of the watch.
