@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// streams holds the running streams, and slots for streams that are being made.
+// streams holds the running streams, and slots for streams that are being made. A slot is taken before anything is dialled and
+// counts until the end of the stream, so a proxy never has more connections than its limit allows.
 type streams struct {
 	limit int
 
