@@ -48,7 +48,8 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 }
 
 // observePolicies finds out whether an admission policy is missing. The pods of a namespace that was not made for the network are
-// not the operator's to confine.
+// not the operator's to confine. An installed network goes on without the policy: its containers run, and only new rights are
+// refused.
 func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) (err error) {
 	policies := []*admissionpolicy.Policy{r.Fence}
 	if made(n.Spec, o) {
