@@ -15,5 +15,5 @@
 // The keys of the authority, the server proxy and the controller stay in the memory of this process. Only the client proxy's pair is in
 // the cluster, and the pod ends some time after this process.
 //
-// A process that is killed leaves the pod, which ends after peerGrace and stays as Completed. The next run of that name replaces it.
+// A process that is killed leaves the pod, which ends after peerGrace. The next run of that name replaces it.
 package expose

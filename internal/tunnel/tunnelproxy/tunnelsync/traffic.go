@@ -221,7 +221,8 @@ func sumTunnels(listed *control.ListTunnelsResponse) sum {
 }
 
 // count adds the increase since the last report, and returns whether the report about servers differs. The first report of
-// a pair is only a baseline: an earlier operator process has counted its traffic.
+// a pair is only a baseline: an earlier operator process has counted its traffic. A server proxy that was started again counts
+// from zero, which the instance shows. What it carried between the last report and its end is lost.
 func (t *Traffic) count(uid types.UID, now sum) (serversChanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
