@@ -14,7 +14,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Certificates watches the Secrets that Gateways name, each by its name, so that the right to read these is enough.
+// Certificates watches the Secrets that Gateways name, each by its name, so that the right to read these is enough. RBAC can name
+// single Secrets. A watch of all Secrets of a namespace would need the right to read them all.
 type Certificates struct {
 	client kubernetes.Interface
 	state  *State
@@ -31,7 +32,7 @@ func NewCertificates(client kubernetes.Interface, state *State) *Certificates {
 	return c
 }
 
-// want replaces the names. It returns at once: State waits for it.
+// want replaces the names. It does not wait for the watches: State calls it with its lock held.
 func (c *Certificates) want(names []types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

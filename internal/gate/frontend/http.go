@@ -12,7 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
 )
 
-// serveHTTP answers one request, or sends it to a pod.
+// serveHTTP answers one request, or sends it to a pod. The order matters: everything that needs no pod is answered before the
+// player is trusted and counted.
 func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routing.Port) {
 	player, ok := r.Context().Value(clientKey{}).(*client)
 	if !ok || player.rate.requests.Wait(r.Context()) != nil {

@@ -91,7 +91,8 @@ func (t *Table) port(number Port) *port {
 	return t.ports[number]
 }
 
-// Set replaces what a route serves.
+// Set replaces what a route serves. Removal and addition are one change under the lock: no request between both finds the host
+// without a route.
 func (t *Table) Set(key Key, route *Route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +151,8 @@ func (t *Table) remove(key Key) {
 	delete(t.placed, key)
 }
 
-// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one.
+// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one. It sorts when a
+// route changes, and not for each request.
 func (h *host) order() {
 	var rules []Rule
 	for _, route := range h.http {

@@ -40,6 +40,8 @@ func (t Taken) add(listener *Listener) {
 
 // conflict returns why a listener conflicts with one of a Gateway that goes first at the same address, or "". A port has one protocol. Gateways of one
 // namespace may share host names. Those of several may not: with a route for the same host, one would get the players of another.
+// A wildcard and a name within it conflict, too: a more specific route wins, so a tenant could take single hosts of another one's
+// wildcard.
 func (t Taken) conflict(namespace string, spec *gatewayv1.Listener, address int) gatewayv1.ListenerConditionReason {
 	p := t[Port{address, spec.Port}]
 	if p == nil {

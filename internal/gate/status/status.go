@@ -24,7 +24,8 @@ import (
 // writers is how many statuses are written at a time. The API server's own priorities and fairness bound them.
 const writers = 16
 
-// Writer writes statuses.
+// Writer writes statuses. The queue has a key once, so a route that changes often is written with its latest state. Keys wait
+// while another replica leads, and are compared when this one does: most need no write then.
 type Writer struct {
 	Client     client.Client
 	State      *follow.State
@@ -205,7 +206,8 @@ func (w *Writer) merge(known, wanted []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// patch writes a status if it has changed, unless another client wrote in between.
+// patch writes a status if it has changed, unless another client wrote in between. The lock refuses a write from an old view. The
+// key is queued again, and reads the newer object.
 func (w *Writer) patch(ctx context.Context, before, after client.Object, unchanged bool) error {
 	if unchanged {
 		return nil

@@ -51,7 +51,8 @@ func NewEndpoints() *Endpoints {
 	}
 }
 
-// Set replaces what an EndpointSlice has.
+// Set replaces what an EndpointSlice has. A Service may have several EndpointSlices, which change one after another. Each
+// replaces only its own part.
 func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
 	content := sliceContent{
 		service: types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]},
