@@ -15,6 +15,7 @@ func newPipelineRun(in Inputs) *unstructured.Unstructured {
 	u := empty(pipelineRunKind)
 	in.meta(u, in.runName(), "builds an image")
 	annotations := u.GetAnnotations()
+	// It says later what the run was started for, see Observed.runSource.
 	annotations[kibashipv1.AnnotationSource] = in.source()
 	u.SetAnnotations(annotations)
 	var bindings []any
