@@ -57,7 +57,8 @@ func overlaid(lists ...corev1.ResourceList) corev1.ResourceList {
 }
 
 // networkPolicies cut the namespace off: pods reach each other and the name servers, and of
-// others only the namespaces that the Project names reach them.
+// others only the namespaces that the Project names reach them. Kubernetes adds policies up, so a second one can only let more
+// through. checkOpenings looks for such policies.
 func networkPolicies(in Inputs) []*networkingv1.NetworkPolicy {
 	wanted := in.Spec.NetworkPolicy
 	if wanted == nil {

@@ -43,6 +43,7 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if err := r.observeClass(ctx, p, &o.Observed); err != nil {
 		return o, err
 	}
+	// What follows depends on the effective spec, and not on the spec itself.
 	o.Spec = r.effectiveSpec(p, o.Class)
 	if bounded(o.Spec) {
 		if o.Extra, o.ExtraRefused, err = r.observeExtra(ctx); err != nil {
@@ -52,6 +53,7 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: tenant, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
 		return o, err
 	}
+	// A quota of an administrator is not the Project's usage.
 	if o.Quota != nil && !ownerFor(p).Owns(o.Quota) {
 		o.Quota = nil
 	}
@@ -91,7 +93,8 @@ func Classes(ctx context.Context, from client.Reader) (names []string, err error
 	return names, nil
 }
 
-// observeUsage counts what the cache has in a namespace, and adds up what the Applications ask for.
+// observeUsage counts what the cache has in a namespace, and adds up what the Applications ask for. The counts may be some
+// seconds old. watches.go enqueues the Project after each change.
 func (r *Reconciler) observeUsage(ctx context.Context, p *kibashipv1.Project, tenant string) (now usage.Now, err error) {
 	var applications kibashipv1.ApplicationList
 	var deployments kibashipv1.DeploymentList

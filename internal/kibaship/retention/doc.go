@@ -11,4 +11,9 @@
 // the registry still has. While a build of the Application runs, nothing is deleted, since a build may push any image again.
 //
 // The login with the right to delete is in a Secret of a namespace of its own, which only this package reads. Builds do not have it.
+//
+// # After a kill
+//
+// Nothing is recorded but the condition of the Application, so the next clean-up begins from the registry. A kill between the
+// deletions and the last look leaves images unchecked that were named in between: at most those of one pass, see clean.go.
 package retention
