@@ -113,6 +113,7 @@ func projectTouched(before, after *kibashipv1.Project) bool {
 		before.Labels[kibashipv1.LabelWorkspaceUUID] != after.Labels[kibashipv1.LabelWorkspaceUUID]
 }
 
+// A class that the Project had before is not looked up: its deletion must not block other changes.
 func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) (rules.Violations, error) {
 	violations := rules.Project(after)
 	if before != nil {
@@ -133,6 +134,8 @@ func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) 
 	if err := c.client.List(ctx, &same, client.MatchingFields{project.IndexUUID: id}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
+	// Two Projects that are created in the same moment may both pass, as the cache has neither. The controller then reports the
+	// newer one.
 	return append(violations, rules.UUIDInUse(after, same.Items)...), nil
 }
 

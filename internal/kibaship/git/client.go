@@ -46,7 +46,7 @@ func (e *Error) Error() string { return e.text }
 // Unwrap is for errors.Is. Its text must not be shown.
 func (e *Error) Unwrap() error { return e.err }
 
-// ask sends a command, and calls read with the answer.
+// ask sends a command, and calls read with the answer. There is no second attempt here: the caller knows when to ask again.
 func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

@@ -74,7 +74,8 @@ func (p *pack) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// parsePack returns the message of the first object of a pack, which must be a commit.
+// parsePack returns the message of the first object of a pack, which must be a commit. It stops after the first object. The rest
+// of the pack is not read.
 func parsePack(r *bufio.Reader) (string, error) {
 	var head [12]byte // PACK, version and number of objects
 	if _, err := io.ReadFull(r, head[:]); err != nil {

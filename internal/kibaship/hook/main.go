@@ -105,9 +105,11 @@ func (c *Config) run(ctx context.Context) error {
 		server, listener := ports.NewServer(listener, ports.Options{
 			Handler: port.handler, KeepAlive: true, TrustRequests: port.trust, Log: log.With("port", port.name),
 		})
+		// If one of the two ports ends, the other one is closed and the program ends with its error.
 		all.Go(func() { end(server.Serve(listener)) })
 		all.Go(func() {
 			<-ctx.Done()
+			// ctx has ended by now, so the time for the rest is its own.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 			defer cancel()
 			_ = server.Shutdown(ending) // what has not ended by then is cut off

@@ -72,7 +72,8 @@ func readScript(c *instructions.RunCommand) (script, problem string) {
 	return script, ""
 }
 
-// replace writes each RUN with a script as one line, which the shell makes the script of again.
+// replace writes each RUN with a script as one line, which the shell makes the script of again. Every character that the shell
+// could read anything into is written as its octal number.
 func replace(content []byte, nodes []*parser.Node, scripts map[int]string) []byte {
 	lines := bytes.SplitAfter(content, []byte("\n"))
 	for _, node := range nodes {
