@@ -47,7 +47,7 @@ type Receiver struct {
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 
-	mu     sync.Mutex
+	mu sync.Mutex
 	// mu guards limits and all that it holds.
 	limits *lru.Cache // of *limit, by target
 }
