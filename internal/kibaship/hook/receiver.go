@@ -47,8 +47,8 @@ type Receiver struct {
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 
-	mu sync.Mutex
 	// mu guards limits and all that it holds.
+	mu     sync.Mutex
 	limits *lru.Cache // of *limit, by target
 }
 
