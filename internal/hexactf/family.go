@@ -50,7 +50,7 @@ func caches() cache.Options {
 }
 
 // trim drops fields that the family does not read. The family writes patches, or starts from the API server's object,
-// so the dropped fields are not lost there.
+// so the dropped fields are not lost there. A field that a controller newly reads must be kept here.
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:

@@ -65,7 +65,8 @@ func scramAuth(cfg config.Kafka) func(context.Context) (scram.Auth, error) {
 	}
 }
 
-// checkCredentials reads every file once and returns all their errors.
+// checkCredentials reads every file once and returns all their errors. It is called before the first connection, so that a wrong
+// file ends the start and is not found only with the first message.
 func checkCredentials(cfg config.Kafka) error {
 	_, tlsErr := tlsConfig(cfg)
 	var passwordErr error

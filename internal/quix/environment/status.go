@@ -54,6 +54,7 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 // computeStatus computes the status of a live environment from observations and problems.
 func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
+	// From now on the UID identifies the namespace, and the token is not needed any more.
 	if state.NamespaceUID != "" {
 		s.NamespaceUID, s.NamespaceTokenHash = state.NamespaceUID, ""
 	}
