@@ -1,9 +1,3 @@
-// Package instances starts, renews and ends the instance of a challenge for a user or team of a platform. All state is
-// in Kubernetes: a registration is a ConfigMap, an instance a ChallengeInstance. Any number of replicas work side by
-// side without a leader.
-//
-// Reads come from one watch cache, which may lag. Before a write the Store confirms the state with the API server,
-// since another replica may have written a moment ago.
 package instances
 
 import (

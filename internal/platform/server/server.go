@@ -1,4 +1,3 @@
-// Package server runs the platform API: its endpoints behind tokens, limits and TLS, and its metrics.
 package server
 
 import (
