@@ -4,7 +4,7 @@
 //	server.go  the ports, the tokens, the way of a request, and the metrics
 //	limits.go  requests per second, of all and of each source
 //	drain.go   the end of a replica
-//	off.go     the API while it is not turned on
+//	off.go     the API while it is off
 //
 // # The way of a request
 //
