@@ -41,6 +41,7 @@ func (b *Board) seeNode(object any) {
 		return
 	}
 	kept := trimNode(n)
+	// It changes with each heartbeat, also where nothing else does.
 	kept.ResourceVersion = ""
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -57,6 +57,7 @@ func (b *Board) seeOther(object any) {
 	switch o := object.(type) {
 	case *bergv1.Challenge:
 		challenge := view.NewChallenge(o, &b.operator.plan)
+		// Kept, because challenges are computed again when the settings of the operator change.
 		b.specs[challenge.ID()] = o
 		if known, ok := b.challenges[challenge.ID()]; ok && known.Equal(challenge) {
 			return

@@ -286,6 +286,7 @@ func (d *Endpoint) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	}, nil)
 }
 
+// The page is complete before its first byte is sent, so an error can still be answered.
 func (d *Endpoint) write(w http.ResponseWriter, name string, value any) {
 	var page bytes.Buffer
 	if err := d.pages.ExecuteTemplate(&page, name, value); err != nil {
@@ -307,7 +308,8 @@ type changedRow struct {
 var livingParts = []string{"alerts", "dangers", "counts", "problems", "summary", "found", "ended"}
 
 // events streams changes. A slow client misses intermediate states, but never the last one: each event has the current
-// state, and the next read starts at the version of the last event.
+// state, and the next read starts at the version of the last event. The subscription comes before the first read, so that no
+// change is lost.
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return

@@ -29,7 +29,8 @@ type Sample struct {
 	ToRunning time.Duration
 }
 
-// history has the samples of one namespace, and the counts since the last sample.
+// history has the samples of one namespace, and the counts since the last sample. It is in the memory of one replica, and begins
+// again with it.
 type history struct {
 	samples                []Sample
 	starts, ends, failures int

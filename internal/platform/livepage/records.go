@@ -177,7 +177,8 @@ func (b *Board) Awaited(namespace, name string) bool {
 }
 
 // Record reads a record from the API server: the one read that a page makes, of one object that is known to exist. ok is false
-// if there is none for an instance of the namespace.
+// if there is none for an instance of the namespace. The namespace is checked twice, in the list and in the object, so that a
+// token never reads a record of another namespace.
 func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r Record, ok bool, err error) {
 	b.mu.Lock()
 	ended, known := b.ended[uid]
