@@ -27,7 +27,8 @@ type obstacle struct {
 	settles time.Time
 }
 
-// findObstacle returns the first obstacle between players and the pods of an instance, nil if there is none.
+// findObstacle returns the first obstacle between players and the pods of an instance, nil if there is none. The order is the
+// order of the steps: the Gateway, the Service, the route, and then the answer of the gate.
 func findObstacle(out Outcome) *obstacle {
 	if out.Pinned == nil {
 		return nil
