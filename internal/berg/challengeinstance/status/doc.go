@@ -23,9 +23,9 @@
 //
 // # What holds
 //
-// An instance that was ready once stays Running until a problem stops its pods or it ends: a repair, or a pod that restarts, shows
-// in the condition Healthy. ReadyAt, StartedAt and the identity are never written twice.
+// An instance that was ready once does not leave Running because a pod restarts or a write is repeated: that shows in the
+// condition Healthy. Its identity and the time at which it was first ready are written once.
 //
 // A status changes only with what it says. Texts leave out counters, positions and times that change by themselves, because each
-// write of a status costs the API server as much as a start. No text has the flag.
+// change is a write. No text has the flag.
 package status
