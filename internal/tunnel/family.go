@@ -56,6 +56,7 @@ func caches() cache.Options {
 	}
 }
 
+// A field that a reader of the cache newly needs must be kept here.
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Namespace:

@@ -49,7 +49,8 @@ func (r *registry) Ping(ctx context.Context) error {
 	return builder.Ping(ctx)
 }
 
-// Ensure implements tunnelproxy.Images. Package jobs builds one image at a time.
+// Ensure implements tunnelproxy.Images. Package jobs builds one image at a time. An error that is not a RetriableError ends the
+// pair: another attempt would give the same.
 func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	// A registry that stops in the middle of an answer must not block all other builds.
 	ctx, cancel := context.WithTimeout(ctx, maxBuild)

@@ -20,7 +20,7 @@ import (
 const failedMessage = "The proxies have failed and are not restarted"
 
 // Compute writes the status of a live pair, and returns its Ready. p is the problem that keeps the pair from the next
-// step; nil for none.
+// step; nil for none. A state Failed is final: only the list of tunnels follows the spec after it.
 func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	proxy := out.Proxy
 	s := &proxy.Status
