@@ -16,7 +16,7 @@ import (
 // completionTimeout is the maximum wait of a shell after Tab.
 const completionTimeout = 3 * time.Second
 
-// complete reads names from the cluster, none if it does not answer. An error gives no names.
+// complete reads names from the cluster, none if it does not answer.
 func (r *root) complete(prefix string, ask func(ctx context.Context, c *cluster.Cluster) []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()

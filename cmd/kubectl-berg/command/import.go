@@ -114,7 +114,8 @@ func (r *root) runImport(path string, o importOptions) error {
 	return problemError(wrong || o.strict && len(result.Lost)+len(result.Questions) > 0)
 }
 
-// imported reads a file, a folder, or standard input for -. The last has no folder, so it can name no other file.
+// imported reads a file, a folder, or standard input for -. The names of files in the last are in the current
+// folder.
 func (r *root) imported(path string, o importer.Options) (importer.Result, error) {
 	if path != "-" {
 		return importer.Import(path, o)
