@@ -110,6 +110,8 @@
 //	capacity.go     the free capacity, and the node ports in use
 //	revisions.go    deletes stored contents that no instance names
 //	gateway.go      the cache of the Gateway, and which of its events lead to a reconciliation
+//	gate.go         the replicas of the gate, and their answers about routes
+//	playerreader.go a reader that leaves out prepared instances
 //	optional.go     the kinds that a cluster may lack
 //	watches.go      which events lead to a reconciliation, and with which priority
 //	predicates.go   the filters and mappings of events

@@ -14,8 +14,15 @@
 //	status  (status.go)     pure: results and conditions
 //	end     (finalize.go)   deletes what belongs to the check
 //
-// Builders stand in files named after the object they build. One worker does it all: no two
-// reconciliations count at the same time how many checks are running.
+// Builders stand in files named after the object they build: instance.go, namespace.go, networkpolicy.go and job.go. One worker does
+// it all: no two reconciliations count at the same time how many checks are running.
+//
+//	reconciler.go  the dependencies and the state in memory
+//	observed.go    what a reconciliation has read
+//	route.go       what the Gateway says about the routes of an instance that the solver did not reach
+//	rights.go      whether this process may make checks
+//	watches.go     which events enqueue which checks
+//	events.go, metrics.go, late.go  what is reported, and by how long checks are late
 //
 // # What holds
 //

@@ -18,6 +18,14 @@
 // remembers the rest (store.go); a new process pulls them again, which costs a pod each and no
 // traffic of the registry.
 //
+//	reconciler.go    the dependencies
+//	images.go        the names of images, and which ones a node lists
+//	deployment.go    the pod that pulls one image on one node
+//	namespace.go     the objects around it, one namespace for each Challenge
+//	rights.go        whether this process may pull
+//	watches.go       which events lead to a reconciliation, and what the cache keeps
+//	events.go, metrics.go  what is reported
+//
 // # What holds
 //
 // No program of an image runs: the command has more bytes than a file name of Linux can have, and the namespace admits no pod with

@@ -28,6 +28,7 @@
 //	endings.go                the messages about challenges that are gone
 //	watches.go                which events enqueue which challenges
 //	events.go, metrics.go, resourcestatus.go  what is reported
+//	reconciler.go, observed.go  the dependencies, and what a reconciliation has read
 //
 // # What holds
 //

@@ -12,6 +12,11 @@
 //
 // An Application that is being deleted goes through finalize.go instead.
 //
+//	reconciler.go          the dependencies
+//	observed.go            what a reconciliation has read and done
+//	watches.go             the indexes, and which events enqueue which Applications
+//	events.go, metrics.go  what is reported
+//
 // # What holds
 //
 // A commit is given to a Deployment once: the write that asks for its build notes the commit in an annotation. Its author may

@@ -20,7 +20,8 @@
 //	usage.go     the builds that a Project is charged with, and the finalizer
 //	observed.go  what a reconciliation has read and done
 //	watches.go   which events enqueue which Deployments
-//	events.go    events and metrics of what changed
+//	events.go, metrics.go  what is reported
+//	reconciler.go, hash.go  the dependencies, and the hash in names
 //
 // A build runs code of the repository's author. So no credential and no result is within its reach:
 // its pod has no token of a ServiceAccount; the token for the git server is mounted in the step

@@ -20,6 +20,9 @@
 //	policies.go  the admission policies without which no rights are given
 //	tekton.go    the objects in the namespace of Tekton
 //	watches.go   which events enqueue which Projects
+//	namespace.go, limits.go     the namespace, its quota and its limits
+//	observed.go, reconciler.go  what a reconciliation has read and done, and the dependencies
+//	events.go, metrics.go       what is reported
 //
 // # What holds
 //

@@ -4,7 +4,8 @@
 //	decide.go    pure: which images are deleted
 //	observe.go   reads the objects and the login
 //	clean.go     lists, decides, deletes by digest, and looks again
-//	controller.go, watches.go  when, and what the Application says of it
+//	controller.go, watches.go   when, and what the Application says of it
+//	reconciler.go, metrics.go   the dependencies, and what is counted
 //
 // An image that a Deployment, an Application or a workload of the Project names is never deleted. Names are read from the cache to decide,
 // from the API server before the first deletion, and again after the last one: an image that was named in between is put back, whose layers

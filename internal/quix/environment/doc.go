@@ -10,7 +10,9 @@
 //	status  (status.go)                  pure: phase, conditions and the status of each object
 //
 // An environment that is being deleted goes through finalize.go instead. Builders are in
-// plan.go. A namespace that an older operator created is taken over by handover.go.
+// plan.go. A namespace that an older operator created is taken over by handover.go. The other files have the dependencies
+// (reconciler.go), what a reconciliation has read and done (observed.go), which events enqueue which environments (watches.go), and
+// the events (events.go).
 //
 // # What holds
 //
