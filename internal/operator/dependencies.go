@@ -29,6 +29,8 @@ type dependencyBuilder struct {
 	dependencies family.Dependencies
 }
 
+// make gives a family a cache of its own, with the HTTP client, the mapper and the life of the manager. So a family that is not
+// enabled watches nothing, and the settings of one cache do not concern another.
 func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 	scheme, err := NewScheme(f)
 	if err != nil {

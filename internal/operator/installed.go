@@ -134,6 +134,7 @@ func familyKinds(f family.Family) (map[schema.GroupVersion][]string, error) {
 	return kinds, nil
 }
 
+// mayWatch asks the API server, because RBAC is not the only authorizer.
 func (i *Installation) mayWatch(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	review, err := i.access.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -249,6 +250,7 @@ type definitionStore struct {
 
 var _ cache.ReflectorStore = definitionStore{}
 
+// event goes by the name alone, so that the store needs no content of a CRD.
 func (s definitionStore) event(object any) error {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj

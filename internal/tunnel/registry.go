@@ -78,6 +78,7 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	}
 }
 
+// builder reads the authorities each time, so that a renewed file needs no restart. A file that cannot be read may come later.
 func (r *registry) builder(credentials image.Credentials, version string) (*image.Builder, error) {
 	options := image.Options{
 		Repository:  r.config.Registry + "/" + r.config.Repository,

@@ -16,6 +16,7 @@ type pool struct {
 	started map[types.UID]bool
 }
 
+// newPool sorts prepared instances by age, so that the oldest one is taken first.
 func newPool(all []Instance) *pool {
 	p := &pool{claimable: map[types.NamespacedName][]Instance{}, claimed: map[types.UID]Instance{}, started: map[types.UID]bool{}}
 	for _, i := range all {

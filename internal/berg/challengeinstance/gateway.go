@@ -46,6 +46,7 @@ type gateways struct {
 // GetCache lets the manager start and fill the cache before it competes for the lease.
 func (g gateways) GetCache() ctrlcache.Cache { return g.Cache }
 
+// newGateways caches one Gateway by its name, and all classes. It must work on a cluster without the Gateway API.
 func newGateways(mgr ctrl.Manager, cfg config.Gateway, namespace string) (gateways, error) {
 	// The scopes are known before the API is served. A cache asks its mapper for the scope of a kind when it is made, which would
 	// fail on a cluster without the Gateway API.

@@ -85,6 +85,8 @@ func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return result, nil
 }
 
+// reconcile deletes nothing itself. The grace period begins with the first observation by this process, so a restart begins it
+// again.
 func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time.Duration, err error) {
 	ns := &corev1.Namespace{}
 	err = o.client.Get(ctx, types.NamespacedName{Name: name}, ns)

@@ -161,6 +161,8 @@ func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client
 	return nil
 }
 
+// in lists the policies of all namespaces once in the life of the process: only an earlier process may have written kinds that
+// are not used now. It holds the lock while it lists, so that no second list begins.
 func (p *formerPolicies) in(ctx context.Context, live client.Reader, ns string) ([]*metav1.PartialObjectMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -215,6 +215,7 @@ func (c *Checker) await(ctx context.Context, s objects, wanted reach, limit time
 	return err == nil
 }
 
+// problem explains why the test has no result yet, by the pods or, without any, by the refusal of the API server.
 func (c *Checker) problem(ctx context.Context, s objects) string {
 	pods, err := c.pods(ctx, s)
 	if err != nil {

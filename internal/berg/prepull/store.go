@@ -152,6 +152,7 @@ func (l *store) compare(o Observed, wanted map[Target]bool, always bool) {
 	}
 }
 
+// forget keeps failures only while the pull is wanted and its window is open, so that a later window tries again.
 func (l *store) forget(o Observed, wanted map[Target]bool, live map[types.UID]*Desired) {
 	maps.DeleteFunc(l.done, func(t Target, _ bool) bool { return !wanted[t] })
 	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {

@@ -85,6 +85,7 @@ func (s *Store[T]) retire(stored map[string]*corev1.Secret, named sets.Set[strin
 	return unused
 }
 
+// retireOne forgets a revision before it is deleted, so that no instance starts with it from then on.
 func (s *Store[T]) retireOne(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,6 +55,7 @@ func (c *Certificates) Run(ctx context.Context) {
 	}
 }
 
+// follow begins the watches of new names, and ends those of names that no Gateway has any more. One goroutine calls it.
 func (c *Certificates) follow(ctx context.Context, names []types.NamespacedName) {
 	current := map[types.NamespacedName]bool{}
 	for _, name := range names {
@@ -73,6 +74,8 @@ func (c *Certificates) follow(ctx context.Context, names []types.NamespacedName)
 	}
 }
 
+// watch follows one Secret by its name, until ctx ends. A Secret that cannot be parsed has
+// an error in place of its last certificate.
 func (c *Certificates) watch(ctx context.Context, name types.NamespacedName) {
 	source := toolscache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "secrets", name.Namespace, fields.OneTermEqualSelector("metadata.name", name.Name))
 	changed := func(object any) {

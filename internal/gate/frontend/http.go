@@ -66,6 +66,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 
 type ruleKey struct{}
 
+// forward keeps the player's addresses for a backend that wants the PROXY protocol. A rule without a timeout has none here.
 func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *client, rule *routing.Rule, backend *routing.Backend) {
 	ctx := context.WithValue(r.Context(), ruleKey{}, rule)
 	if backend.Protocol == routing.Proxied {
@@ -79,6 +80,8 @@ func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *clien
 	f.proxy.ServeHTTP(w, upstream.WithBackend(r.WithContext(ctx), backend))
 }
 
+// newProxy sets the headers of the client's address itself, and drops those that the client has sent. It has one ErrorHandler for
+// all errors of a request: what has reached no pod gets a page for players, and what broke in between gets another one.
 func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:     transport,

@@ -84,6 +84,8 @@ func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluste
 	return out
 }
 
+// gatewayConditions follows the Gateway API: a Gateway is accepted as soon as one listener is, and programmed as soon as one is
+// served. What is wrong with the others is in their own conditions.
 func gatewayConditions(gateway *gatewayv1.Gateway, accepted, valid int) []metav1.Condition {
 	condition := func(kind gatewayv1.GatewayConditionType, ok bool, reason gatewayv1.GatewayConditionReason, message string) metav1.Condition {
 		return newCondition(string(kind), ok, string(reason), message, gateway.Generation)
@@ -138,6 +140,8 @@ func CompareAge(a, b metav1.Object) int {
 	)
 }
 
+// compileListener returns a listener, also one that is not valid, with its status. A listener that
+// needs certificates is valid only with all of them. conflict is empty, or the reason that it has.
 func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict gatewayv1.ListenerConditionReason, cluster Cluster) (*Listener, gatewayv1.ListenerStatus) {
 	spec := &gateway.Spec.Listeners[index]
 	listener := &Listener{

@@ -117,6 +117,7 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
+// add may be repeated. The order of a host is computed with each change, and requests only read it.
 func (t *Table) add(key Key, spot place, route *Route) {
 	if slices.Contains(t.placed[key], spot) {
 		return
@@ -136,6 +137,7 @@ func (t *Table) add(key Key, spot place, route *Route) {
 	h.order()
 }
 
+// remove leaves no empty host behind, and may be repeated.
 func (t *Table) remove(key Key) {
 	removed := func(a attached) bool { return a.key == key }
 	for _, spot := range t.placed[key] {

@@ -18,6 +18,7 @@ type takenPort struct {
 // several stands for more than one namespace.
 const several = "*"
 
+// add notes the namespace of a listener for its host name and for every wildcard that includes it, or several.
 func (t Taken) add(listener *Listener) {
 	p := t[listener.Port]
 	if p == nil {

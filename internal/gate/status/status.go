@@ -77,6 +77,8 @@ func (w *Writer) leads() chan struct{} {
 	return w.leading
 }
 
+// work takes a key before it is leader, and keeps it until then, so that the first status after a change of leaders is written
+// immediately. A conflict is no error: the next attempt reads the object again.
 func (w *Writer) work(ctx context.Context) {
 	for {
 		key, shutdown := w.queue.Get()
@@ -117,6 +119,7 @@ func (w *Writer) write(ctx context.Context, key routing.Key) error {
 	}
 }
 
+// writeClass leaves classes of other controllers alone.
 func (w *Writer) writeClass(ctx context.Context, name string) error {
 	class := &gatewayv1.GatewayClass{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, class); err != nil {
@@ -135,6 +138,7 @@ func (w *Writer) writeClass(ctx context.Context, name string) error {
 	return w.patch(ctx, before, class, equality.Semantic.DeepEqual(before.Status, class.Status))
 }
 
+// writeGateway computes the status from the object as it is now, and keeps the times of conditions that do not change.
 func (w *Writer) writeGateway(ctx context.Context, name types.NamespacedName) error {
 	compiled, ours := w.State.GatewayStatus(name)
 	if !ours {

@@ -123,6 +123,8 @@ func (e *endings) source() source.Source {
 	})
 }
 
+// load reads the stored messages of earlier processes. It must succeed before a message is sent: an older one of the same name
+// goes first.
 func (e *endings) load(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	var leases coordinationv1.LeaseList
 	err := e.Writer.Live.List(ctx, &leases, client.InNamespace(e.namespace), client.MatchingLabels{labelMessage: string(hexactfv1.StateDeleted)})

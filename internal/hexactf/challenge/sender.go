@@ -40,6 +40,7 @@ type sender struct {
 	delays workqueue.TypedRateLimiter[ctrl.Request]
 }
 
+// setup has workers of its own, so that a broker that does not answer delays no challenge.
 func (s *sender) setup(mgr ctrl.Manager) error {
 	s.delays = backoff.NewLimiter[ctrl.Request](sendDelays, maxAttempts)
 	return ctrl.NewControllerManagedBy(mgr).

@@ -237,6 +237,7 @@ func definitionFound(out Outcome) (condition string, _ metav1.ConditionStatus, r
 	return condition, metav1.ConditionTrue, hexactfv1.ReasonDefinitionFound, "The challenge runs the definition as it was at the start"
 }
 
+// resourcesCreated is Unknown while a step before it has the problem.
 func resourcesCreated(out Outcome) (condition string, _ metav1.ConditionStatus, reason, message string) {
 	condition = hexactfv1.ConditionResourcesCreated
 	switch p := out.Problem; {
@@ -251,6 +252,8 @@ func resourcesCreated(out Outcome) (condition string, _ metav1.ConditionStatus, 
 	}
 }
 
+// availability distinguishes a challenge that never was available from one that no longer is, and one that is late from one that
+// still has time.
 func availability(out Outcome, ready, late bool, missing string) (condition string, _ metav1.ConditionStatus, reason, message string) {
 	condition = hexactfv1.ConditionAvailable
 	switch {

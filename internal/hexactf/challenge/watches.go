@@ -79,6 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return (&sender{Reconciler: r}).setup(mgr)
 }
 
+// index leaves out challenges with a snapshot: a change of their definition does not concern them.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &hexactfv1.Challenge{}, indexDefinition, func(o client.Object) []string {
 		c := o.(*hexactfv1.Challenge)
@@ -217,6 +218,7 @@ func TrimPod(p *corev1.Pod) {
 	p.Status = status
 }
 
+// waiting keeps of each status what explains a container that does not start.
 func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range all {

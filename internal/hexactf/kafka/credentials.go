@@ -76,6 +76,7 @@ func checkCredentials(cfg config.Kafka) error {
 	return errors.Join(tlsErr, passwordErr)
 }
 
+// tlsConfig is called for each connection. Errors name the setting and its file, and no content.
 func tlsConfig(cfg config.Kafka) (*tls.Config, error) {
 	result := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.CAFile != "" {

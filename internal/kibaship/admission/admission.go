@@ -88,6 +88,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 // ValidateDelete implements admission.Validator: everything may be deleted.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
+// validate refuses with the status of the API server for invalid objects, so that clients show each field.
 func (v validator[T]) validate(ctx context.Context, before, after T) error {
 	violations, err := v.check(ctx, before, after)
 	if err != nil || len(violations) == 0 {

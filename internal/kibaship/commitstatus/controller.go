@@ -135,6 +135,7 @@ var failed = []string{
 	kibashipv1.ReasonRunFailed, kibashipv1.ReasonRunCancelled, kibashipv1.ReasonRunTimedOut, kibashipv1.ReasonPodRefused, kibashipv1.ReasonImagePullFailed,
 }
 
+// computeState is pending while the condition is about another generation, so that no new commit gets an old result.
 func computeState(d *kibashipv1.Deployment) state {
 	c, generation := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded), d.Generation
 	if d.DeletionTimestamp != nil {

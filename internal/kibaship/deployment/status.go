@@ -335,6 +335,8 @@ func pipelineAvailable(out Outcome) metav1.Condition {
 	}
 }
 
+// succeededCondition puts the end of the current run before every problem: a run that is over has its result, also if the next
+// one could not start.
 func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, timeout time.Duration, now time.Time) metav1.Condition {
 	const this = kibashipv1.ConditionSucceeded
 	over := current != nil && current.Phase != kibashipv1.DeploymentRunning

@@ -395,6 +395,7 @@ func whyStep(pod string, s stepState) (message string, failed *failedStep) {
 // maxProblem is the maximum length of a step's report in a status, in bytes.
 const maxProblem = 700
 
+// classify maps the reasons of Tekton, whose versions differ, to those of the API. An unknown reason is a failure.
 func classify(reason string) string {
 	switch {
 	case slices.Contains(cancelled, reason):

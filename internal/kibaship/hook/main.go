@@ -66,6 +66,8 @@ func Main(args []string, errs io.Writer) int {
 	return 0
 }
 
+// run serves both ports until ctx ends, or one of them does. It is ready only while the key can be read: without it, every
+// webhook would be refused.
 func (c *Config) run(ctx context.Context) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))

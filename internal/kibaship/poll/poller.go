@@ -254,6 +254,9 @@ func (p *Poller) read(ctx context.Context, namespace string, r record) (answer A
 	return answer, token, err
 }
 
+// try asks for the branches and tags, and then for the messages of commits that are new in the answer. A message is read once for
+// each commit: what it says about skipping stays in the answer as long as a branch or tag has the commit. token is the one that
+// was used, so that a login which is refused can be told apart from a newer one.
 func (p *Poller) try(ctx context.Context, namespace string, r record) (answer Answer, token string, err error) {
 	q := r.question
 	if token = r.token; q.Secret != "" && token == "" {

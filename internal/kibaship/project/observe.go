@@ -21,6 +21,8 @@ import (
 // tasksDefinition is the CRD that shows that Tekton's API is installed.
 const tasksDefinition = "tasks.tekton.dev"
 
+// observe reads what a plan depends on, in the order in which one read needs another. It reads from the cache: what a decision
+// must not get wrong is asked again where it is made.
 func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o State, err error) {
 	o.Mode = r.Config.Tekton
 	if o.Operator, err = r.Identity(ctx); err != nil {

@@ -55,6 +55,8 @@ func contains(all, part map[string]string) bool {
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
+// containsValue takes the zero value of a field for unset, since a plan cannot say it otherwise. Live fields that the plan does
+// not set are left to the API server and to others.
 func containsValue(desired, live reflect.Value) bool {
 	if desired.IsZero() {
 		return true

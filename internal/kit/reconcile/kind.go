@@ -99,6 +99,7 @@ func (k *Kind[T, S]) Reconciler() reconcile.Reconciler {
 	return New(k.Clock, k.backoff, k.Metrics, k.reconcile)
 }
 
+// reconcile reads the object from the cache, which has the writes of this process. All errors that it returns are redacted.
 func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if err := outcome.WrapNotFound(k.Client.Get(ctx, req.NamespacedName, obj)); err != nil {
@@ -123,6 +124,8 @@ func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 	return k.live(ctx, obj, now)
 }
 
+// live has one order for all kinds: finalizer, reads, checks, writes of children, status, events. So the status never says that
+// something is in place before it was written, and an event follows only a status that was stored.
 func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
 	// Nothing exists yet. After this line a deletion of the resource waits for Finalize, also if the process is killed at the next
 	// one.

@@ -99,6 +99,7 @@ func (s *Store) ByRegistration(ctx context.Context, r Registration) ([]Instance,
 	return s.views(ctx, list.Items, map[types.UID]Registration{r.UID: r})
 }
 
+// views leaves out instances that are ending, and instances of other registrations.
 func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, registrations map[types.UID]Registration) ([]Instance, error) {
 	all := make([]Instance, 0, len(items))
 	for n := range items {

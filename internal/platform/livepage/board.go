@@ -485,6 +485,7 @@ func (b *Board) keepHistory(ctx context.Context) {
 	}
 }
 
+// sample also adds to namespaces without instances, so that their graphs go on.
 func (b *Board) sample(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -85,6 +85,7 @@ func (b *Board) seeOther(object any) {
 	b.changed(object.(client.Object).GetNamespace())
 }
 
+// forgetOther also gets the last known object of an informer that has missed the deletion.
 func (b *Board) forgetOther(object any) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

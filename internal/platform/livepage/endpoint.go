@@ -226,6 +226,7 @@ func (d *Endpoint) contentOfInstance(row *Row) instanceContent {
 	return instanceContent{Row: row, Timeline: timeline(&row.Row, d.Board.Events(row.UID)), Remedies: row.Remedies(), Now: d.Clock.Now()}
 }
 
+// instance shows a live one, or leads to the record of the last one of that name. Between both it waits for the record.
 func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
@@ -246,6 +247,7 @@ func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
 	d.Fail(w, web.Failure{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
 }
 
+// record shows no record of a namespace that the token is not for: it answers as if there were none.
 func (d *Endpoint) record(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return

@@ -50,6 +50,7 @@ func (h *history) count(before, after *Row) {
 	}
 }
 
+// sample moves the counters since the last sample into a new one, and drops the oldest beyond maxSamples.
 func (h *history) sample(now time.Time, counts map[view.State]int) {
 	slices.Sort(h.times)
 	h.samples = append(h.samples, Sample{

@@ -120,6 +120,7 @@ func (b *Board) seeRecord(object any) {
 	b.changed(namespace, view.JoinID(namespace, name))
 }
 
+// forgetRecord goes by the name, which is the UID of the instance.
 func (b *Board) forgetRecord(object any) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

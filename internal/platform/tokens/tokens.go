@@ -76,6 +76,7 @@ func Parse(data map[string][]byte, defaultNamespace string, namespaces []string)
 	return set, errors.Join(errs...)
 }
 
+// parse returns errors that repeat neither the token nor the text around it.
 func parse(text []byte, defaultNamespace string, namespaces []string) (storedGrant, error) {
 	var parsed storedGrant
 	if err := yaml.UnmarshalStrict(text, &parsed); err != nil {

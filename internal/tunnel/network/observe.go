@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
+// observe reads the namespace, the subnets of pods by node, and the control ports of the client proxies, which the policies name.
 func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) (o Observed, err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(n.Spec, n.Name, n.UID)}}
 	// The API server confirms that it is missing: a network whose namespace is gone stays Removed.

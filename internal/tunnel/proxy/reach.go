@@ -57,6 +57,7 @@ func (s *server) checkServers(ctx context.Context) {
 	}
 }
 
+// checkAll connects to the servers of idle tunnels, maxChecks at a time, and sends nothing. dialOnce notes the result.
 func (s *server) checkAll(ctx context.Context, now time.Time) {
 	slots, checks := make(chan struct{}, maxChecks), sync.WaitGroup{}
 	s.tunnels.Range(func(id, t any) bool {

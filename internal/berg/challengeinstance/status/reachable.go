@@ -50,6 +50,8 @@ func findObstacle(out Outcome) *obstacle {
 	return nil
 }
 
+// findPortObstacle looks along the way of a player, from the Gateway to the pods, and returns the first obstacle. An answer that
+// is still missing is an obstacle only after settles.
 func (out Outcome) findPortObstacle(c bergv1.Container, p bergv1.Port) *obstacle {
 	listener := manifests.Listener(out.Listeners, p)
 	if listener != "" {

@@ -54,6 +54,7 @@ func Dial(connection *net.TCPConn, config *tls.Config) (*Conn, error) {
 	return handshake(connection, func(w net.Conn) *tls.Conn { return tls.Client(w, config) })
 }
 
+// handshake leaves the connection to the caller, who closes it after an error.
 func handshake(connection *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*Conn, error) {
 	w, err := newRecords(connection)
 	if err != nil {

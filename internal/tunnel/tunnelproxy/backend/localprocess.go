@@ -152,6 +152,8 @@ func (l *localProcess) awaitLine(p *tunnelv1.ContainerNetworkTunnelProxy, pid in
 	}, l.clock.Now())
 }
 
+// Start returns as soon as the process exists. How it ends is known to this operator process only: a later one sees that it is
+// gone.
 func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, in manifests.Inputs, keys credentials.Keys) error {
 	if err := l.makeFolder(); err != nil {
 		return err
@@ -273,6 +275,7 @@ func (l *localProcess) Stop(_ context.Context, p *tunnelv1.ContainerNetworkTunne
 	return false, nil
 }
 
+// Clean may be repeated. It removes the keys in any case, and the logs unless they are kept for a person.
 func (l *localProcess) Clean(p *tunnelv1.ContainerNetworkTunnelProxy, keepLogs bool) error {
 	if l.checkFolder() != nil {
 		return nil //nolint:nilerr // this operator has never run processes
