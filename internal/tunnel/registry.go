@@ -124,7 +124,7 @@ func parseVersion(said string) string {
 // taggable leaves space for the rest of a tag that follows the version.
 var taggable = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_.+-]{0,63}$`)
 
-// Errors name the Secret and quote none of its content.
+// credentials returns errors that name the Secret, and quote none of its content.
 func (r *registry) credentials(ctx context.Context) (image.Credentials, error) {
 	if r.config.RegistrySecret == "" {
 		return image.Credentials{}, nil

@@ -1,4 +1,4 @@
-// Package command has the commands of the program, one in each file. What they compute is in the packages beside it; here are
+// Package command has the commands of the program, one in each file. What they compute is in the neighbouring packages; here are
 // their options, their output and their order of requests.
 //
 //	command.go     New and Execute: all commands, global options, exit codes

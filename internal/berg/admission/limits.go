@@ -85,8 +85,8 @@ func challengeLimit(t *tally, i Instance) Reason {
 	return Start
 }
 
-// Prepared instances are all in the operator's namespace, and belong to no tenant: they count against the namespace of the
-// instance that takes them over.
+// namespaceLimit leaves out prepared instances: they are all in the operator's namespace, and belong to no tenant. They count
+// against the namespace of the instance that takes them over.
 func namespaceLimit(t *tally, i Instance) Reason {
 	if !i.Prepared && reached(t.rules.Namespace, t.namespaces[i.Key.Namespace]) {
 		return NamespaceFull

@@ -59,7 +59,7 @@ type Headroom struct {
 }
 
 // NewCapacity calculates the capacity of a cluster with instances of Challenges. The Challenges have their shapes. Where pods
-// cannot be read, other pods than those of instances are not counted.
+// cannot be read, only the pods of instances are counted.
 func NewCapacity(c Cluster, rows []*Row, challenges []Challenge) Capacity {
 	v := Capacity{Nodes: len(c.Nodes), Stock: plan.Stock{NodePorts: c.NodePorts, Instances: c.MaxInstances}}
 	if c.Pods != nil {

@@ -35,7 +35,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.Conn.Write(b) //nolint:wrapcheck // net.Conn has the text
 }
 
-// It waits after a read and before a write, so the kernel's buffers slow the other side down.
+// wait comes after a read and before a write, so the kernel's buffers slow the other side down.
 func (c *client) wait(n int) {
 	for c.rate.bytes.Limit() != rate.Inf && n > 0 {
 		part := min(n, c.rate.bytes.Burst())

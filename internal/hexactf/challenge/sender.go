@@ -70,7 +70,7 @@ func recorded(o client.Object) int64 {
 }
 
 // Reconcile sends the messages of one challenge that were not acknowledged yet. What it sends comes from the status and from
-// Leases alone. It writes no status: the controller of challenges removes what was acknowledged.
+// Leases alone. It writes no status: the controller of challenges removes acknowledged messages.
 func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &hexactfv1.Challenge{}
 	// A write in progress triggers an event, so there is nothing to wait for.

@@ -59,7 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// Services have no generation, so no change can be left out.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
-		// The events of objects come twice: for live challenges, and with a lower priority for those that are being deleted.
+		// The events of objects come twice: for live challenges, and with a lower priority for challenges that are being deleted.
 		Watches(&appsv1.Deployment{}, r.stopping()).
 		Watches(&corev1.Pod{}, r.stopping()).
 		Watches(&networkingv1.NetworkPolicy{}, r.stopping(), builder.WithPredicates(changes)).

@@ -85,7 +85,7 @@ type record struct {
 }
 
 // New returns a Poller that asks about each repository at an interval, and after webhooks; 0 is after webhooks alone. Nothing of
-// it is stored. After a restart each Application is asked about once, and its status keeps what was known until the answer.
+// it is stored. After a restart each Application is asked about once, and its status keeps the last answer until then.
 func New(providers *Providers, interval time.Duration) *Poller {
 	p := &Poller{
 		providers: providers, interval: interval, changed: make(chan event.GenericEvent), known: map[types.NamespacedName]*record{},

@@ -96,7 +96,7 @@ var successConditions = map[string]struct{ reason, message string }{
 	kibashipv1.ConditionTektonIntegrated: {kibashipv1.ReasonCreated, "The ServiceAccount may read the Tasks of Tekton"},
 }
 
-// Only the steps behind the first problem wait. Those before it are in place.
+// computeConditions makes only the steps behind the first problem wait. The steps before it are in place.
 func computeConditions(p *kibashipv1.Project, state State, problems outcome.Problems, now time.Time) {
 	set := conditions.NewSetter(p, &p.Status.Conditions, now)
 	var first *outcome.Problem

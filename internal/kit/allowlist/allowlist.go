@@ -117,7 +117,7 @@ func split(list string) (items []string) {
 }
 
 // Check returns nil if a server may be at an address and port, and otherwise an error that is
-// ErrRefused and says why. The order matters: what is never allowed comes before the lists of an administrator, so that a wide
+// ErrRefused and says why. The order matters: addresses that are never allowed come before the lists of an administrator, so that a wide
 // network in Allowed opens none of it.
 func (r Rules) Check(address netip.Addr, port int) error {
 	plain := address.Unmap().WithZone("")

@@ -45,7 +45,7 @@ func (i informer) AddIndexers(indexers toolscache.Indexers) error {
 	return i.SharedIndexInformer.AddIndexers(i.index.coarse(indexers))
 }
 
-// Every variant is overridden: a handler that is added through another one would get encoded objects.
+// AddEventHandler is overridden in every variant: a handler that is added through another one would get encoded objects.
 func (i informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandler(decoding{handler})
 }
@@ -65,7 +65,7 @@ type decoding struct {
 
 func (u decoding) OnAdd(object any, initial bool) { u.handler.OnAdd(decode(object), initial) }
 
-// Each handler decodes for itself, so handlers of one informer may not compare pointers.
+// OnUpdate decodes for each handler, so handlers of one informer may not compare pointers.
 func (u decoding) OnUpdate(before, after any) { u.handler.OnUpdate(decode(before), decode(after)) }
 
 func (u decoding) OnDelete(object any) {

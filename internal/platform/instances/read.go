@@ -57,8 +57,8 @@ func (s *Store) Instance(ctx context.Context, r Registration, source string) (In
 	return s.show(ctx, r, current)
 }
 
-// Stopping reports whether an instance of a source is being deleted, as the cache has it. It may be late by the lag of the cache,
-// which only changes what is shown.
+// Stopping reports whether an instance of a source is being deleted, as the cache has it. It may be late by the lag of the
+// cache: only the answer to a client depends on it.
 func (s *Store) Stopping(ctx context.Context, r Registration, source string) (bool, error) {
 	all, err := s.cached(ctx, r, source)
 	if err != nil {

@@ -129,7 +129,7 @@ func (q request) timeout() time.Duration {
 	return max(time.Duration(*q.TimeoutMilliseconds)*time.Millisecond, time.Second)
 }
 
-// It does not wait: rCTF asks for the status.
+// start does not wait for the instance: rCTF asks for the status.
 func (d *Endpoint) start(r *http.Request, q request, registration instances.Registration) (details, error) {
 	want := instances.Start{Timeout: q.timeout()}
 	if len(q.Flags) > 0 {

@@ -37,7 +37,7 @@ const (
 	messageLimit = 1 << 20
 )
 
-// It identifies a process, and not a host: a proxy that was started again has none of the tunnels of its predecessor.
+// newInstance identifies a process, and not a host: a proxy that was started again has none of the tunnels of its predecessor.
 func newInstance() string { return rand.Text() }
 
 // withInstance adds the instance of the calling process.
