@@ -62,6 +62,7 @@ func trim(o client.Object) {
 	}
 }
 
+// setup fails for settings of Kafka that can never work. A broker that does not answer is no reason.
 func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) error {
 	mgr := deps.Manager
 	reconciler := &challenge.Reconciler{

@@ -117,6 +117,7 @@ func labelled(o client.Object) bool {
 	}
 }
 
+// setup adds what controllers share before them: the names of Secrets, the admission policies and the poller.
 func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) error {
 	mgr := deps.Manager
 	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())

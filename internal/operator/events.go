@@ -30,6 +30,7 @@ type reportingManager struct {
 	checks      checks
 }
 
+// newReportingManager has one sink for all families: maxEvents counts the events of all.
 func newReportingManager(mgr ctrl.Manager) (*reportingManager, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

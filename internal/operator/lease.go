@@ -164,6 +164,7 @@ type fence struct {
 	next  http.RoundTripper
 }
 
+// RoundTrip lets reads pass without the lease, because caches are filled before a process is leader.
 func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	// The check is before the request and not after it. A request that was sent in time may arrive later, by as much as the API
 	// server and the network delay it: preconditions of each write cover that.

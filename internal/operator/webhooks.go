@@ -122,6 +122,7 @@ type webhookServer struct {
 	served atomic.Bool
 }
 
+// newWebhookServer always serves the path /, which admits everything. It is needed only if a family has a webhook.
 func newWebhookServer(process config.Process, families []servedFamily, log logr.Logger) *webhookServer {
 	s := &webhookServer{
 		address: process.WebhookBindAddress, handlers: webhook.NewServer(webhook.Options{}), log: portLog(log, "webhooks"),

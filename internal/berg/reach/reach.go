@@ -246,6 +246,7 @@ func (r *Waiter) endEarly(w *wait, trust *trust, got result) {
 	r.early.trust.end(trust, w.done, r.clock.Now())
 }
 
+// end frees the slot before it judges the result, and under the lock, so that done and the slot change together.
 func (r *Waiter) end(w *wait, challenge types.NamespacedName, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

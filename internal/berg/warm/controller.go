@@ -117,6 +117,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
+// index counts players only where instances are prepared at all: each index costs memory.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &corev1.ConfigMap{}, indexAsking, func(o client.Object) []string {
 		if !asks(o) {

@@ -101,6 +101,7 @@ func (e *Endpoints) Delete(slice types.NamespacedName) {
 	e.remove(slice)
 }
 
+// remove joins the remaining slices of the Service, since one pod may be in two of them.
 func (e *Endpoints) remove(slice types.NamespacedName) {
 	content, found := e.slices[slice]
 	if !found {

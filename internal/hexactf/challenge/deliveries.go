@@ -55,6 +55,7 @@ func (d *deliveries) known(c *hexactfv1.Challenge) delivery {
 	return known
 }
 
+// update changes a copy, and stores it under the name of the challenge: known gives nothing of an earlier one of that name.
 func (d *deliveries) update(c *hexactfv1.Challenge, change func(*delivery)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

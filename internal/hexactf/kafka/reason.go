@@ -107,6 +107,7 @@ func refusal(e *kerr.Error) string {
 	return text + ": " + e.Description
 }
 
+// encryption returns "" for errors that are not about TLS.
 func encryption(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var verification *tls.CertificateVerificationError

@@ -11,6 +11,8 @@ import (
 // that are made for it to every step.
 const account = "default"
 
+// newPipelineRun gives its pods no rights of Kubernetes: no token is mounted. Logins are workspaces, and each step mounts its
+// own.
 func newPipelineRun(in Inputs) *unstructured.Unstructured {
 	u := empty(pipelineRunKind)
 	in.meta(u, in.runName(), "builds an image")

@@ -21,6 +21,7 @@ func quotas(in Inputs) []*corev1.ResourceQuota {
 	}}
 }
 
+// limitRanges writes the defaults out, because the API server would take the maximum as the default.
 func limitRanges(in Inputs) []*corev1.LimitRange {
 	var items []corev1.LimitRangeItem
 	if c := in.Spec.ContainerLimits; c != nil {

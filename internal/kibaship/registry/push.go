@@ -127,6 +127,7 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 	return done, nil
 }
 
+// describe counts the layers as they are stored in the registry, compressed, and without the manifest.
 func describe(image v1.Image) (done pushed, err error) {
 	digest, err := image.Digest()
 	if err != nil {

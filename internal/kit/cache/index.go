@@ -104,6 +104,7 @@ func (i index) having(name string, objects []any, wanted ...string) ([]any, erro
 	return found, nil
 }
 
+// IndexKeys filters the objects of the coarse index by the value.
 func (i index) IndexKeys(name, value string) ([]string, error) {
 	objects, err := i.kept(name, value)
 	if err != nil {
@@ -118,6 +119,7 @@ func (i index) IndexKeys(name, value string) ([]string, error) {
 	return keys, nil
 }
 
+// ListIndexFuncValues goes through all objects, since the index below has coarse values.
 func (i index) ListIndexFuncValues(name string) []string {
 	var all []string
 	for _, object := range i.Indexer.List() {

@@ -137,6 +137,7 @@ func settableTexts(v reflect.Value) (map[string]string, bool) {
 	return m, ok
 }
 
+// shared copies also a text that it does not keep: otherwise a short text would hold the whole answer of which it is a part.
 func (s *intern) shared(text string) string {
 	if len(text) > maxText {
 		return strings.Clone(text)

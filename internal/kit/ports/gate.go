@@ -209,6 +209,7 @@ func (g *Gate) end(v *Guest) {
 	_ = v.conn.Close()
 }
 
+// trust ends the limits for clients that are not known. It may be repeated. The caller holds the lock.
 func (g *Gate) trust(v *Guest) {
 	if v.all == nil {
 		return
@@ -220,6 +221,7 @@ func (g *Gate) trust(v *Guest) {
 	v.all, v.own = nil, nil
 }
 
+// leave may be repeated. The caller holds the lock.
 func (g *Gate) leave(v *Guest) {
 	if v.left {
 		return

@@ -96,6 +96,7 @@ type body struct {
 	arrived func()
 }
 
+// Read counts the bytes against the limit of the guest, and reports the end of the body.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.guest != nil {

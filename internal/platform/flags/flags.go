@@ -48,6 +48,7 @@ func Needed(c *bergv1.Challenge) bool {
 // except where no random part is wanted. The caller stores it.
 func Make(c *bergv1.Challenge) (string, error) { return from(rand.Reader, c) }
 
+// from makes no flag of its own where the Challenge has one and no mode: all players share that one.
 func from(random io.Reader, c *bergv1.Challenge) (string, error) {
 	if c.Spec.Flag == "" {
 		return whole(random, c.Spec.FlagFormat)

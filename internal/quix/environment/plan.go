@@ -117,6 +117,7 @@ func guarded(asked, enforced map[string]string) map[string]string {
 	return out
 }
 
+// namespace lets no label or annotation of the spec replace one of the operator.
 func namespace(in Inputs) *corev1.Namespace {
 	env := in.Environment
 	labels := identity(env, quixv1.ManagedBy)

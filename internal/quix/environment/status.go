@@ -98,6 +98,7 @@ func phaseFor(p *outcome.Problem) quixv1.Phase {
 	return quixv1.PhaseFailed
 }
 
+// computeConditions shows the binding as it is: one that was kept is True, although the role is not valid.
 func computeConditions(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) {
 	set := conditions.NewSetter(env, &env.Status.Conditions, now)
 	main, role := mainProblem(problems), problems.On(quixv1.ConditionRoleValidated)

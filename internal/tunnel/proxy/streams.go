@@ -123,6 +123,7 @@ func (s *streams) cutIdle() {
 	}
 }
 
+// signalEmpty needs the lock of its caller.
 func (s *streams) signalEmpty() {
 	if s.closed && s.slots == 0 {
 		// close and the end of the last stream may both come here.

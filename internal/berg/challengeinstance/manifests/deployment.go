@@ -57,6 +57,8 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 	}
 }
 
+// podSpec gives pods no token, no variables of Services and no grace period. A change here restarts the pods of instances that
+// are rolled out.
 func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec {
 	container := corev1.Container{
 		Name:            c.Hostname,
@@ -237,6 +239,8 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	return out
 }
 
+// securityContext lets a program gain privileges within its container, which is the default of Kubernetes, too. The pod's
+// capabilities, its profile and its user namespace stay the limit.
 func securityContext(cfg config.Challenge, c bergv1.Container) *corev1.SecurityContext {
 	var capabilities corev1.Capabilities
 	for _, added := range c.AdditionalCapabilities {

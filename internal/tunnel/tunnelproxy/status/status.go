@@ -110,6 +110,7 @@ func clearLocations(s *tunnelv1.ContainerNetworkTunnelProxyStatus) {
 	s.ServerProxyProcessID, s.ServerProxyStartupTimestamp, s.ServerProxyAddress, s.ServerProxyControlPort = nil, nil, "", 0
 }
 
+// statusMessage keeps the last message while nothing new is known.
 func statusMessage(out Outcome, p *outcome.Problem) string {
 	switch {
 	case out.End != "":
