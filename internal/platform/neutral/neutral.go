@@ -75,6 +75,7 @@ func (d *Endpoint) challenges(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// list has the instances of all registrations of the token, of one source or of all.
 func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 	source := r.URL.Query().Get("source")
 	if source != "" {
@@ -100,6 +101,7 @@ type body struct {
 	WaitSeconds int64 `json:"waitSeconds"`
 }
 
+// read refuses a wait that is longer than BootWait.
 func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	var b body
 	if err := web.Read(w, r, &b); err != nil {
@@ -165,6 +167,7 @@ func (d *Endpoint) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// flag is a call of its own, so that no list and no log of answers has flags.
 func (d *Endpoint) flag(w http.ResponseWriter, r *http.Request) error {
 	i, err := d.instance(r)
 	if err != nil {
@@ -178,6 +181,7 @@ func (d *Endpoint) flag(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// patch sets the end from now on, so a client may repeat the request after a lost answer.
 func (d *Endpoint) patch(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
@@ -198,6 +202,7 @@ func (d *Endpoint) patch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// delete is an error for an instance that does not exist, also for a repeated request.
 func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r)
 	if err != nil {

@@ -122,6 +122,7 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http
 	return call(r, q, registration)
 }
 
+// timeout is 0 for the operator's default, and else at least a second, the smallest that an instance has.
 func (q request) timeout() time.Duration {
 	if q.TimeoutMilliseconds == nil {
 		return 0
@@ -167,6 +168,7 @@ func (d *Endpoint) status(r *http.Request, q request, registration instances.Reg
 	return d.shown(i), nil
 }
 
+// extend sets the end from now on, and not from the old end, so a repeated request adds nothing.
 func (d *Endpoint) extend(r *http.Request, q request, registration instances.Registration) (details, error) {
 	if q.TimeoutMilliseconds == nil {
 		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: is missing")
@@ -203,6 +205,7 @@ var states = map[view.State]string{
 	view.Starting: "starting", view.Waiting: "starting", view.Running: "running", view.Failed: errored, view.Ending: stopping,
 }
 
+// shown has addresses only while the instance runs. A sentence in their place says why it does not.
 func (d *Endpoint) shown(i instances.Instance) details {
 	answer := details{Kind: kind, Status: states[i.State]}
 	if i.NeedsPerson {
