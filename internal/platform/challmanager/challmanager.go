@@ -283,7 +283,8 @@ type request struct {
 	UpdateMaskName *string        `json:"update_mask"`
 }
 
-// apply writes the named fields of a request into a registration. One that was not sent, or is null, is cleared.
+// apply writes the named fields of a request into a registration. One that was not sent, or is null, is cleared. It has no side
+// effects, as Store.Update may call it several times.
 func (q request) apply(to *instances.Registration, fields []string, ignoreAdditional bool) error {
 	for _, field := range fields {
 		switch field {
@@ -341,6 +342,7 @@ func (q request) apply(to *instances.Registration, fields []string, ignoreAdditi
 // fields of a challenge that the plugin may change.
 var fields = []string{"scenario", "timeout", "until", "additional", "min", "max"}
 
+// A registration that exists is an error, also with the same content.
 func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error {
 	var q request
 	if err := web.Read(w, r, &q); err != nil {
@@ -569,6 +571,7 @@ func (d *Endpoint) renewInstance(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// A player who stops and starts again gets a new instance, while the old one still ends.
 func (d *Endpoint) deleteInstance(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {

@@ -115,7 +115,8 @@ func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 }
 
 // put starts an instance or joins its start, so that a client may repeat the request after a lost answer. The status
-// says which: 201 for a new instance, 200 for an existing one.
+// says which: 201 for a new instance, 200 for an existing one. A body with another flag or timeout changes nothing of an instance
+// that exists.
 func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
@@ -210,7 +211,8 @@ func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 }
 
 // events streams every instance once, then each that changed, and each that is gone. A client that is slow misses
-// states between, never the last one.
+// states between, never the last one. The subscription comes before the first read. After a lost connection a client begins again
+// with all instances.
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	changed, stop := d.Store.Changes(web.Namespace(r))
 	defer stop()

@@ -129,6 +129,7 @@ func (q request) timeout() time.Duration {
 	return max(time.Duration(*q.TimeoutMilliseconds)*time.Millisecond, time.Second)
 }
 
+// start does not wait for the instance: rCTF asks for the status.
 func (d *Endpoint) start(r *http.Request, q request, registration instances.Registration) (details, error) {
 	want := instances.Start{Timeout: q.timeout()}
 	if len(q.Flags) > 0 {
@@ -177,6 +178,7 @@ func (d *Endpoint) extend(r *http.Request, q request, registration instances.Reg
 	return d.shown(i), nil
 }
 
+// A team that has no instance gets the same answer as after a stop.
 func (d *Endpoint) stop(r *http.Request, q request, registration instances.Registration) (details, error) {
 	err := d.Store.End(r.Context(), registration, q.TeamID)
 	switch {
