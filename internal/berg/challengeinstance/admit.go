@@ -38,7 +38,7 @@ import (
 const (
 	// maxStarts is the number of instances that one round starts, and startWriters how many of them concurrently. The round
 	// has already decided which instances start, so the order of the writes does not matter.
-	maxStarts, startWriters = 20, 4
+	maxStarts, startWriters = 20, 10
 	// maxReports is the number of statuses that a round without starts writes, one after another. Then the next round
 	// begins, so that a start never waits behind hundreds of writes.
 	maxReports = 5
