@@ -18,10 +18,10 @@
 // # What a change relies on
 //
 // A command may be interrupted at any time, may lose an answer, and may be repeated. So each change is a patch of exactly one
-// object, with its UID: an object of the same name that came later is not found. A change that is computed from the object, such as
-// more time, also has the resourceVersion; patchLatest reads the object again after an error, and the change is computed again. A
-// repeated command finds what is done in the object itself: an annotation with the ID of the run, the time that was asked for, or the
-// annotation frozen. Nothing is stored on this machine.
+// object, with its UID: an object of the same name that came later is not found. A change that is computed from the object, such
+// as more time, also has the resourceVersion; patchLatest reads the object again after an error, and the change is computed
+// again. A repeated command sees in the object itself that it is done: an annotation with the ID of the run, the time that was
+// asked for, or the annotation frozen. Nothing is stored on this machine.
 //
 // # Rollouts
 //

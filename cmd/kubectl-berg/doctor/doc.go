@@ -25,7 +25,7 @@
 //	capacity.go    nodes, node ports, quotas and instances
 //	prepared.go    prepared instances
 //
-// zz_generated.defaults.go has the defaults of all settings.
+// The generated file has the defaults of all settings.
 //
 // # What holds
 //

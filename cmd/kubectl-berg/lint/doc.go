@@ -3,7 +3,7 @@
 //
 //	lint.go     a file, its documents, and the findings about one Challenge
 //	types.go    values with the wrong type, and spellings that YAML changes
-//	unknown.go  fields that a Challenge does not have, and what was meant
+//	unknown.go  fields that a Challenge does not have, and the fields that were meant
 //	node.go     the position of a field in the source
 //	sarif.go    findings for code hosts
 //

@@ -11,7 +11,7 @@
 //
 // # What holds
 //
-// Both measures are necessary. The lists of fields keep out what is known to be secret, but a message, an event or a log may quote
+// Both measures are necessary. The lists of fields keep out all known secrets, but a message, an event or a log may quote
 // anything. Redactor knows flags by the Challenges and instances that the user may read, and recognises others by their format
 // alone. No text is cut before it is redacted, except a log, whose first line is dropped if it is not complete. A message that
 // Kubernetes has cut may end within a flag: see cutFrom.

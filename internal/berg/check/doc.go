@@ -22,12 +22,12 @@
 //	route.go       what the Gateway says about the routes of an instance that the solver did not reach
 //	rights.go      whether this process may make checks
 //	watches.go     which events enqueue which checks
-//	events.go, metrics.go, late.go  what is reported, and by how long checks are late
+//	events.go, metrics.go, late.go  events and metrics, and by how long checks are late
 //
 // # What holds
 //
 // The status says that a check runs before an object of it exists, and says that it has ended before an object is deleted. So each
-// object is known to belong to the current check or to the one that has ended, also by a process that did not create it.
+// object is known to belong to the current check or to an ended one, also by a process that did not create it.
 //
 // A ChallengeCheck has the finalizer only while a check runs. It can be deleted without an operator that runs checks.
 //

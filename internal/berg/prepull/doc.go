@@ -24,7 +24,7 @@
 //	namespace.go     the objects around it, one namespace for each Challenge
 //	rights.go        whether this process may pull
 //	watches.go       which events lead to a reconciliation, and what the cache keeps
-//	events.go, metrics.go  what is reported
+//	events.go, metrics.go  events and metrics
 //
 // # What holds
 //
@@ -40,5 +40,5 @@
 // # After a kill
 //
 // At most IMAGE_PREPULL_CONCURRENCY Deployments are left, and namespaces that the next leader has not created. It deletes these, and
-// creates its own when they are gone. What was pulled is on the nodes.
+// creates its own when they are gone. Images that were pulled are on the nodes.
 package prepull

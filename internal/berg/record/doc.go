@@ -10,7 +10,7 @@
 //	record.go    pure: observations → a record that fits
 //	sweep.go     pure: which records have expired, and when the next one does
 //	sweeper.go   deletes them
-//	metrics.go   what is counted
+//	metrics.go   the counters
 //
 // The name of a record is the UID of its instance, so that a record that is written twice, by an
 // operator that was killed in between, exists once.

@@ -10,7 +10,7 @@
 //	stream.go    bytes within TLS
 //	page.go      what players read when no pod answers
 //	buffers.go   memory that answers and streams share
-//	metrics.go   what is open, refused and unanswered
+//	metrics.go   the open, refused and unanswered connections and requests
 //
 // # What a connection passes
 //

@@ -21,13 +21,13 @@
 //
 //	definition.go, inputs.go  what a challenge was started with, and the names that follow from it
 //	rights.go                 fields of containers that only an administrator may use
-//	conflict.go               objects in the way, and those that a deletion with --cascade=orphan left
+//	conflict.go               objects in the way, and objects that a deletion with --cascade=orphan left
 //	stop.go                   the end of the pods of an isolated challenge
 //	messages.go               the outbox in the status
 //	deliveries.go             what the broker has, before the status says so
 //	endings.go                the messages about challenges that are gone
 //	watches.go                which events enqueue which challenges
-//	events.go, metrics.go, resourcestatus.go  what is reported
+//	events.go, metrics.go, resourcestatus.go  events and metrics
 //	reconciler.go, observed.go  the dependencies, and what a reconciliation has read
 //
 // # What holds

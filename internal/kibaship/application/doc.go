@@ -15,7 +15,7 @@
 //	reconciler.go          the dependencies
 //	observed.go            what a reconciliation has read and done
 //	watches.go             the indexes, and which events enqueue which Applications
-//	events.go, metrics.go  what is reported
+//	events.go, metrics.go  events and metrics
 //
 // # What holds
 //

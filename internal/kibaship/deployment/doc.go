@@ -20,7 +20,7 @@
 //	usage.go     the builds that a Project is charged with, and the finalizer
 //	observed.go  what a reconciliation has read and done
 //	watches.go   which events enqueue which Deployments
-//	events.go, metrics.go  what is reported
+//	events.go, metrics.go  events and metrics
 //	reconciler.go, hash.go  the dependencies, and the hash in names
 //
 // A build runs code of the repository's author. So no credential and no result is within its reach:

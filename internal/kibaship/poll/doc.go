@@ -9,7 +9,7 @@
 //	reader.go  asks about one repository, with the login of its Application
 //	poller.go  when to ask, and the last answers
 //	waits.go   the logins that a provider asks to leave alone
-//	metrics.go what is counted
+//	metrics.go the number of questions
 //
 // # What holds
 //

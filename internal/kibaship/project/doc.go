@@ -22,7 +22,7 @@
 //	watches.go   which events enqueue which Projects
 //	namespace.go, limits.go     the namespace, its quota and its limits
 //	observed.go, reconciler.go  what a reconciliation has read and done, and the dependencies
-//	events.go, metrics.go       what is reported
+//	events.go, metrics.go       events and metrics
 //
 // # What holds
 //

@@ -5,7 +5,7 @@
 //	observe.go   reads the objects and the login
 //	clean.go     lists, decides, deletes by digest, and looks again
 //	controller.go, watches.go   when, and what the Application says of it
-//	reconciler.go, metrics.go   the dependencies, and what is counted
+//	reconciler.go, metrics.go   the dependencies, and the counters
 //
 // An image that a Deployment, an Application or a workload of the Project names is never deleted. Names are read from the cache to decide,
 // from the API server before the first deletion, and again after the last one: an image that was named in between is put back, whose layers
@@ -16,5 +16,5 @@
 // # After a kill
 //
 // Nothing is recorded but the condition of the Application, so the next clean-up begins from the registry. A kill between the
-// deletions and the last look leaves images unchecked that were named in between: at most those of one pass, see clean.go.
+// deletions and the last look leaves images unchecked that were named in between: at most the images of one pass, see clean.go.
 package retention

@@ -29,6 +29,6 @@
 // next reconciliation finds them in place. So the order of steps is the order in which a half-built plan is harmless: pods come
 // after the policies that confine them and after the objects that they mount.
 //
-// Nothing in memory decides what is right. After a restart the DriftBackoff is empty, which costs writes without delay and reads
-// of objects that an admission webhook changes, but no other result.
+// Nothing in memory decides which content is right. After a restart the DriftBackoff is empty, which costs writes without delay
+// and reads of objects that an admission webhook changes, but no other result.
 package apply

@@ -18,7 +18,7 @@
 //
 //	options.go    the options of a family's cache, and a cache next to it
 //	informer.go   an informer of client-go with the index, the lists and the encoding of this package
-//	identity.go   what is left of an object that cannot belong to the family
+//	identity.go   the rest of an object that cannot belong to the family
 //
 // # What holds
 //

@@ -19,8 +19,8 @@
 //
 // # What holds
 //
-// Each change gets a version, a number that only grows. A stream sends what is newer than the version of its last event, so a
-// slow client misses states between, and never the last one. Versions are of one replica: a client that comes to another one
+// Each change gets a version, a number that only grows. A stream sends changes that are newer than the version of its last event,
+// so a slow client misses states between, and never the last one. Versions are of one replica: a client that comes to another one
 // gets everything.
 //
 // A token sees the instances and records of its own namespace. No flag is on the page: the rows have no field for one, and

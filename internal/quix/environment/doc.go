@@ -17,8 +17,8 @@
 // # What holds
 //
 // Nothing of another owner is changed or deleted. A namespace belongs to an environment when it has its labels and its UID, and
-// is the one that the status names: by its UID, or by the digest of a token that it carries. Labels and annotations alone can be
-// copied. The platform gets rights only while the fence is in force, in a namespace that was checked, through a role that was checked.
+// the status names it: by its UID, or by the digest of a token that it carries. Labels and annotations alone can be copied. The
+// platform gets rights only while the fence is in force, in a namespace that was checked, through a role that was checked.
 //
 // # After a kill
 //

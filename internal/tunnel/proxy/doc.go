@@ -29,22 +29,23 @@
 //
 // # What holds
 //
-// The client proxy is not trusted: a container of its network may have taken it over. The server proxy dials only what a controller has
-// asked for and its own rules allow, and takes nothing but IDs, ports and addresses for display from the other side.
+// The client proxy is not trusted: a container of its network may have taken it over. The server proxy dials only what a
+// controller has asked for and its own rules allow, and takes nothing but IDs, ports and addresses for display from the other
+// side.
 //
 // Exactly one goroutine gets an opening, by openings.take or authenticate. All others find none and do nothing, so a timeout, a
 // failure, a deletion and a data connection may come together.
 //
 // A client or a server never takes a cut for a proper end: a stream that breaks ends with a reset at both sides.
 //
-// A data connection goes back to the pool only if both directions of its stream have ended with a frame that says so. Otherwise bytes of
-// one stream could get into the next.
+// A data connection goes back to the pool only if both directions of its stream have ended with a frame that says so. Otherwise
+// bytes of one stream could get into the next.
 //
 // No token is in a log line. Lines that peers without a certificate can cause are limited.
 //
 // # After a kill
 //
-// The control connection breaks, and the other proxy ends after PeerGrace: both start again as a pair, and a controller prepares the
-// tunnels again. With Reconnect the other one stays and waits. Streams are lost in both cases, because their connections were those of
-// the process.
+// The control connection breaks, and the other proxy ends after PeerGrace: both start again as a pair, and a controller prepares
+// the tunnels again. With Reconnect the other one stays and waits. Streams are lost in both cases, because their connections
+// belonged to the process.
 package proxy

@@ -25,7 +25,7 @@
 // The other files:
 //
 //	reconciler.go  the dependencies, and the state in memory
-//	controller.go  the frame of a reconciliation, and what is deleted of a Failed pair
+//	controller.go  the frame of a reconciliation, and the clean-up of a Failed pair
 //	image.go       the image of both proxies: given, built, or the operator's own
 //	hostports.go   ports of nodes for pods that may not exist yet
 //	settings.go    the settings of a pair, as it was started

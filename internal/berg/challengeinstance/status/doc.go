@@ -14,7 +14,7 @@
 //	sandbox.go      why the runtime makes no sandbox
 //	prepared.go     pods that are to look for a flag that came late
 //	connect.go      the addresses to which the operator connects before the first Running
-//	reachable.go    what is between players and the pods: Gateway, Services and routes
+//	reachable.go    the way between players and the pods: Gateway, Services and routes
 //	images.go       images that newer instances run under the same name
 //	cause.go        the cause in one word, for players
 //	starttimes.go   the stages of a start
