@@ -83,7 +83,8 @@ func (t *Table) port(number Port) *port {
 	return t.ports[number]
 }
 
-// Set replaces what a route serves. The caller does not change the route afterwards.
+// Set replaces what a route serves. Removal and addition are one change under the lock: no request between both finds the host
+// without a route. The caller does not change the route afterwards.
 func (t *Table) Set(key Key, route *Route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,6 +117,7 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
+// remove leaves no empty host behind, and may be repeated.
 func (t *Table) remove(key Key) {
 	former := t.placed[key]
 	if former == nil {
@@ -138,7 +140,8 @@ func (t *Table) remove(key Key) {
 	}
 }
 
-// order sorts what routes of one host share. Readers keep the former slice of rules, so it makes a new one; the rules of a route are sorted.
+// order sorts what routes of one host share, when a route changes and not for each request. Readers keep the former slice of rules, so it
+// makes a new one. The rules of a single route are sorted.
 func (h *host) order() {
 	if h.rules = nil; len(h.http) == 1 {
 		h.rules = h.http[0].route.Rules
