@@ -12,7 +12,6 @@
 //	webhooks.go, webhookcertificate.go  the webhooks of all families, and their certificate
 //	serve.go, metricslimit.go           the ports of metrics, probes and profiles, with limits
 //	events.go               one event at a time
-//	memory.go               returns memory after a burst
 //	upgrade.go              what delays an upgrade by the Operator Lifecycle Manager
 //	metrics.go, stoplog.go  corrections of metrics and log lines of libraries
 //	leader.go               answers from outside whether a replica leads
