@@ -182,7 +182,9 @@ func TestASmallAnswerIsOneRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body, err := io.ReadAll(answer.Body); string(body) != "served" {
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if string(body) != "served" {
 			t.Fatalf("%q, %v", body, err)
 		}
 	}

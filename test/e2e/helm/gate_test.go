@@ -248,7 +248,8 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 	AfterEach(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {
 			for _, command := range [][]string{
-				{"get", "pods", "-A", "-o", "wide"}, {"logs", "-n", namespace, "-l", "app.kubernetes.io/name=berg-gate", "--prefix", "--tail=40"},
+				{"get", "pods", "-A", "-o", "wide"},
+				{"logs", "-n", namespace, "-l", "app.kubernetes.io/name=berg-gate", "--prefix", "--tail=40"},
 				{"logs", "-n", namespace, "-l", "app.kubernetes.io/name=berg-gate", "--prefix", "--tail=40", "--previous"},
 			} {
 				text, _ := kubectl(ctx, command...)

@@ -13,7 +13,7 @@ func Renegotiate(raw net.Conn, config *tls.Config) error {
 	config.MinVersion, config.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	conn := tls.Client(wire, config)
 	if conn.Handshake() != nil {
-		return nil
+		return nil //nolint:nilerr // no second one was begun
 	}
 	// A hello within the connection: its record says that it is a handshake, and is encrypted.
 	const handshake = 22

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -173,7 +174,7 @@ func memory(ctx context.Context, b *bench) ([]figure, error) {
 // countFilled returns how many routes fill has written.
 func (b *bench) countFilled(ctx context.Context) (n int, err error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(gatewayv1.SchemeGroupVersion.WithKind("HTTPRouteList"))
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Kind: "HTTPRouteList"})
 	err = b.client.List(ctx, list, client.InNamespace(arena))
 	for i := range list.Items {
 		if strings.HasPrefix(list.Items[i].Name, b.gate.name+"-fill-") {

@@ -161,7 +161,7 @@ func (t target) largeHeader(ctx context.Context) error {
 	defer c.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host+"/", nil)
 	if err != nil {
-		return nil //nolint:nilerr // no request was sent
+		return nil // no request was sent
 	}
 	req.Header.Set("X-Large", strings.Repeat("a", 1<<20))
 	answer, err := c.Do(req)
@@ -178,7 +178,7 @@ func (t target) largeHeader(ctx context.Context) error {
 func (t target) renegotiate() error {
 	conn, err := net.DialTimeout("tcp", t.secure, 10*time.Second)
 	if err != nil {
-		return nil //nolint:nilerr // nothing was tried
+		return nil // nothing was tried
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
@@ -189,7 +189,7 @@ func (t target) renegotiate() error {
 func (t target) flood(send func(*http2.Framer, []byte) error) error {
 	conn, err := t.dial("h2")
 	if err != nil {
-		return nil //nolint:nilerr // nothing was tried
+		return nil // nothing was tried
 	}
 	defer conn.Close()
 	framer := http2.NewFramer(conn, bufio.NewReader(conn))
@@ -227,7 +227,7 @@ func continueLong(framer *http2.Framer, header []byte) error {
 func (t target) scan(n int) error {
 	conn, err := net.DialTimeout("tcp", t.raw, 10*time.Second)
 	if err != nil {
-		return nil //nolint:nilerr // nothing was tried
+		return nil // nothing was tried
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
