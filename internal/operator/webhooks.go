@@ -161,7 +161,7 @@ func (s *webhookServer) Start(ctx context.Context) error {
 	}
 	server, listener := ports.NewServer(listener, ports.Options{
 		Handler: s.handlers.WebhookMux(), TLS: &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
-		TrustRequests: true, Log: s.log,
+		Anonymous: true, Log: s.log,
 	})
 	s.served.Store(true)
 	return (&manager.Server{Name: "webhooks", Server: server, Listener: listener, ShutdownTimeout: ptr.To(shutdownTime)}).Start(ctx)

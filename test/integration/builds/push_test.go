@@ -435,7 +435,7 @@ func startReceiver(ctx context.Context) string {
 	Expect(err).NotTo(HaveOccurred())
 	url := "http://" + listener.Addr().String()
 	server, listener := ports.NewServer(listener, ports.Options{
-		Handler: &hook.Receiver{KeyFile: file, Client: writes, Clock: clock.RealClock{}, Log: logger}, KeepAlive: true, Log: logger,
+		Handler: &hook.Receiver{KeyFile: file, Client: writes, Clock: clock.RealClock{}, Log: logger}, Log: logger,
 	})
 	go func() { _ = server.Serve(listener) }()
 	DeferCleanup(func() { _ = server.Close() })
