@@ -144,6 +144,11 @@ func attack(ctx context.Context, page string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	for _, ns := range []string{"berg", "berg-records", "kibaship-images"} { // of which Roles are
+		if err := prepare(ctx, admin, namespaceWith(ns, nil)); err != nil {
+			return err
+		}
+	}
 	for _, folder := range append([]string{"config/default"}, folders...) {
 		if err := installed.Folder(ctx, admin, folder, "rights"); err != nil {
 			return err
@@ -331,8 +336,6 @@ func (t *thief) bind(ctx context.Context, name string) error {
 			if err := t.admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: role.Rules}); err != nil {
 				return err
 			}
-		} else if err := prepare(ctx, t.admin, namespaceWith(role.Namespace, nil)); err != nil {
-			return err
 		}
 		if err := t.admin.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{t.account}, RoleRef: ref}); err != nil {
 			return err
