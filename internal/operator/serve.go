@@ -75,9 +75,15 @@ func servePorts(mgr ctrl.Manager, probes http.Handler, process config.Process) e
 	return servePort(mgr, "metrics", process.MetricsBindAddress, options)
 }
 
+// ServeProbes adds a server of probes to a manager of another program than the operator's.
+func ServeProbes(mgr ctrl.Manager, address string, ready healthz.Checker) error {
+	all := checks{live: map[string]healthz.Checker{"ping": healthz.Ping}, ready: map[string]healthz.Checker{"ready": ready}}
+	return servePort(mgr, "probes", address, ports.Options{Handler: all.handler(), Anonymous: true})
+}
+
 // servePort listens, and adds a server to the manager that serves until the manager stops. Without an address it does nothing.
 func servePort(mgr ctrl.Manager, name, address string, options ports.Options) error {
-	if address == "" {
+	if address == "" || address == "0" {
 		return nil
 	}
 	listener, err := net.Listen("tcp", address)
