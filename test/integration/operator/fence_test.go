@@ -299,8 +299,8 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			return stolen.Patch(ctx, pod.DeepCopy(), apiserver.RawPatch(patch), client.DryRunAll)
 		}
 		Eventually(func() error { return change(`{"metadata": {"annotations": {"a": "b"}}}`) }).WithContext(ctx).Should(Succeed())
-		refused(change(`{"spec": {"containers": [{"name": "a", "image": "registry.example.com/b:1"}]}}`))
-		refused(change(`{"spec": {"tolerations": [{"operator": "Exists"}]}}`))
+		refused(change(`[{"op": "replace", "path": "/spec/containers/0/image", "value": "registry.example.com/b:1"}]`))
+		refused(change(`[{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}]`))
 	})
 
 	It("no Secret of a tunnel gets the token of an account", func(ctx context.Context) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -140,6 +142,7 @@ func attack(ctx context.Context, page string, stdout io.Writer) error {
 		return err
 	}
 	config.QPS = -1
+	ctrl.SetLogger(logr.Discard())
 	admin, err := client.New(config, client.Options{})
 	if err != nil {
 		return err
@@ -273,7 +276,7 @@ func try(ctx context.Context, admin client.Client, config *rest.Config, i instal
 	if t.Client, err = client.New(as, client.Options{}); err != nil {
 		return "", err
 	}
-	cells := []string{i.title, strings.Join(listed(t.rules), ", ")}
+	cells := []string{i.title, cmp.Or(strings.Join(listed(t.rules), ", "), "nothing")}
 	for _, c := range columns() {
 		done := map[string]map[string]bool{} // verbs by resource
 		for _, ns := range c.namespaces {
@@ -289,19 +292,21 @@ func try(ctx context.Context, admin client.Client, config *rest.Config, i instal
 		if err := t.tryIn(ctx, slices.Concat(t.rules, t.roles[ns]), ns, done); err != nil {
 			return "", err
 		}
-		where := "`" + ns + "`"
+		where := "in `" + ns + "`"
 		if ns == own {
-			where = "its own"
+			where = "in its own"
 		}
 		if text := describe(done); text != "nothing" {
 			single = append(single, where+": "+text)
 		}
 	}
-	cells = append(cells, cmp.Or(strings.Join(single, "; in "), "nothing"))
+	cells = append(cells, cmp.Or(strings.Join(single, "; "), "nothing"))
 	return "| " + strings.Join(cells, " | ") + " |", nil
 }
 
-func (t *thief) user() string { return "system:serviceaccount:" + t.account.Namespace + ":" + t.account.Name }
+func (t *thief) user() string {
+	return "system:serviceaccount:" + t.account.Namespace + ":" + t.account.Name
+}
 
 // bind gives the account the roles of a name, and waits until the API server knows that. A Role of the operator's namespace is one of the
 // account's own.
