@@ -102,6 +102,7 @@ var _ = Describe("Strangers at the ports of operators as processes", Ordered, Co
 		Expect(fmt.Sscan(rest, &peak)).Error().NotTo(HaveOccurred())
 		AddReportEntry("memory", fmt.Sprintf("%d MiB at most, while %d clients sent %d MiB each; %d had an answer", peak>>10, senders, size>>20, crowd.Answered()))
 		Expect(peak << 10).To(BeNumerically("<", maxMemory))
+		Expect(strings.Count(p.Text(), "unable to")).To(BeZero(), "strangers fill the log")
 	})
 
 	It("use up no rate of those who may scrape", func(ctx context.Context) {
