@@ -109,7 +109,7 @@ const (
 	kubeletDelay = 2 * time.Minute
 )
 
-// check compares the settings with each other.
+// check compares the settings with each other. A port that could not be parsed is 0, and has its own error already.
 func (t *Tunnel) check() []error {
 	var wrong []error
 	if t.ControlPort == t.DataPort && t.ControlPort != 0 {
@@ -153,6 +153,7 @@ func notEmpty(s string) []string {
 	return nil
 }
 
+// repository accepts one or several parts in lower case, as registries do.
 func repository(s string) []string {
 	for part := range strings.SplitSeq(s, "/") {
 		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {

@@ -81,7 +81,8 @@ func ServeProbes(mgr ctrl.Manager, address string, ready healthz.Checker) error 
 	return servePort(mgr, "probes", address, ports.Options{Handler: all.handler(), Anonymous: true})
 }
 
-// servePort listens, and adds a server to the manager that serves until the manager stops. Without an address it does nothing.
+// servePort listens, and adds a server to the manager that serves until the manager stops. Without an address it does nothing. It
+// listens here and not in Start: an address that is in use ends the process before it competes for the lease.
 func servePort(mgr ctrl.Manager, name, address string, options ports.Options) error {
 	if address == "" || address == "0" {
 		return nil

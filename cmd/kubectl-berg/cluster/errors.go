@@ -21,10 +21,11 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
+// errNoAnswer is the end of one attempt, in contrast to the end of the command's own time.
 var errNoAnswer = errors.New("the API server did not answer")
 
 // Transient reports whether the next attempt may succeed: there was no connection, no answer, or the
-// answer was to retry.
+// answer was to retry. The failed attempt may have had its effect.
 func Transient(err error) bool {
 	var network net.Error
 	var asked *url.Error
@@ -48,7 +49,7 @@ func Transient(err error) bool {
 }
 
 // Explain converts the error of a request into one that names the failed action and a remedy, with an exit code. action
-// is a phrase such as "list instances".
+// is a phrase such as "list instances". An error that was explained already stays as it is.
 func Explain(action string, err error) error {
 	var known *console.Error
 	if err == nil || errors.As(err, &known) {
@@ -141,8 +142,10 @@ type explainedError struct {
 	cause error
 }
 
+// Error returns the text for people.
 func (e *explainedError) Error() string { return e.text }
 
+// Unwrap returns the error of the request.
 func (e *explainedError) Unwrap() error { return e.cause }
 
 // group is the API that all commands need.

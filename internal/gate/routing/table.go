@@ -91,7 +91,8 @@ func (t *Table) port(number Port) *port {
 	return t.ports[number]
 }
 
-// Set replaces what a route serves.
+// Set replaces what a route serves. Removal and addition are one change under the lock: no request between both finds the host
+// without a route.
 func (t *Table) Set(key Key, route *Route) {
 	slices.SortFunc(route.Rules, compareRules)
 	t.mu.Lock()
@@ -121,6 +122,7 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
+// add adds a route that the host does not have. The order of a host is computed with each change, and requests only read it.
 func (t *Table) add(key Key, spot place, route *Route) {
 	t.placed[key] = append(t.placed[key], spot)
 	hosts := t.port(spot.port).hosts
@@ -137,6 +139,7 @@ func (t *Table) add(key Key, spot place, route *Route) {
 	h.order()
 }
 
+// remove leaves no empty host behind, and may be repeated.
 func (t *Table) remove(key Key) {
 	removed := func(a attached) bool { return a.key == key }
 	for _, spot := range t.placed[key] {
@@ -152,8 +155,9 @@ func (t *Table) remove(key Key) {
 	delete(t.placed, key)
 }
 
-// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one. The rules of a route alone
-// are sorted, and its hosts share them: a tenant may have thousands of hosts with a hundred rules.
+// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one. It sorts when a
+// route changes, and not for each request. The rules of a route alone are sorted, and its hosts share them: a tenant may have
+// thousands of hosts with a hundred rules.
 func (h *host) order() {
 	if len(h.http) == 1 {
 		h.rules = h.http[0].rules

@@ -46,7 +46,8 @@ func NewEndpoints() *Endpoints {
 	}
 }
 
-// Set replaces what an EndpointSlice has. The caller must not change it afterwards.
+// Set replaces what an EndpointSlice has, which the caller must not change afterwards. A Service may have several EndpointSlices,
+// which change one after another. Each replaces only its own part.
 func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
