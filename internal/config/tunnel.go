@@ -62,9 +62,6 @@ const (
 	PublishHostPort TunnelPublish = "HostPort"
 )
 
-// PortRange is a range of ports that includes both ends.
-type PortRange struct{ First, Last int32 }
-
 // Section returns the settings, which are read into t.
 func (t *Tunnel) Section() settings.Section {
 	return settings.Section{

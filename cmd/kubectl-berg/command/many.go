@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,7 +105,9 @@ func patchObject(ctx context.Context, c *cluster.Cluster, o client.Object, chang
 	}
 	latest := o.DeepCopyObject().(client.Object)
 	if read := c.Get(ctx, client.ObjectKeyFromObject(o), latest); read == nil && latest.GetUID() != uid {
-		return apierrors.NewNotFound(bergv1.GroupVersion.WithResource("challengeinstances").GroupResource(), o.GetName())
+		kind, _ := c.GroupVersionKindFor(o) // it was patched, so the client knows it
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		return apierrors.NewNotFound(resource.GroupResource(), o.GetName())
 	}
 	return err
 }
