@@ -12,7 +12,9 @@ import (
 )
 
 // aboutFiles are names of files that describe a challenge to players, as ctfcli and the tools of events have them.
-var aboutFiles = []string{"challenge.yml", "challenge.yaml"}
+var aboutFiles = []string{
+	"challenge.yml", "challenge.yaml", "challenge.json", "ctfcli.yaml", "ctfcli.yml", "chall.yml", "chall.yaml", "info.yml", "info.yaml", "metadata.yml", "metadata.yaml",
+}
 
 // about is what such a file says.
 type about struct {
@@ -147,7 +149,7 @@ func (d *draft) describe(a *about) {
 			lost(key, sourceText(node), "is not understood: containers and ports are those of the other files in the folder")
 		}
 	}
-	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, "is no field of a Challenge: configure it in the platform")
+	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, func(string) string { return "is no field of a Challenge: configure it in the platform" })
 }
 
 var (
@@ -158,12 +160,15 @@ var (
 
 // reach says how players reach a port of which no other file says it.
 func (d *draft) reach(p port) port {
-	if d.about == nil || p.udp || p.http || p.tcp || p.tls {
+	if d.about == nil || p.udp || p.http || p.tls {
 		return p
 	}
 	for _, key := range []string{"connection_info", "protocol", "description"} {
 		value := fieldText(d.about.root, key)
 		p.tls = saysTLS.MatchString(value)
+		if p.tcp && !p.tls {
+			continue // a proxy in front of it may end TLS
+		}
 		p.http = !p.tls && saysHTTP.MatchString(value) && key != "description"
 		p.tcp = !p.tls && !p.http && saysTCP.MatchString(value)
 		if p.tls || p.http || p.tcp {

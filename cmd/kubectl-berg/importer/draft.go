@@ -103,7 +103,10 @@ func folderName(file string) string {
 	if err != nil {
 		return ""
 	}
-	for slices.Contains(genericFolders, strings.ToLower(filepath.Base(cleaned))) && len(filepath.Dir(cleaned)) > 1 {
+	generic := func(name string) bool {
+		return dnsName(name, 63) == "" || slices.Contains(genericFolders, strings.ToLower(name))
+	}
+	for generic(filepath.Base(cleaned)) && len(filepath.Dir(cleaned)) > 1 {
 		cleaned = filepath.Dir(cleaned)
 	}
 	return filepath.Base(cleaned)
@@ -269,7 +272,7 @@ func imagePort(reference string) int32 {
 
 var (
 	httpNumbers = []int32{
-		80, 81, 88, 3000, 3001, 4000, 4200, 4567, 5000, 5001, 5173, 8000, 8001, 8002, 8008, 8080, 8081, 8082, 8083, 8088, 8090, 8888, 9000, 9090,
+		80, 81, 88, 3000, 3001, 4000, 4200, 4567, 5000, 5001, 5173, 8000, 8001, 8002, 8008, 8080, 8081, 8082, 8083, 8088, 8090, 8545, 8888, 9000, 9090,
 	}
 	tlsNumbers = []int32{443, 8443, 4443}
 	// databases speak no HTTP, and players hardly reach them.
@@ -353,17 +356,17 @@ func (d *draft) namePorts(s *service, made []bergv1.Port) {
 
 // otherFields lists the fields of an object that a Challenge does not have.
 func (d *draft) otherFields(s *service, node *yamlv3.Node, known []string) {
-	d.otherFieldsAs(s, d.file, node, known, "a Challenge has no such field")
+	d.otherFieldsAs(s, d.file, node, known, func(key string) string { return cmp.Or(reasons[key], "a Challenge has no such field") })
 }
 
 // otherFieldsAs lists them for a file, in other words.
-func (d *draft) otherFieldsAs(s *service, file string, node *yamlv3.Node, known []string, message string) {
+func (d *draft) otherFieldsAs(s *service, file string, node *yamlv3.Node, known []string, message func(key string) string) {
 	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if key := node.Content[i].Value; !slices.Contains(known, key) {
-			n := d.note(s, key, sourceText(node.Content[i+1]), message)
+			n := d.note(s, key, sourceText(node.Content[i+1]), message(key))
 			n.File, n.Line = file, node.Content[i].Line
 			d.result.Lost = append(d.result.Lost, n)
 		}
@@ -412,6 +415,13 @@ var reasons = map[string]string{
 	"runtime":           "set runtimeClassName to a RuntimeClass of the cluster",
 	"post_start":        "put it into the program of the image",
 	"pre_stop":          "containers end immediately",
+	"cpu_count":         "means something on Windows only: write cpus",
+	"replicas":          "a container runs once in each instance",
+	"initContainers":    "all containers start together: let the image or the entrypoint do its work",
+	"securityContext":   "the operator sets it: a container may ask for additionalCapabilities and sandbox",
+	"nodeSelector":      "the administrator chooses the nodes of challenges",
+	"tolerations":       "the administrator chooses the nodes of challenges",
+	"affinity":          "the administrator chooses the nodes of challenges",
 }
 
 // isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.

@@ -21,11 +21,12 @@ import (
 var (
 	flagName  = regexp.MustCompile(`(?i)(^|[_-])flag([_-]?(value|text|string|content|\d))?$`)
 	flagFile  = regexp.MustCompile(`(?i)^(?:the[_-]?)?flag(?:[_-]?\d+|[_-][0-9a-f]{6,}|[_.-][\w.-]*\.txt)?(?:\.txt)?$`)
-	flagShape = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
+	flagShape = regexp.MustCompile(`^([^\s{}"'$]{1,32})\{.*\}$`)
 	// wholeFlag is a text that is a flag, in a variable of any name.
 	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
-	// readsFlag matches the ways in which scripts and programs read a variable.
-	readsFlag = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
+	// readsFlag matches the ways in which programs read a variable, and shellReads those of scripts for a shell.
+	readsFlag  = regexp.MustCompile(`(?:\benv\.|\benv\[["']|\benv(?:\.get|::var)\(["']|environ\[["']|environ\.get\(["']|getenv\(["']|(?:Getenv|LookupEnv)\("|ENV\[["']|ENV\.fetch\(["'])(\w*(?:FLAG|flag)\w*)`)
+	shellReads = regexp.MustCompile(`\$\{?(\w*(?:FLAG|flag)\w*)`)
 )
 
 // isFlagFile reports whether a file has the flag, by its name. Sources and programs have other endings.
@@ -37,13 +38,26 @@ var pathShape = regexp.MustCompile(`^(?:file://|https?://|[A-Za-z]:\\|~|\$|\.{0,
 // isPath reports whether the value of a variable names a file.
 func isPath(value string) bool { return !strings.Contains(value, "{") && pathShape.MatchString(value) }
 
+// aboutFlags matches variables that say something of flags, and false flags.
+var aboutFlags = regexp.MustCompile(`(?i)(?:format|regexp?|pattern|prefix|suffix|wrapper|length|len|hash|sha\d*|md5)$|(?:^|_)(?:fake|decoy|dummy)_?flag`)
+
+// isFlagPattern reports whether a value describes flags, as in flag{.*}.
+func isFlagPattern(value string) bool {
+	return strings.HasSuffix(value, "}") && (strings.Contains(value, "...") || strings.Contains(value, ".*") || strings.Contains(value, ".+") || strings.Contains(value, `\w`) || strings.Contains(value, "{["))
+}
+
 // flagVariable picks the variable with the flag: FLAG, then a variable with such a name, then a variable whose value is
 // a flag.
 func flagVariable(environment map[string]string) string {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool { return isPath(environment[name]) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool {
+		return isPath(environment[name]) || isFlagPattern(environment[name]) || aboutFlags.MatchString(name)
+	})
 	for _, isFlag := range []func(string) bool{
 		func(name string) bool { return name == "FLAG" },
 		flagName.MatchString,
+		func(name string) bool {
+			return strings.Contains(strings.ToLower(name), "flag") && flagShape.MatchString(environment[name])
+		},
 		func(name string) bool { return wholeFlag.MatchString(environment[name]) },
 	} {
 		if index := slices.IndexFunc(names, isFlag); index >= 0 {
@@ -64,15 +78,41 @@ func (i image) variableWritten() (name string, source string) {
 		}
 		for _, found := range writesFlag.FindAllStringSubmatch(f.text, -1) {
 			file := path.Base(found[2])
-			assigned := regexp.MustCompile(`(?m)(?:^|[\s;])` + found[1] + `=(.*)$`).FindStringSubmatch(f.text)
-			itself := assigned == nil || strings.Contains(assigned[1], "$"+found[1]) || strings.Contains(assigned[1], "{"+found[1])
-			if (isFlagFile(file) || partOfName.MatchString(file)) && itself {
+			if (isFlagFile(file) || partOfName.MatchString(file)) && !f.assigns(found[1]) {
 				return found[1], cmp.Or(f.name, "the command")
 			}
 		}
 	}
 	return "", ""
 }
+
+// assigns reports whether a script for a shell gives a variable another value, such as a random part of a name.
+func (f startFile) assigns(name string) bool {
+	assigned := regexp.MustCompile(`(?m)(?:^|[\s;])` + name + `=(.*)$`).FindStringSubmatch(f.text)
+	return assigned != nil && !strings.Contains(assigned[1], "$"+name) && !strings.Contains(assigned[1], "{"+name)
+}
+
+// readVariable returns the variable from which a program reads the flag, "" if there is none.
+func (f startFile) readVariable() string {
+	reads, shell := readsFlag, isShell(f)
+	if shell {
+		reads = shellReads
+	}
+	for _, found := range reads.FindAllStringSubmatch(f.text, -1) {
+		if flagName.MatchString(found[1]) && !aboutFlags.MatchString(found[1]) && (!shell || !f.assigns(found[1])) {
+			return found[1]
+		}
+	}
+	return ""
+}
+
+// isShell reports whether a file is a script for a shell.
+func isShell(f startFile) bool {
+	first, _, _ := strings.Cut(f.text, "\n")
+	return path.Ext(f.name) == ".sh" || strings.HasPrefix(first, "#!") && shellProgram.MatchString(first)
+}
+
+var shellProgram = regexp.MustCompile(`\b(?:ba|da|a|z)?sh\b`)
 
 // sharedText matches a flag anywhere in a text, and withDefault a line in which it is the default of a variable.
 var (
@@ -113,7 +153,7 @@ func (d *draft) sharedFlags(s *service) {
 		number := 0
 		for line := range strings.Lines(f.text) {
 			number++
-			if found := sharedText.FindString(line); found != "" && !withDefault.MatchString(line) {
+			if found := sharedText.FindString(line); found != "" && !withDefault.MatchString(line) && !isFlagPattern(found) {
 				n := d.note(s, "flag", found, "is a flag that all players share: let the program read that of the instance")
 				n.File, n.Line = f.name, number
 				d.result.Lost = append(d.result.Lost, n)
@@ -152,6 +192,7 @@ func (d *draft) addFlag(s *service) {
 		}
 	}
 	d.flagThatIsRead(s)
+	d.nameUnset(s)
 	if found && c.DynamicFlag == nil {
 		s.question = ptr.To(d.note(s, "flag", open.text, "the path of the flag is not certain after this line"))
 		s.question.File, s.question.Line = s.image.file, open.number
@@ -172,8 +213,9 @@ func (d *draft) flagVariables(s *service) {
 		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
 		name = flagVariable(values)
 	}
-	if name != "" {
+	for ; name != ""; name = flagVariable(values) {
 		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value, for all players")
+		delete(values, name)
 	}
 }
 
@@ -194,14 +236,33 @@ func (d *draft) flagThatIsRead(s *service) {
 		return
 	}
 	for _, f := range s.image.named(s.image.program()) {
-		for _, found := range readsFlag.FindAllStringSubmatch(f.text, -1) {
-			if flagName.MatchString(found[1]) {
-				s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: found[1]}}
-				d.chosen(s, "dynamicFlag", found[1], f.name+" reads the flag from this variable: each instance gets its own")
-				return
-			}
+		if name := f.readVariable(); name != "" {
+			s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+			d.chosen(s, "dynamicFlag", name, f.name+" reads the flag from this variable: each instance gets its own")
+			return
 		}
 	}
+}
+
+// nameUnset names a variable from which a program reads a flag, where the container has the flag in a file.
+func (d *draft) nameUnset(s *service) {
+	for _, f := range s.image.named(s.image.program()) {
+		name := f.readVariable()
+		_, inFile := s.container.Environment[name]
+		_, inImage := s.image.env[name]
+		if flag := s.container.DynamicFlag; name != "" && !inFile && !inImage && flag != nil && flag.Content != nil {
+			d.result.Lost = append(d.result.Lost, d.scriptNote(s, f, name, "reads the flag from this variable, which is not set, since a container gets the flag in one way: write dynamicFlag: {env: {name: "+name+"}} in place of the file"))
+		}
+	}
+}
+
+// scriptNote is about a text in a file of the image.
+func (d *draft) scriptNote(s *service, f startFile, text, message string) Note {
+	n := d.note(s, "flag", text, message)
+	if before, _, found := strings.Cut(f.text, text); found && f.name != "" {
+		n.File, n.Line = f.name, 1+strings.Count(before, "\n")
+	}
+	return n
 }
 
 // maxDepth is the depth to which a copied folder is searched for flags.

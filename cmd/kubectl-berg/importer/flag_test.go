@@ -128,6 +128,16 @@ func TestTheAuthorSaysWhereTheFlagIs(t *testing.T) {
 	}
 }
 
+// The format of a flag has what stands before its braces.
+func TestTheFormatOfAFlag(t *testing.T) {
+	for flag, want := range map[string]string{"flag{x}": "flag{...}", ".;,;.{x}": ".;,;.{...}", "UIUC-CTF{x}": "UIUC-CTF{...}", "a b{x}": "", "{x}": "", "x": "", `{"a": {"b": 1}}`: ""} {
+		result, err := importFiles(t, map[string]string{"Dockerfile": "FROM debian\nCOPY flag.txt /\n", "flag.txt": flag}, importer.Options{})
+		if err != nil || result.Challenges[0].Spec.FlagFormat != want {
+			t.Errorf("%s: %+v, %v", flag, result.Challenges, err)
+		}
+	}
+}
+
 // Words in a flag, a path or a variable make no jail of a container.
 func TestAWordInAFlagMakesNoJail(t *testing.T) {
 	for dockerfile, jail := range map[string]bool{

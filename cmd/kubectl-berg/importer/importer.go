@@ -21,6 +21,9 @@ var composeFiles = []string{"compose.yaml", "compose.yml", "docker-compose.yml",
 // overrides are the names that docker compose adds.
 var overrides = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
 
+// ownFormats are names of challenges of klodd, kCTF and rCTF.
+var ownFormats = []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"}
+
 // Import reads a file or folder.
 func Import(path string, o Options) (Result, error) {
 	info, err := os.Stat(path)
@@ -74,7 +77,7 @@ func Content(content []byte, o Options) (Result, error) {
 func (out *Result) file(path string, content []byte, o Options) error {
 	switch {
 	case len(bytes.TrimSpace(content)) == 0:
-		return fmt.Errorf("%s: is empty", path)
+		return fmt.Errorf("%s: %w", path, errEmpty)
 	case isDockerfile(filepath.Base(path)) || looksLikeDockerfile(content):
 		return out.dockerfiles([]string{path}, content, o)
 	case isKlodd(content):
@@ -95,9 +98,13 @@ func (out *Result) file(path string, content []byte, o Options) error {
 // checks are left out where there is anything else.
 func (out *Result) folder(path string, o Options) error {
 	var notUnderstood error
+	if file := filepath.Join(path, "challenge.toml"); out.files.isFile(file) {
+		out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is TOML, and is not read: write what it says of name, flag and ports into the Challenge"})
+	}
 	if file := out.challengeFile(path); file != "" {
 		before := *out
-		if notUnderstood = out.here(file, o); notUnderstood == nil || slices.Contains(composeFiles, filepath.Base(file)) {
+		if notUnderstood = out.here(file, o); notUnderstood == nil || slices.Contains(composeFiles, filepath.Base(file)) && !errors.Is(notUnderstood, errEmpty) && !errors.Is(notUnderstood, errNoServices) {
+			out.nameOthers(path, file)
 			return notUnderstood
 		}
 		*out = before
@@ -111,7 +118,9 @@ func (out *Result) folder(path string, o Options) error {
 	}
 	challenges, dockerfiles = out.withoutAside(path, challenges, dockerfiles)
 	if len(challenges) > 0 {
-		return out.each(path, challenges, dockerfiles, o)
+		if err := out.each(path, challenges, dockerfiles, o); len(dockerfiles) == 0 || !errors.Is(err, ErrNothing) {
+			return err
+		}
 	}
 	if len(dockerfiles) > 0 {
 		slices.Sort(dockerfiles)
@@ -195,12 +204,16 @@ func (out *Result) each(path string, challenges, dockerfiles []string, o Options
 	return nil
 }
 
-// isAside reports whether a file is in a folder below another one that holds no challenge itself.
+// isAside reports whether a file is in a folder below another one that holds no challenge itself, or is a Dockerfile with
+// the name of such a folder, as in Dockerfile.solve.
 func isAside(folder, file string) bool {
-	rel, err := filepath.Rel(folder, filepath.Dir(file))
-	return err == nil && slices.ContainsFunc(strings.Split(filepath.ToSlash(rel), "/"), func(name string) bool {
-		return slices.Contains(asideFolders, strings.ToLower(name))
-	})
+	rel, err := filepath.Rel(folder, file)
+	parts := strings.Split(strings.ToLower(filepath.ToSlash(rel)), "/")
+	last := len(parts) - 1
+	return err == nil && (slices.ContainsFunc(parts[:last], func(name string) bool { return slices.Contains(asideFolders, name) }) ||
+		slices.ContainsFunc(strings.FieldsFunc(parts[last], func(r rune) bool { return strings.ContainsRune("._-", r) }), func(word string) bool {
+			return isDockerfile(parts[last]) && (slices.Contains(asideFolders, word) || word == "builder" || word == "dev")
+		}))
 }
 
 // challengeFile returns the compose file of a folder, or a challenge of klodd, kCTF or rCTF; "" if it has none.
@@ -210,13 +223,23 @@ func (out *Result) challengeFile(folder string) string {
 			return filepath.Join(folder, name)
 		}
 	}
-	for _, name := range []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"} {
+	for _, name := range ownFormats {
 		file := filepath.Join(folder, name)
 		if content, err := out.files.Read(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
 			return file
 		}
 	}
 	return ""
+}
+
+// nameOthers names challenges of klodd and kCTF next to the file that is imported.
+func (out *Result) nameOthers(folder, imported string) {
+	for _, name := range ownFormats {
+		file := filepath.Join(folder, name)
+		if content, err := out.files.Read(file); err == nil && file != imported && (isKlodd(content) || isKCTF(content)) {
+			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is left out, since " + imported + " is imported: import it by its name if it is the challenge"})
+		}
+	}
 }
 
 // here imports the file of a folder, and the files that docker compose adds to it.

@@ -48,7 +48,7 @@ func (s *service) isJail() bool {
 func (d *draft) nameScripts(s *service) {
 	for _, f := range append([]startFile{{text: strings.Join(s.image.program(), " ")}}, s.image.named(s.image.program())...) {
 		if found := rules.BreaksFlag(f.text, s.container.DynamicFlag); found != "" {
-			d.lost(s, "flag", strings.TrimPrefix(f.name+": "+found, ": "), rules.BreaksFlagAdvice)
+			d.result.Lost = append(d.result.Lost, d.scriptNote(s, f, found, rules.BreaksFlagAdvice))
 		}
 		first, _, _ := strings.Cut(f.text, "\n")
 		switch {

@@ -23,13 +23,14 @@ var (
 // podContainer converts a container of a pod.
 func (d *draft) podContainer(s *service, c corev1.Container, node *yamlv3.Node) bergv1.Container {
 	out := bergv1.Container{Command: c.Command, Args: c.Args}
-	out.ReadinessProbe = d.podProbe(s, c, "readinessProbe", c.ReadinessProbe)
-	out.LivenessProbe = d.podProbe(s, c, "livenessProbe", c.LivenessProbe)
+	position := &service{name: s.name, node: node}
+	out.ReadinessProbe = d.podProbe(position, c, "readinessProbe", c.ReadinessProbe)
+	out.LivenessProbe = d.podProbe(position, c, "livenessProbe", c.LivenessProbe)
 	d.otherFields(s, node, podContainerFields)
 	d.otherFields(s, yamlnode.Child(node, "securityContext"), podSecurityFields)
 	for _, e := range c.Env {
 		if e.ValueFrom != nil {
-			d.lost(s, "env", e.Name, "has its value from another object: write the value")
+			d.lost(position, "env", e.Name, "has its value from another object: write the value")
 			continue
 		}
 		if out.Environment == nil {
@@ -39,7 +40,7 @@ func (d *draft) podContainer(s *service, c corev1.Container, node *yamlv3.Node) 
 	}
 	out.ResourceRequests, out.ResourceLimits = convertResources(c.Resources.Requests), convertResources(c.Resources.Limits)
 	if len(c.VolumeMounts) > 0 {
-		d.lost(s, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
+		d.lost(position, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
 	}
 	if security := c.SecurityContext; security != nil {
 		if security.Privileged != nil && *security.Privileged {
@@ -51,7 +52,7 @@ func (d *draft) podContainer(s *service, c corev1.Container, node *yamlv3.Node) 
 					s.jail = true
 					continue
 				}
-				d.capability(s, &out, string(name))
+				d.capability(position, &out, string(name))
 			}
 		}
 	}
