@@ -142,6 +142,11 @@ func (d *draft) sharedFlags(s *service) {
 	if shared(strings.Join(s.container.Args, " ")) {
 		note("command", sourceText(yamlnode.Child(s.node, "command")))
 	}
+	if program := strings.Join(s.image.program(), " "); len(s.container.Command)+len(s.container.Args) == 0 && shared(program) {
+		n := d.note(s, "flag", cmp.Or(sharedText.FindString(program), flag), "is a flag that all players share, in ENTRYPOINT or CMD: let the program read that of the instance")
+		n.File = cmp.Or(s.image.file, n.File)
+		d.result.Lost = append(d.result.Lost, n)
+	}
 	texts := s.image.named(s.image.program())
 	if s.container.DynamicFlag == nil && s.image.context != "" { // it is somewhere else
 		texts = nil
