@@ -1,13 +1,16 @@
 package importer
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/utils/ptr"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
@@ -24,7 +27,7 @@ type about struct {
 
 // Fields of these files that are carried over, or say nothing about a Challenge.
 var aboutFields = []string{
-	"name", "author", "authors", "category", "categories", "description", "value", "flag", "flags", "tags", "type", "image", "connection_info", "protocol",
+	"name", "author", "authors", "category", "categories", "description", "value", "flag", "flags", "tags", "type", "image", "connection_info", "protocol", "container",
 	"host", "version", "state", "visible", "id", "deploy", "provide", "containers", "expose", "difficulty",
 }
 
@@ -144,12 +147,48 @@ func (d *draft) describe(a *about) {
 			lost("flags", "", "a Challenge has one flag, and the first one is kept")
 		}
 	}
+	if container := yamlnode.Child(a.root, "container"); yamlnode.Child(container, "exposePort") != nil {
+		d.container = container
+		if shape := flagShape.FindStringSubmatch(fieldText(container, "flagTemplate")); shape != nil && spec.Flag == "" {
+			spec.FlagFormat = shape[1] + "{...}"
+		}
+		d.otherFieldsAs(&service{name: d.challenge.Name}, a.file, container, []string{"exposePort", "flagTemplate", "containerImage", "memoryLimit", "cpuCount"}, func(string) string { return "a Challenge has no such field" })
+	}
 	for _, key := range []string{"containers", "expose"} {
 		if node := yamlnode.Child(a.root, key); node != nil {
 			lost(key, sourceText(node), "is not understood: containers and ports are those of the other files in the folder")
 		}
 	}
 	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, func(string) string { return "is no field of a Challenge: configure it in the platform" })
+}
+
+// gzctf carries over what a file of GZCTF says of the only container, where no other file says it.
+func (d *draft) gzctf() {
+	if d.container == nil || len(d.services) != 1 {
+		return
+	}
+	s := d.services[0]
+	if len(s.published) == 0 {
+		s.published, s.exposed = exposedPorts(fieldText(d.container, "exposePort")), nil
+	}
+	if s.container.ResourceLimits == nil {
+		number := func(key, format string, factor int) *bergv1.Amount {
+			n, err := strconv.Atoi(fieldText(d.container, key))
+			if err != nil || n <= 0 {
+				return nil
+			}
+			return ptr.To(bergv1.Amount(fmt.Sprintf(format, n*factor)))
+		}
+		// GZCTF counts tenths of a CPU and MiB.
+		limits := bergv1.Resources{CPU: number("cpuCount", "%dm", 100), Memory: number("memoryLimit", "%dMi", 1)}
+		if limits != (bergv1.Resources{}) {
+			s.container.ResourceLimits = &limits
+		}
+	}
+	if s.container.DynamicFlag == nil && s.question == nil && fieldText(d.container, "flagTemplate") != "" {
+		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "GZCTF_FLAG"}}
+		d.chosen(s, "dynamicFlag", "GZCTF_FLAG", "GZCTF gives the flag in this variable")
+	}
 }
 
 var (

@@ -165,6 +165,14 @@ func TestFilesOfAuthors(t *testing.T) {
 		"a network of another container":     {files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], container_name: x, cpu_count: 1}\n  b: {image: 'example.com/b:1', network_mode: 'service:a'}\n"}, want: "001, [a none 80:publicHttpRoute], [b none]", said: []string{"use a in place of localhost", "cpu_count: 1: means something on Windows only", "a: hostname: x: other containers"}},
 		"a flag in ENTRYPOINT":               {files: map[string]string{"Dockerfile": "FROM debian\nEXPOSE 80\nENTRYPOINT [\"run\", \"bctf{win}\"]\n"}, want: "001, [c-001 none 80:publicHttpRoute]", said: []string{"Dockerfile: 001: flag: bctf{win}: is a flag that all players share, in ENTRYPOINT"}},
 		"an image for Windows":               {files: map[string]string{"Dockerfile": "FROM mcr.microsoft.com/windows/servercore:ltsc2022\nEXPOSE 80\n"}, want: "001, [c-001 none 80:publicHttpRoute]", said: []string{"is an image for Windows"}},
+		"GZCTF": {
+			files: map[string]string{"challenge.yml": "name: G\ntype: DynamicContainer\nvalue: 100\ncontainer: {flagTemplate: 'FLAG{a_[TEAM_HASH]}', containerImage: '{{.slug}}:latest', memoryLimit: 512, cpuCount: 3, storageLimit: 1, exposePort: 8011}\n", "src/Dockerfile": "FROM debian\n"},
+			want:  "001, G, 100, [c-001 $GZCTF_FLAG 8011:publicPort]", said: []string{"challenge.yml:4: 001: storageLimit: 1: a Challenge has no such field"},
+		},
+		"rCTF next to a compose file": {
+			files: map[string]string{"challenge.yaml": "name: a\nflag: &flag 'f{a}'\ncontainers: {a: {build: ., ports: [4000], environment: {FLAG: *flag}, securityContext: {privileged: true, readOnlyRootFilesystem: true}}}\nexpose: {a: [{target: 4000, tcp: 31337}]}\n", "compose.yaml": "services: {a: {build: ., ports: ['1:4000']}}\n", "Dockerfile": "FROM debian\n"},
+			want:  "001, a, f{a}, [a $FLAG 4000:publicPort nested]", said: []string{"compose.yaml: file: is left out, since ", "challenge.yaml:3: a: readOnlyRootFilesystem"},
+		},
 		"several challenges, split": {
 			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
 			want: "a, [a none 80:publicHttpRoute]; y, [b none 80:publicHttpRoute], [db none 6379:internalPort]",

@@ -65,6 +65,8 @@ type draft struct {
 	root *yamlv3.Node
 	// about describes the challenge to players, nil if no file does.
 	about *about
+	// container is what a file of GZCTF says of the container, nil if there is none.
+	container *yamlv3.Node
 }
 
 // note is about a key of a service, or of the file if s is nil.

@@ -390,6 +390,7 @@ func (d *draft) addFlags() error {
 		}
 		asked = nil
 	}
+	d.gzctf()
 	for _, s := range asked {
 		d.result.Questions = append(d.result.Questions, *s.question)
 	}

@@ -21,9 +21,6 @@ var composeFiles = []string{"compose.yaml", "compose.yml", "docker-compose.yml",
 // overrides are the names that docker compose adds.
 var overrides = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
 
-// ownFormats are names of challenges of klodd, kCTF and rCTF.
-var ownFormats = []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"}
-
 // Import reads a file or folder.
 func Import(path string, o Options) (Result, error) {
 	info, err := os.Stat(path)
@@ -101,14 +98,22 @@ func (out *Result) folder(path string, o Options) error {
 	if file := filepath.Join(path, "challenge.toml"); out.files.isFile(file) {
 		out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is TOML, and is not read: write what it says of name, flag and ports into the Challenge"})
 	}
-	if file := out.challengeFile(path); file != "" {
+	all := out.challengeFiles(path)
+	for n, file := range all {
 		before := *out
-		if notUnderstood = out.here(file, o); notUnderstood == nil || slices.Contains(composeFiles, filepath.Base(file)) && !errors.Is(notUnderstood, errEmpty) && !errors.Is(notUnderstood, errNoServices) {
-			out.nameOthers(path, file)
+		notUnderstood = out.here(file, o)
+		isCompose := slices.Contains(composeFiles, filepath.Base(file))
+		if notUnderstood == nil {
+			for _, other := range all[n+1:] {
+				out.Lost = append(out.Lost, Note{File: other, Key: "file", Message: "is left out, since " + file + " is imported: import it by its name if it is the challenge"})
+			}
+			return nil
+		}
+		if isCompose && !errors.Is(notUnderstood, errEmpty) && !errors.Is(notUnderstood, errNoServices) {
 			return notUnderstood
 		}
 		*out = before
-		if out.findAbout(path) == nil { // otherwise its fields are named
+		if isCompose || out.findAbout(path) == nil { // otherwise its fields are named
 			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is not understood, and not imported: " + strings.TrimPrefix(oneLine(notUnderstood.Error()), file+": ")})
 		}
 	}
@@ -150,12 +155,12 @@ func (out *Result) search(path string) (challenges, dockerfiles []string, err er
 		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
 			return fs.SkipDir
 		case entry.IsDir() && file != path:
-			found := out.challengeFile(file)
-			if a := out.aboutIn(file); found == "" && a != nil {
-				found = a.file
+			found := out.challengeFiles(file)
+			if a := out.aboutIn(file); a != nil {
+				found = append(found, a.file)
 			}
-			if found != "" {
-				challenges = append(challenges, found)
+			if len(found) > 0 {
+				challenges = append(challenges, found[0])
 				return fs.SkipDir
 			}
 		case !entry.IsDir() && isDockerfile(entry.Name()):
@@ -216,30 +221,27 @@ func isAside(folder, file string) bool {
 		}))
 }
 
-// challengeFile returns the compose file of a folder, or a challenge of klodd, kCTF or rCTF; "" if it has none.
-func (out *Result) challengeFile(folder string) string {
+// challengeFiles returns the files of a folder that are challenges, in the order in which they are tried. A challenge of
+// kCTF or rCTF says more than the compose file next to it, and that says more than one of klodd, which names no Dockerfile.
+func (out *Result) challengeFiles(folder string) (all []string) {
+	var last []string
+	for _, name := range []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"} {
+		file := filepath.Join(folder, name)
+		switch content, err := out.files.Read(file); {
+		case err != nil:
+		case isKlodd(content):
+			last = append(last, file)
+		case isKCTF(content) || isRCDS(content):
+			all = append(all, file)
+		}
+	}
 	for _, name := range composeFiles {
-		if out.files.isFile(filepath.Join(folder, name)) {
-			return filepath.Join(folder, name)
+		if file := filepath.Join(folder, name); out.files.isFile(file) {
+			all = append(all, file)
+			break
 		}
 	}
-	for _, name := range ownFormats {
-		file := filepath.Join(folder, name)
-		if content, err := out.files.Read(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
-			return file
-		}
-	}
-	return ""
-}
-
-// nameOthers names challenges of klodd and kCTF next to the file that is imported.
-func (out *Result) nameOthers(folder, imported string) {
-	for _, name := range ownFormats {
-		file := filepath.Join(folder, name)
-		if content, err := out.files.Read(file); err == nil && file != imported && (isKlodd(content) || isKCTF(content)) {
-			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is left out, since " + imported + " is imported: import it by its name if it is the challenge"})
-		}
-	}
+	return append(all, last...)
 }
 
 // here imports the file of a folder, and the files that docker compose adds to it.

@@ -6,6 +6,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
@@ -42,21 +43,26 @@ func (d *draft) podContainer(s *service, c corev1.Container, node *yamlv3.Node) 
 	if len(c.VolumeMounts) > 0 {
 		d.lost(position, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
 	}
-	if security := c.SecurityContext; security != nil {
-		if security.Privileged != nil && *security.Privileged {
+	d.security(s, position, &out, c.SecurityContext)
+	return out
+}
+
+// security carries over the rights that a container of a pod asks for.
+func (d *draft) security(s, position *service, c *bergv1.Container, security *corev1.SecurityContext) {
+	if security == nil {
+		return
+	}
+	s.jail = s.jail || ptr.Deref(security.Privileged, false)
+	if security.Capabilities == nil {
+		return
+	}
+	for _, name := range security.Capabilities.Add {
+		if isSysAdmin(string(name)) {
 			s.jail = true
-		}
-		if security.Capabilities != nil {
-			for _, name := range security.Capabilities.Add {
-				if isSysAdmin(string(name)) {
-					s.jail = true
-					continue
-				}
-				d.capability(position, &out, string(name))
-			}
+		} else {
+			d.capability(position, c, string(name))
 		}
 	}
-	return out
 }
 
 // convertResources are the amounts that a Challenge knows, nil if there are none.
