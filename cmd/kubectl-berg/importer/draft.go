@@ -258,7 +258,7 @@ var portsOfImages = map[string]int32{
 	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
 	"minio": 9000, "jail": 5000, "nsjail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
 	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
-	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
+	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "aspnet": 8080, "ttyd": 7681, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
 }
 
 // imagePort is the port on which an image listens, 0 if nothing is known.
@@ -282,7 +282,12 @@ var (
 
 	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
 	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
-		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
+		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|aspnet|ttyd|server\.port=|waitress|hypercorn|aiohttp|sanic|whoami`)
+	// webSource and rawSource match what programs say of the protocol that they speak.
+	webSource = regexp.MustCompile(`flask|app\.run\(|fastapi|django|aiohttp|sanic|tornado|bottle|starlette|\bexpress\b|["'](?:koa|fastify|hono|http|https|next|node:http)["']|http\.(?:createserver|listenandserve|handle)|` +
+		`\bgin\.|echo\.new|fiber\.new|actix|axum|rocket|warp::|hyper::|http\.server|basehttp|sinatra|webrick|(?:bun|deno)\.serve|gunicorn|uvicorn|uwsgi|hypercorn|php -s|nginx|apache2|springapplication|websocket`)
+	rawSource = regexp.MustCompile(`socat|xinetd|ynetd|socketserver|start_server\(|["']net["']|net\.createserver|net\.listen\("tcp|tcplistener|sock_stream|streamrequesthandler|\bhtons\(|tcpserver`)
+
 	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|\bchrome\b|chromedriver|geckodriver|firefox|browserless|xss-?bot|admin-?bot`)
 )
 
@@ -298,6 +303,10 @@ func (s *service) web(p port) bool {
 		return true
 	case p.tcp || p.tls || s.isJail() || speaksTCP.MatchString(text):
 		return false
+	}
+	source := s.image.source()
+	if isWeb := webSource.MatchString(source); isWeb || rawSource.MatchString(source) {
+		return isWeb
 	}
 	for _, line := range s.check.or(s.image.check).test {
 		if strings.Contains(line, "http://") {

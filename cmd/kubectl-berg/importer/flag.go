@@ -240,7 +240,7 @@ func (d *draft) flagThatIsRead(s *service) {
 		d.chosen(s, "dynamicFlag", name, source+" writes this variable into the file with the flag: each instance gets its own")
 		return
 	}
-	for _, f := range s.image.named(s.image.program()) {
+	for _, f := range s.image.started() {
 		if name := f.readVariable(); name != "" {
 			s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
 			d.chosen(s, "dynamicFlag", name, f.name+" reads the flag from this variable: each instance gets its own")
