@@ -1,16 +1,13 @@
 package importer
 
 import (
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	"k8s.io/utils/ptr"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
@@ -149,9 +146,6 @@ func (d *draft) describe(a *about) {
 	}
 	if container := yamlnode.Child(a.root, "container"); yamlnode.Child(container, "exposePort") != nil {
 		d.container = container
-		if shape := flagShape.FindStringSubmatch(fieldText(container, "flagTemplate")); shape != nil && spec.Flag == "" {
-			spec.FlagFormat = shape[1] + "{...}"
-		}
 		d.otherFieldsAs(&service{name: d.challenge.Name}, a.file, container, []string{"exposePort", "flagTemplate", "containerImage", "memoryLimit", "cpuCount"}, func(string) string { return "a Challenge has no such field" })
 	}
 	for _, key := range []string{"containers", "expose"} {
@@ -160,35 +154,6 @@ func (d *draft) describe(a *about) {
 		}
 	}
 	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, func(string) string { return "is no field of a Challenge: configure it in the platform" })
-}
-
-// gzctf carries over what a file of GZCTF says of the only container, where no other file says it.
-func (d *draft) gzctf() {
-	if d.container == nil || len(d.services) != 1 {
-		return
-	}
-	s := d.services[0]
-	if len(s.published) == 0 {
-		s.published, s.exposed = exposedPorts(fieldText(d.container, "exposePort")), nil
-	}
-	if s.container.ResourceLimits == nil {
-		number := func(key, format string, factor int) *bergv1.Amount {
-			n, err := strconv.Atoi(fieldText(d.container, key))
-			if err != nil || n <= 0 {
-				return nil
-			}
-			return ptr.To(bergv1.Amount(fmt.Sprintf(format, n*factor)))
-		}
-		// GZCTF counts tenths of a CPU and MiB.
-		limits := bergv1.Resources{CPU: number("cpuCount", "%dm", 100), Memory: number("memoryLimit", "%dMi", 1)}
-		if limits != (bergv1.Resources{}) {
-			s.container.ResourceLimits = &limits
-		}
-	}
-	if s.container.DynamicFlag == nil && s.question == nil && fieldText(d.container, "flagTemplate") != "" {
-		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "GZCTF_FLAG"}}
-		d.chosen(s, "dynamicFlag", "GZCTF_FLAG", "GZCTF gives the flag in this variable")
-	}
 }
 
 var (

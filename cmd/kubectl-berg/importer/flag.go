@@ -3,12 +3,12 @@ package importer
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -105,14 +105,6 @@ func (f startFile) readVariable() string {
 	}
 	return ""
 }
-
-// isShell reports whether a file is a script for a shell.
-func isShell(f startFile) bool {
-	first, _, _ := strings.Cut(f.text, "\n")
-	return path.Ext(f.name) == ".sh" || strings.HasPrefix(first, "#!") && shellProgram.MatchString(first)
-}
-
-var shellProgram = regexp.MustCompile(`\b(?:ba|da|a|z)?sh\b`)
 
 // sharedText matches a flag anywhere in a text, and withDefault a line in which it is the default of a variable.
 var (
@@ -270,45 +262,11 @@ func (d *draft) scriptNote(s *service, f startFile, text, message string) Note {
 	return n
 }
 
-// maxDepth is the depth to which a copied folder is searched for flags.
-const maxDepth = 3
-
 // flagsBelow are the files with flags in a folder, the highest first.
 func (f *files) flagsBelow(folder string) []string {
 	return f.below(folder, func(name string) bool {
 		return isFlagFile(name) && slices.Contains([]string{"", ".txt"}, path.Ext(name))
 	})
-}
-
-// sources are endings of files in which authors write flags.
-var sources = []string{".c", ".cpp", ".cs", ".go", ".html", ".java", ".js", ".php", ".pl", ".py", ".rb", ".rs", ".sage", ".sh", ".sql", ".ts"}
-
-// below are files in a folder that a function accepts, the highest first, without those for players and solvers.
-func (f *files) below(folder string, accept func(name string) bool) (out []string) {
-	if !f.isFolder(folder) {
-		return nil
-	}
-	if target, err := filepath.EvalSymlinks(folder); err == nil {
-		folder = target // WalkDir does not follow a link
-	}
-	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(folder, file)
-		switch {
-		case err != nil || relErr != nil || rel == ".":
-			return nil //nolint:nilerr // an unreadable file has no flag
-		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
-			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
-			return fs.SkipDir
-		case entry.Type().IsRegular() && accept(filepath.ToSlash(rel)):
-			out = append(out, filepath.ToSlash(rel))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil
-	}
-	slices.SortStableFunc(out, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
-	return out
 }
 
 // maxFlag is the size of the largest file that is read as a flag, in bytes.
@@ -409,5 +367,37 @@ func (d *draft) flag(value string) {
 		if shape := flagShape.FindStringSubmatch(value); shape != nil {
 			d.challenge.Spec.FlagFormat = shape[1] + "{...}"
 		}
+	}
+}
+
+// gzctf carries over what a file of GZCTF says of the only container, where no other file says it.
+func (d *draft) gzctf() {
+	if d.container == nil || len(d.services) != 1 {
+		return
+	}
+	s := d.services[0]
+	if shape := flagShape.FindStringSubmatch(fieldText(d.container, "flagTemplate")); shape != nil && d.challenge.Spec.Flag == "" {
+		d.challenge.Spec.FlagFormat = shape[1] + "{...}"
+	}
+	if len(s.published) == 0 {
+		s.published, s.exposed = exposedPorts(fieldText(d.container, "exposePort")), nil
+	}
+	if s.container.ResourceLimits == nil {
+		number := func(key, format string, factor int) *bergv1.Amount {
+			n, err := strconv.Atoi(fieldText(d.container, key))
+			if err != nil || n <= 0 {
+				return nil
+			}
+			return ptr.To(bergv1.Amount(fmt.Sprintf(format, n*factor)))
+		}
+		// GZCTF counts tenths of a CPU and MiB.
+		limits := bergv1.Resources{CPU: number("cpuCount", "%dm", 100), Memory: number("memoryLimit", "%dMi", 1)}
+		if limits != (bergv1.Resources{}) {
+			s.container.ResourceLimits = &limits
+		}
+	}
+	if s.container.DynamicFlag == nil && s.question == nil && fieldText(d.container, "flagTemplate") != "" {
+		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "GZCTF_FLAG"}}
+		d.chosen(s, "dynamicFlag", "GZCTF_FLAG", "GZCTF gives the flag in this variable")
 	}
 }

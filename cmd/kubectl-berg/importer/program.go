@@ -149,6 +149,30 @@ func (i image) source() string {
 	return strings.ToLower(strings.Join(all, "\n"))
 }
 
+// portsOfImages are the ports of well-known programs.
+var portsOfImages = map[string]int32{
+	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
+	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
+	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
+	"minio": 9000, "jail": 5000, "nsjail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
+	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
+	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "aspnet": 8080, "ttyd": 7681, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
+}
+
+// imagePort is the port on which an image listens, 0 if nothing is known.
+func imagePort(reference string) int32 {
+	name, _, _ := strings.Cut(reference, "@")
+	base := path.Base(name)
+	base, tag, _ := strings.Cut(base, ":")
+	if base == "php" && strings.Contains(tag, "apache") {
+		return 80
+	}
+	return portsOfImages[base]
+}
+
+// databases speak no HTTP, and players hardly reach them.
+var databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
+
 // lastNumber is the port at the end of an address.
 var lastNumber = regexp.MustCompile(`\d{2,5}$`)
 
@@ -195,6 +219,14 @@ func (i image) named(words []string) (all []startFile) {
 	}
 	return all
 }
+
+// isShell reports whether a file is a script for a shell.
+func isShell(f startFile) bool {
+	first, _, _ := strings.Cut(f.text, "\n")
+	return path.Ext(f.name) == ".sh" || strings.HasPrefix(first, "#!") && shellProgram.MatchString(first)
+}
+
+var shellProgram = regexp.MustCompile(`\b(?:ba|da|a|z)?sh\b`)
 
 // runAs replaces the command line of the image by that of a container.
 func (i *image) runAs(c bergv1.Container) {
