@@ -173,6 +173,10 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"challenge.yaml": "name: a\nflag: &flag 'f{a}'\ncontainers: {a: {build: ., ports: [4000], environment: {FLAG: *flag}, securityContext: {privileged: true, readOnlyRootFilesystem: true}}}\nexpose: {a: [{target: 4000, tcp: 31337}]}\n", "compose.yaml": "services: {a: {build: ., ports: ['1:4000']}}\n", "Dockerfile": "FROM debian\n"},
 			want:  "001, a, f{a}, [a $FLAG 4000:publicPort nested]", said: []string{"compose.yaml: file: is left out, since ", "challenge.yaml:3: a: readOnlyRootFilesystem"},
 		},
+		"a variable in the sources of another container": {
+			files: map[string]string{"compose.yaml": "services:\n  web: {build: {context: ., dockerfile: web.Dockerfile}, ports: ['1:80']}\n  bot: {build: {context: ., dockerfile: bot.Dockerfile}}\n", "web.Dockerfile": "FROM debian\nCOPY web /\n", "bot.Dockerfile": "FROM node\nCOPY bot/bot.js /\nCMD [\"node\", \"/bot.js\"]\n", "bot/bot.js": "process.env.FLAG"},
+			want:  "001, [web none 80:publicHttpRoute], [bot $FLAG]",
+		},
 		"several challenges, split": {
 			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
 			want: "a, [a none 80:publicHttpRoute]; y, [b none 80:publicHttpRoute], [db none 6379:internalPort]",
@@ -222,7 +226,7 @@ func TestFilesOfAuthors(t *testing.T) {
 		},
 		"a flag in a source": {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY . /app\nEXPOSE 80\n", "lib/flag.py": "# ctf\nflag = 'CTF{all}'\n", "solve/solve.py": "CTF{all}", "app.js": "process.env.FLAG || 'flag{dev}'"},
-			want:  "001, [c-001 none 80:publicHttpRoute]", said: []string{"lib/flag.py:2: 001: flag: CTF{all}: is a flag that all players share"},
+			want:  "001, [c-001 $FLAG 80:publicHttpRoute]", said: []string{"lib/flag.py:2: 001: flag: CTF{all}: is a flag that all players share"},
 		},
 		"sed in a start script": {
 			files: map[string]string{"Dockerfile": "FROM debian\nCOPY start.sh /\nEXPOSE 80\nCMD [\"/start.sh\"]\n", "start.sh": "#!/bin/sh\nsed -i \"s/PLACEHOLDER/$FLAG/\" /app/index.php\n"},

@@ -25,7 +25,8 @@ var (
 	// wholeFlag is a text that is a flag, in a variable of any name.
 	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
 	// readsFlag matches the ways in which programs read a variable, and shellReads those of scripts for a shell.
-	readsFlag  = regexp.MustCompile(`(?:\benv\.|\benv\[["']|\benv(?:\.get|::var)\(["']|environ\[["']|environ\.get\(["']|getenv\(["']|(?:Getenv|LookupEnv)\("|ENV\[["']|ENV\.fetch\(["'])(\w*(?:FLAG|flag)\w*)`)
+	readsFlag = regexp.MustCompile(`(?:\benv\.|\benv\[["']|\benv(?:\.get|::var)\(["']|environ\[["']|environ\.get\(["']|getenv\(["']|(?:Getenv|LookupEnv)\("|ENV\[["']|ENV\.fetch\(["'])(\w*(?:FLAG|flag)\w*)|` +
+		`\{[^{}]*?\b(\w*FLAG\w*)\b[^{}]*\}\s*=\s*process\.env\b`)
 	shellReads = regexp.MustCompile(`\$\{?(\w*(?:FLAG|flag)\w*)`)
 )
 
@@ -99,8 +100,9 @@ func (f startFile) readVariable() string {
 		reads = shellReads
 	}
 	for _, found := range reads.FindAllStringSubmatch(f.text, -1) {
-		if flagName.MatchString(found[1]) && !aboutFlags.MatchString(found[1]) && (!shell || !f.assigns(found[1])) {
-			return found[1]
+		name := strings.Join(found[1:], "")
+		if flagName.MatchString(name) && !aboutFlags.MatchString(name) && (!shell || !f.assigns(name)) {
+			return name
 		}
 	}
 	return ""
@@ -140,7 +142,7 @@ func (d *draft) sharedFlags(s *service) {
 		d.result.Lost = append(d.result.Lost, n)
 	}
 	texts := s.image.named(s.image.program())
-	if s.container.DynamicFlag == nil && s.image.context != "" { // it is somewhere else
+	if (s.container.DynamicFlag == nil || len(texts) == 0) && s.image.context != "" { // it is somewhere else
 		texts = nil
 		for _, name := range s.image.files.below(s.image.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
 			texts = append(texts, startFile{name, s.image.files.small(filepath.Join(s.image.context, filepath.FromSlash(name)))})
@@ -232,7 +234,11 @@ func (d *draft) flagThatIsRead(s *service) {
 		d.chosen(s, "dynamicFlag", name, source+" writes this variable into the file with the flag: each instance gets its own")
 		return
 	}
-	for _, f := range s.image.started() {
+	files := s.image.programFiles()
+	if slices.ContainsFunc(d.services, func(other *service) bool { return other != s && other.image.context == s.image.context }) {
+		files = s.image.started() // others may be those of the other container
+	}
+	for _, f := range files {
 		if name := f.readVariable(); name != "" {
 			s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
 			d.chosen(s, "dynamicFlag", name, f.name+" reads the flag from this variable: each instance gets its own")

@@ -134,17 +134,25 @@ func (i image) serverFiles() (all []string) {
 // maxSources is the number of files that are searched if the command line names none.
 const maxSources = 20
 
-// source is the text of what the image starts, or of the sources in its context: the program is compiled.
+// programFiles are the files that the image starts, or the sources in its context where the program is compiled or a server
+// finds them.
+func (i image) programFiles() []startFile {
+	all := i.started()
+	if len(all) > 0 || i.context == "" {
+		return all
+	}
+	names := i.files.below(i.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) && path.Ext(name) != ".sh" })
+	for _, name := range names[:min(len(names), maxSources)] {
+		all = append(all, startFile{name, i.files.small(filepath.Join(i.context, filepath.FromSlash(name)))})
+	}
+	return all
+}
+
+// source is the text of these files.
 func (i image) source() string {
 	var all []string
-	for _, f := range i.started() {
+	for _, f := range i.programFiles() {
 		all = append(all, f.text)
-	}
-	if len(all) == 0 && i.context != "" {
-		names := i.files.below(i.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) })
-		for _, name := range names[:min(len(names), maxSources)] {
-			all = append(all, i.files.small(filepath.Join(i.context, filepath.FromSlash(name))))
-		}
 	}
 	return strings.ToLower(strings.Join(all, "\n"))
 }

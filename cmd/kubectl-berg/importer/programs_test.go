@@ -65,3 +65,47 @@ func TestPortsOfPrograms(t *testing.T) {
 		}
 	}
 }
+
+// The way of the flag follows from variables, copied files and programs. A question is better than a wrong path.
+func TestFlagsOfPrograms(t *testing.T) {
+	for _, tc := range []struct {
+		dockerfile string
+		files      map[string]string
+		want       string
+	}{
+		{"FROM debian\nEXPOSE 80\nENTRYPOINT [\"/bin/sh\",\"-c\",\"echo $FLAG > /flag.txt && unset FLAG && exec su ctf -c ./run\"]\n", map[string]string{}, "$FLAG"},
+		{"FROM ubuntu AS a\nCOPY flag.txt /flag.txt\nFROM pwn.red/jail\nCOPY --from=a / /srv\nCOPY run /srv/app/run\n", map[string]string{"flag.txt": "flag{a}\n", "run": "x"}, "/srv/flag.txt"},
+		{"FROM debian\nCOPY flag.txt /\nRUN mv flag.txt /$(cat /dev/urandom | tr -dc a-z | head -c 9)-flag.txt\nEXPOSE 80\n", map[string]string{"flag.txt": "flag{a}\n"}, "?"},
+		{"FROM debian\nCOPY flag.txt /flag.txt\nCOPY entrypoint.sh /entrypoint.sh\nEXPOSE 80\nENTRYPOINT [\"/entrypoint.sh\"]\n", map[string]string{"flag.txt": "flag{a}\n", "entrypoint.sh": "#!/bin/sh\nmv /flag.txt /flag$(cat /dev/urandom | tr -cd \"a-f0-9\" | head -c 10).txt\nexec supervisord\n"}, "?"},
+		{"FROM debian\nCOPY flag.txt /flag\nCOPY readflag.c /\nRUN gcc -o /readflag /readflag.c && chmod 4755 /readflag && chmod 400 /flag && rm /readflag.c\nEXPOSE 80\n", map[string]string{"flag.txt": "flag{a}\n", "readflag.c": "int main(){}"}, "/flag"},
+		{"FROM python\nCOPY server.py /app/\nEXPOSE 1337\nCMD [\"python3\",\"/app/server.py\"]\n", map[string]string{"server.py": "FLAG = os.environ.get('FLAG', 'flag{fake}')"}, "$FLAG"},
+		{"FROM node\nCOPY index.js /app/\nEXPOSE 3000\nCMD [\"node\",\"/app/index.js\"]\n", map[string]string{"index.js": "const { FLAG, PORT = 3000 } = process.env;"}, "$FLAG"},
+		{"FROM php:8-apache\nCOPY src/ /var/www/html/\n", map[string]string{"src/index.php": "<?php echo getenv('FLAG');"}, "$FLAG"},
+		{"FROM python\nWORKDIR /app\nCOPY . .\nCMD gunicorn -b 0.0.0.0:8000 app:app\n", map[string]string{"app.py": "FLAG = os.environ['FLAG']"}, "$FLAG"},
+		{"FROM golang AS b\nCOPY . .\nRUN go build -o /app\nFROM scratch\nCOPY --from=b /app /app\nCMD [\"/app\"]\n", map[string]string{"main.go": "flag := os.Getenv(\"FLAG\")"}, "$FLAG"},
+		{"FROM maven AS b\nCOPY . .\nFROM openjdk\nCOPY --from=b /a.jar /a.jar\nCMD [\"java\",\"-jar\",\"/a.jar\"]\n", map[string]string{"src/A.java": "System.getenv(\"FLAG\")"}, "$FLAG"},
+		{"FROM python\nCOPY init.sql /\nEXPOSE 80\nCMD run\n", map[string]string{"init.sql": "INSERT INTO flags VALUES ('flag{sql_x}');"}, "?"},
+		{"FROM php:8-apache\nCOPY src/ /var/www/html/\n", map[string]string{"src/flag.php": "<?php $flag='flag{php_x}';"}, "?"},
+		{"FROM debian\nCOPY <<EOF /flag.txt\nflag{here}\nEOF\nEXPOSE 80\n", map[string]string{}, "/flag.txt"},
+		{"FROM debian\nCOPY flag/ /flag/\nEXPOSE 80\n", map[string]string{"flag/flag.txt": "f{a}"}, "/flag/flag.txt"},
+		{"FROM debian\nCOPY flag.png /flag.png\nEXPOSE 80\n", map[string]string{"flag.png": "x"}, "?"},
+		{"FROM debian\nCOPY flag1.txt flag2.txt /\nEXPOSE 22\n", map[string]string{"flag1.txt": "flag{u}", "flag2.txt": "flag{r}"}, "/flag1.txt"},
+		{"FROM debian\nCOPY src /app\nEXPOSE 22\n", map[string]string{"src/a": "x", "dist/flag.txt": "flag{fake}"}, "?"},
+		{"FROM debian\nCOPY rootfs /rootfs\nRUN cd /rootfs && find . | cpio -o > /initramfs.cpio\nEXPOSE 1337\n", map[string]string{"rootfs/flag.txt": "f{x}"}, "?"},
+	} {
+		files := maps.Clone(tc.files)
+		files["Dockerfile"] = tc.dockerfile
+		result, err := importFiles(t, files, importer.Options{})
+		if err != nil {
+			t.Errorf("%q: %v", tc.dockerfile, err)
+			continue
+		}
+		got := flagPath(result.Challenges[0].Spec.Containers[0].DynamicFlag)
+		if got == "none" && len(result.Questions) == 1 {
+			got = "?"
+		}
+		if got != tc.want {
+			t.Errorf("%q: %s, want %s", tc.dockerfile, got, tc.want)
+		}
+	}
+}
