@@ -177,6 +177,10 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"compose.yaml": "services:\n  web: {build: {context: ., dockerfile: web.Dockerfile}, ports: ['1:80']}\n  bot: {build: {context: ., dockerfile: bot.Dockerfile}}\n", "web.Dockerfile": "FROM debian\nCOPY web /\n", "bot.Dockerfile": "FROM node\nCOPY bot/bot.js /\nCMD [\"node\", \"/bot.js\"]\n", "bot/bot.js": "process.env.FLAG"},
 			want:  "001, [web none 80:publicHttpRoute], [bot $FLAG]",
 		},
+		"a privileged container without a jail": {
+			files: map[string]string{"compose.yaml": "services:\n  a:\n    build: .\n    ports: ['1:1337']\n    privileged: true\n", "Dockerfile": "FROM debian\nCMD qemu-system-x86_64 -enable-kvm\n"},
+			want:  "001, [a none 1337:publicPort nested]", said: []string{"compose.yaml:5: a: privileged: becomes sandbox: nested, which allows namespaces alone"},
+		},
 		"several challenges, split": {
 			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
 			want: "a, [a none 80:publicHttpRoute]; y, [b none 80:publicHttpRoute], [db none 6379:internalPort]",

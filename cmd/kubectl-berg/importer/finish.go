@@ -187,6 +187,9 @@ func (d *draft) suit(s *service) {
 	if slices.ContainsFunc(s.image.bases, func(name string) bool { return strings.Contains(name, "windows/") }) {
 		d.lost(s, "build", s.image.bases[0], "is an image for Windows, and nodes of challenges run Linux: write a Dockerfile for Linux")
 	}
+	if s.jail && !s.startsJail() && !isBrowser.MatchString(text) {
+		d.lost(s, "privileged", "", "becomes sandbox: nested, which allows namespaces alone: no device, kernel module, kernel parameter or firewall of the node")
+	}
 	if s.isJail() {
 		if !d.options.Allowed.NestedSandbox {
 			d.lost(s, "privileged", "", "a jail needs namespaces of its own: let the administrator set CHALLENGE_NESTED_SECCOMP_PROFILE, and write sandbox: nested")

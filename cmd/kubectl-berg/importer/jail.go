@@ -10,7 +10,7 @@ import (
 )
 
 // jailProgram is a word of a command line that starts a jail, or installs one.
-var jailProgram = regexp.MustCompile(`^(?:nsjail|bwrap|bubblewrap|kctf_\w+)(?:\.git)?$`)
+var jailProgram = regexp.MustCompile(`^(?:nsjail|bwrap|bubblewrap|unshare|kctf_\w+)(?:\.git)?$`)
 
 // startsJail reports whether a command names the program of a jail. Texts that it prints do not count.
 func startsJail(text string) bool {
@@ -35,9 +35,12 @@ func isJailImage(reference string) bool {
 		last == "jail" && slices.Contains([]string{"pwn.red", "redpwn"}, owner)
 }
 
-// isJail reports whether the programs of a service make namespaces: by base images, commands and start scripts.
-func (s *service) isJail() bool {
-	if s.jail || isJailImage(s.named) || slices.ContainsFunc(s.image.bases, isJailImage) || s.image.jail {
+// isJail reports whether the programs of a service make namespaces, or may make them.
+func (s *service) isJail() bool { return s.jail || s.startsJail() }
+
+// startsJail reports whether the programs of a service make namespaces: by base images, commands and start scripts.
+func (s *service) startsJail() bool {
+	if isJailImage(s.named) || slices.ContainsFunc(s.image.bases, isJailImage) || s.image.jail {
 		return true
 	}
 	return startsJail(strings.Join(s.image.program(), " ")) ||

@@ -39,7 +39,7 @@ func parseDocuments(content []byte) (all []document, err error) {
 	for {
 		var node yamlv3.Node
 		if decoder.Decode(&node) != nil {
-			return all, nil
+			return all, nil //nolint:nilerr // the end, or a document after those that are read
 		}
 		if err := yamlnode.Check(&node); err != nil {
 			return nil, err

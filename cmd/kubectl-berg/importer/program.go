@@ -49,7 +49,7 @@ var portsOfPrograms = map[string]int32{
 	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
 	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "ssh": 22, "nginx": 80, "apache2ctl": 80, "apachectl": 80, "apache2-foreground": 80,
 	"apache2": 80, "httpd": 80, "lighttpd": 80, "vsftpd": 21, "artisan": 8000, "sanic": 8000, "waitress-serve": 8080, "next": 3000, "anvil": 8545,
-	"ganache": 8545, "ynetd": 1024, "ttyd": 7681, "jupyter": 8888, "mosquitto": 1883, "websockify": 6080,
+	"ganache": 8545, "ynetd": 1024, "ttyd": 7681, "jupyter": 8888, "websockify": 6080,
 }
 
 // ports returns the ports that the image exposes. Without these it returns the ports in its arguments, of its program,
