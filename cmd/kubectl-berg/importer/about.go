@@ -125,6 +125,15 @@ func (d *draft) describe(a *about) {
 			lost("value", value, "the platform calculates scores that change: configure them there")
 		}
 	}
+	switch info := fieldText(a.root, "connection_info"); {
+	case sshCommand.MatchString(info):
+		spec.ConnectionInfo = sshHost.ReplaceAllString(sshPort.ReplaceAllString(info, " -p {port}"), "${1}@{host}")
+		if !strings.Contains(spec.ConnectionInfo, "{port}") {
+			spec.ConnectionInfo = sshCommand.ReplaceAllString(spec.ConnectionInfo, "ssh -p {port} ")
+		}
+	case info != "" && !plainAddress.MatchString(info):
+		lost("connection_info", info, "players see the addresses of the instance: if they need more, such as a password, write connectionInfo")
+	}
 	flags := fieldTexts(a.root, "flag", "flags")
 	for _, key := range []string{"flags", "flag"} {
 		list := yamlnode.Target(yamlnode.Child(a.root, key))
@@ -157,6 +166,12 @@ func (d *draft) describe(a *about) {
 }
 
 var (
+	// sshCommand, sshPort and sshHost match the parts of a command for players, and plainAddress an address without words.
+	sshCommand   = regexp.MustCompile(`\bssh\s+`)
+	sshPort      = regexp.MustCompile(`\s-p\s*\d+`)
+	sshHost      = regexp.MustCompile(`([\w.-]+)@[\w.-]+`)
+	plainAddress = regexp.MustCompile(`^(?:(?:nc|ncat|netcat|telnet|socat|openssl)(?:\s+\S+){1,8}|\S+)$`)
+
 	saysTLS  = regexp.MustCompile(`(?i)\b(?:n?cat|socat)\b.*\b(?:ssl|tls|openssl)\b|openssl s_client`)
 	saysTCP  = regexp.MustCompile(`(?i)^(?:tcp$|tcp://)|\b(?:nc|ncat|netcat|telnet|socat)\s`)
 	saysHTTP = regexp.MustCompile(`(?i)^https?(?:$|://)|\bhttps?://`)

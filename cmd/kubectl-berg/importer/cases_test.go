@@ -181,6 +181,11 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"compose.yaml": "services:\n  a:\n    build: .\n    ports: ['1:1337']\n    privileged: true\n", "Dockerfile": "FROM debian\nCMD qemu-system-x86_64 -enable-kvm\n"},
 			want:  "001, [a none 1337:publicPort nested]", said: []string{"compose.yaml:5: a: privileged: becomes sandbox: nested, which allows namespaces alone"},
 		},
+		"ctfcli with words for players": {files: map[string]string{"challenge.yml": "name: a\ncategory: web\nconnection_info: http://a and the user guest\n", "Dockerfile": "FROM debian\nEXPOSE 80\n"}, want: "001, a, web, [c-001 none 80:publicHttpRoute]", said: []string{"challenge.yml:3: connection_info: http://a and the user guest: players see the addresses"}},
+		"flags in mounted files": {
+			files: map[string]string{"compose.yaml": "services:\n  a: {image: 'mysql:8', ports: ['1:3306'], volumes: ['./init.sql:/docker-entrypoint-initdb.d/init.sql', './src:/src']}\n", "init.sql": "-- a\nINSERT INTO a VALUES ('flag{in_sql}');", "src/a.php": "<?php\n\n// flag{in_php}\n"},
+			want:  "001, [a none 3306:publicPort]", said: []string{"init.sql:2: a: flag: flag{in_sql}: is a flag that all players share", "src/a.php:3: a: flag: flag{in_php}: is a flag"},
+		},
 		"several challenges, split": {
 			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
 			want: "a, [a none 80:publicHttpRoute]; y, [b none 80:publicHttpRoute], [db none 6379:internalPort]",

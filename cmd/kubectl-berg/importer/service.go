@@ -701,6 +701,16 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 			s.mounts = append(s.mounts, m)
 			return
 		}
+		names := []string{m.from}
+		for _, name := range d.result.files.below(m.from, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
+			names = append(names, filepath.Join(m.from, filepath.FromSlash(name)))
+		}
+		for _, name := range names {
+			content := d.result.files.small(name)
+			if found := sharedText.FindString(content); found != "" && !isFlagPattern(found) {
+				d.result.Lost = append(d.result.Lost, d.scriptNote(s, startFile{shorten(l.folder, name), content}, found, "is a flag that all players share: let the program read that of the instance"))
+			}
+		}
 		refuse(key, text)
 	}
 	object := func(f types.FileObjectConfig, to string) mount {
