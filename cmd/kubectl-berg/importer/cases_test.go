@@ -186,6 +186,10 @@ func TestFilesOfAuthors(t *testing.T) {
 			files: map[string]string{"compose.yaml": "services:\n  a: {image: 'mysql:8', ports: ['1:3306'], volumes: ['./init.sql:/docker-entrypoint-initdb.d/init.sql', './src:/src']}\n", "init.sql": "-- a\nINSERT INTO a VALUES ('flag{in_sql}');", "src/a.php": "<?php\n\n// flag{in_php}\n"},
 			want:  "001, [a none 3306:publicPort]", said: []string{"init.sql:2: a: flag: flag{in_sql}: is a flag that all players share", "src/a.php:3: a: flag: flag{in_php}: is a flag"},
 		},
+		"a privileged browser that speaks HTTP": {
+			files: map[string]string{"compose.yaml": "services:\n  a: {build: ., ports: ['1337:1337'], cap_add: [SYS_ADMIN]}\n", "Dockerfile": "FROM node\nRUN npx playwright install chromium\nCOPY bot.js /\nCMD [\"node\", \"/bot.js\"]\n", "bot.js": "require('express')()"},
+			want:  "001, [a none 1337:publicHttpRoute nested]",
+		},
 		"several challenges, split": {
 			split: true, files: map[string]string{"compose.yaml": "services:\n  a: {image: 'example.com/a:1', ports: ['1:80'], networks: [x]}\n  b: {image: 'example.com/b:1', ports: ['2:80'], networks: [y]}\n  db: {image: 'redis:7', networks: [y]}\nnetworks: {x: , y: }\n"},
 			want: "a, [a none 80:publicHttpRoute]; y, [b none 80:publicHttpRoute], [db none 6379:internalPort]",
@@ -281,7 +285,7 @@ func TestAJailIsFoundByImagesAndCommands(t *testing.T) {
 		"FROM debian\nRUN echo nsjail is fun": false, "FROM debian\nLABEL about='no kctf_setup, no nsjail'": false, "FROM debian\n# nsjail\nENV A=bwrap": false, "FROM debian\nCOPY nsjail.cfg /": false,
 		"FROM debian\nWORKDIR /nsjail\nUSER kctf_user": false, "FROM example.com/kctf-writeups/nginx": false, "FROM debian\nRUN useradd nsjail-user": false, "FROM debian\nEXPOSE 80\nCMD [\"/start.sh\"]": true,
 		"FROM disconnect3d/nsjail:3": true, "FROM pwn.red/jail": true, "FROM redpwn/jail:v0.3": true, "FROM debian\nCOPY --from=pwn.red/jail / /": true, "FROM debian\nRUN apt-get install -y bubblewrap": true,
-		"FROM debian\nRUN git clone https://github.com/google/nsjail.git": true, "FROM debian\nENTRYPOINT [\"/usr/bin/nsjail\", \"--config\", \"/a\"]": true, "FROM debian AS jail\nFROM nginx\nCOPY --from=jail /a /a": false, "FROM debian AS a\nFROM nginx\nCOPY --from=a /bin/nsjail /bin/": true,
+		"FROM debian\nRUN git clone https://github.com/google/nsjail.git": true, "FROM debian\nENTRYPOINT [\"/usr/bin/nsjail\", \"--config\", \"/a\"]": true, "FROM debian AS jail\nFROM nginx\nCOPY --from=jail /a /a": false, "FROM cybersecnatlab/challenge-jail@sha256:0a": true, "FROM debian AS a\nFROM nginx\nCOPY --from=a /bin/nsjail /bin/": true,
 	} {
 		result, err := importFiles(t, map[string]string{"Dockerfile": dockerfile + "\n", "start.sh": "#!/bin/sh\nexec nsjail -Ml\n"}, importer.Options{})
 		if err != nil || len(result.Challenges) != 1 {

@@ -31,7 +31,7 @@ func isJailImage(reference string) bool {
 	if len(parts) > 1 {
 		owner = parts[len(parts)-2]
 	}
-	return last == "nsjail" || strings.HasPrefix(last, "nsjail-") || slices.Contains(parts, "kctf-docker") ||
+	return last == "nsjail" || last == "challenge-jail" || strings.HasPrefix(last, "nsjail-") || slices.Contains(parts, "kctf-docker") ||
 		last == "jail" && slices.Contains([]string{"pwn.red", "redpwn"}, owner)
 }
 

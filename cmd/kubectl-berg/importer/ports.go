@@ -16,7 +16,7 @@ var (
 	}
 	tlsNumbers = []int32{443, 8443, 4443}
 
-	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
+	speaksTCP = regexp.MustCompile(`socat|socaz|xinetd|ynetd|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
 	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
 		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|aspnet|ttyd|server\.port=|waitress|hypercorn|aiohttp|sanic|whoami`)
 	// webSource and rawSource match what programs say of the protocol that they speak.
@@ -37,12 +37,15 @@ func (s *service) web(p port) bool {
 		return false
 	case p.http || p.host == 80 || p.host == 443:
 		return true
-	case p.tcp || p.tls || s.isJail() || speaksTCP.MatchString(text):
+	case p.tcp || p.tls || s.startsJail() || speaksTCP.MatchString(s.image.commandLines()):
 		return false
 	}
 	source := s.image.source()
 	if isWeb := webSource.MatchString(source); isWeb || rawSource.MatchString(source) {
 		return isWeb
+	}
+	if speaksTCP.MatchString(text) {
+		return false
 	}
 	for _, line := range s.check.or(s.image.check).test {
 		if strings.Contains(line, "http://") {

@@ -13,7 +13,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server (?:-\S+[ =]\S+ )*|(?:^|\s)-[a-z]*p[ =]?|` +
+var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen|bind)[ =]|--http(?:-socket)?[ =]\S*:|http\.server (?:-\S+[ =]\S+ )*|(?:^|\s)-[a-z]*p[ =]?|` +
 	`(?:0\.0\.0\.0|\[::\]|\*):|server\.port=|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
 
 // listenCall matches the ways in which programs name the port on which they listen.
@@ -131,6 +131,17 @@ func (i image) serverFiles() (all []string) {
 	return all
 }
 
+// commandLines are the command line of the image and its scripts for a shell.
+func (i image) commandLines() string {
+	all := []string{strings.Join(i.program(), " ")}
+	for _, f := range i.named(i.program()) {
+		if isShell(f) {
+			all = append(all, f.text)
+		}
+	}
+	return strings.ToLower(strings.Join(all, "\n"))
+}
+
 // maxSources is the number of files that are searched if the command line names none.
 const maxSources = 20
 
@@ -162,7 +173,7 @@ var portsOfImages = map[string]int32{
 	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
 	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
 	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
-	"minio": 9000, "jail": 5000, "nsjail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
+	"minio": 9000, "jail": 5000, "nsjail": 1337, "challenge-jail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
 	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
 	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "aspnet": 8080, "ttyd": 7681, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
 }

@@ -32,6 +32,8 @@ func TestPortsOfPrograms(t *testing.T) {
 		{"FROM caddy:2\nCOPY Caddyfile /etc/caddy/Caddyfile\n", map[string]string{"Caddyfile": ":8090 {\n respond \"x\"\n}\n"}, "8090:publicHttpRoute"},
 		{"FROM tsl0922/ttyd\nCMD [\"ttyd\",\"-W\",\"bash\"]\n", map[string]string{}, "7681:publicHttpRoute"},
 		{"FROM disconnect3d/nsjail\nCOPY nsjail.cfg /\nCMD [\"nsjail\",\"--config\",\"/nsjail.cfg\"]\n", map[string]string{"nsjail.cfg": "mode: LISTEN\nport: 31337\n"}, "31337:publicPort"},
+		{"FROM cybersecnatlab/socaz\nCMD socaz --timeout 60 --bind 5000 --cmd ./chal\n", map[string]string{}, "5000:publicPort"},
+		{"FROM python:3\nRUN apt-get install -y socat ncat\nCOPY app.py /\nEXPOSE 1337\nCMD [\"python3\", \"/app.py\"]\n", map[string]string{"app.py": "from flask import Flask"}, "1337:publicHttpRoute"},
 		{"FROM debian\nCMD ncat -klvp 4000 -e /chal\n", map[string]string{}, "4000:publicPort"},
 		{"FROM debian\nENV PORT=6000\nCMD socat -d TCP-LISTEN:$PORT,reuseaddr,fork EXEC:/x\n", map[string]string{}, "6000:publicPort"},
 		{"FROM debian\nENTRYPOINT [\"socat\",\"TCP6-LISTEN:6001,fork,reuseaddr\",\"EXEC:./x\"]\n", map[string]string{}, "6001:publicPort"},
