@@ -159,7 +159,7 @@ func (d *draft) describe(a *about) {
 	}
 	for _, key := range []string{"containers", "expose"} {
 		if node := yamlnode.Child(a.root, key); node != nil {
-			lost(key, sourceText(node), "is not understood: containers and ports are those of the other files in the folder")
+			lost(key, sourceText(node), "is left out: containers and ports are those of "+d.file)
 		}
 	}
 	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, func(string) string { return "is no field of a Challenge: configure it in the platform" })
