@@ -380,7 +380,7 @@ func adviceTimedOut(step string) string {
 // whyStep says why a step failed. Without a report of the step it names the step, whose log says more.
 func whyStep(pod string, s stepState) (message string, failed *failedStep) {
 	if problem := conditions.Shorten(s.result(resultProblem), maxProblem); problem != "" {
-		return fmt.Sprintf("Step %s failed: %s", s.Name, problem), nil
+		return fmt.Sprintf("Step %s failed: %s%s", s.Name, problem, adviseSpace(problem)), nil
 	}
 	if s.Terminated.Reason == "OOMKilled" {
 		return fmt.Sprintf("Step %s needed more memory than it may have: make the build smaller, or raise BUILD_LIMITS", s.Name), nil

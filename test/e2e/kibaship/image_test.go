@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -207,16 +208,17 @@ var _ = Describe("A build whose surroundings fail", Serial, func() {
 // signalGit sends a signal to the git server of the cluster.
 func signalGit(signal syscall.Signal) {
 	GinkgoHelper()
+	Expect(syscall.Kill(find("git").PID, signal)).To(Succeed())
+}
+
+// find returns a process of the cluster.
+func find(component string) process.Process {
+	GinkgoHelper()
 	all, err := process.Of(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
 	Expect(err).NotTo(HaveOccurred())
-	sent := false
-	for _, found := range all {
-		if found.Component == "git" {
-			Expect(syscall.Kill(found.PID, signal)).To(Succeed())
-			sent = true
-		}
-	}
-	Expect(sent).To(BeTrue(), "the git server is not found")
+	at := slices.IndexFunc(all, func(p process.Process) bool { return p.Component == component && p.Leader })
+	Expect(at).To(BeNumerically(">=", 0), "%s is not found", component)
+	return all[at]
 }
 
 // pod waits for the pod of the build of a Project, until its commands run.
