@@ -58,14 +58,6 @@ func (f failedStep) describe(namespace, lines string) string {
 	return fmt.Sprintf(". The last lines%s: %q%s. %s", writer, lines, adviseSpace(lines), f.logs(namespace))
 }
 
-// adviseSpace returns what to do if a step found the disk full, "" for another output.
-func adviseSpace(output string) string {
-	if !strings.Contains(strings.ToLower(output), "no space left on device") { // the text of ENOSPC
-		return ""
-	}
-	return ". The disk of the node, or the volume, is full: free space on the node, make the build smaller, or raise BUILD_STORAGE_SIZE"
-}
-
 // findPod returns the pod of a run, nil if there is none. A pod that the operator may not read counts as one that runs.
 func (r *Reconciler) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -114,6 +114,9 @@ var _ = Describe("The image of a commit", func() {
 	}, SpecTimeout(4*buildLimit))
 
 	It("may have a layer of 1.8 GB with the limits that are the default", Serial, func(ctx SpecContext) {
+		var disk syscall.Statfs_t
+		Expect(syscall.Statfs(site.Repositories, &disk)).To(Succeed())
+		Expect(disk.Bavail*uint64(disk.Bsize)).To(BeNumerically(">", uint64(10<<30)), "the file is in the container, its layer, the archive, the pushed layer and the registry")
 		p := newPlatform(ctx)
 		newRepository(ctx, "public/"+p.project, map[string]string{
 			"Dockerfile": "FROM registry.berg.test/base:1\nRUN dd if=/dev/urandom of=/large bs=1M count=1800\nCMD [\"sh\",\"-c\",\"ls -l /large\"]\n",
@@ -208,11 +211,11 @@ var _ = Describe("A build whose surroundings fail", Serial, func() {
 // signalGit sends a signal to the git server of the cluster.
 func signalGit(signal syscall.Signal) {
 	GinkgoHelper()
-	Expect(syscall.Kill(find("git").PID, signal)).To(Succeed())
+	Expect(syscall.Kill(findProcess("git").PID, signal)).To(Succeed())
 }
 
-// find returns a process of the cluster.
-func find(component string) process.Process {
+// findProcess returns a process of the cluster.
+func findProcess(component string) process.Process {
 	GinkgoHelper()
 	all, err := process.Of(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
 	Expect(err).NotTo(HaveOccurred())

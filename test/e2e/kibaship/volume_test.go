@@ -100,7 +100,7 @@ func provideVolume(ctx SpecContext, class string) (path string) {
 // onNode runs a command in the mounts of the node.
 func onNode(ctx SpecContext, command ...string) {
 	GinkgoHelper()
-	target := fmt.Sprintf("--target=%d", find("kubelet").PID)
+	target := fmt.Sprintf("--target=%d", findProcess("kubelet").PID)
 	out, err := exec.CommandContext(ctx, "nsenter", append([]string{target, "--mount", "--"}, command...)...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
