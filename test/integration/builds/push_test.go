@@ -269,6 +269,12 @@ var _ = Describe("A push", func() {
 
 	It("is announced by a webhook, which alone builds nothing", func(ctx context.Context) {
 		Expect(installed.Folder(ctx, k8s, "config/kibaship/pushes", "kubectl")).To(Succeed())
+		By("the key of the receiver is there before an Application needs it")
+		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: hook.KeySecret}}
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, key))).To(Succeed())
+		inprocess.Restart(map[string]string{"GIT_WEBHOOK_URL": "https://pushes.example.org/"}, nil)
+		Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(key), key) }).Should(Succeed())
+
 		w := newWatched(ctx, map[string]string{"GIT_WEBHOOK_URL": "https://pushes.example.org/"})
 		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
 		w.shows(ctx, metav1.ConditionTrue, kibashipv1.ReasonWatching, "")
