@@ -21,7 +21,8 @@ import (
 )
 
 // explain completes the message of a run whose step reported nothing: with the last lines of its log, or the end of its pod. A message
-// that is complete stays, as log and pod are deleted later.
+// that is complete stays, as log and pod are deleted later. A log is read once for each failed run: the next reconciliation finds
+// the complete message in the history.
 func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run *Run) error {
 	failed := run.Failed
 	if failed == nil {
@@ -42,6 +43,7 @@ func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run 
 		run.Message += fmt.Sprintf(": pod %s was deleted while it ran. Ask for another run", failed.Pod)
 		return nil
 	}
+	// Also of a step that runs no commands of the author: on a full disk it cannot report its failure.
 	run.Message += failed.describe(d.Namespace, r.lastWords(ctx, d.Namespace, *failed, run.PullSecret))
 	return nil
 }
@@ -58,7 +60,8 @@ func (f failedStep) describe(namespace, lines string) string {
 	return fmt.Sprintf(". The last lines%s: %q%s. %s", writer, lines, adviseSpace(lines), f.logs(namespace))
 }
 
-// findPod returns the pod of a run, nil if there is none. A pod that the operator may not read counts as one that runs.
+// findPod returns the pod of a run, nil if there is none. A pod that the operator may not read counts as one that runs. It asks
+// the API server, as pods are in no cache.
 func (r *Reconciler) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	err := r.Writer.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod)
@@ -82,7 +85,8 @@ const (
 )
 
 // lastWords returns the last lines of the log of a build, "" if there are none that may be shown. The commands of a Dockerfile can
-// read the login of the pull Secret: it is taken out, and without it nothing is shown.
+// read the login of the pull Secret: it is taken out, and without it nothing is shown. An error shows nothing: the message then
+// names the command that reads the log.
 func (r *Reconciler) lastWords(ctx context.Context, namespace string, failed failedStep, pullSecret string) string {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -123,7 +127,8 @@ var (
 )
 
 // summarize returns the last lines that a build printed, without control characters, credentials, and what the builder says about
-// its work.
+// its work. What it returns goes into a status, which more people may read than the log. It has at most shownLines lines and
+// maxLogShown characters.
 func summarize(log string) string {
 	var lines []string
 	for line := range strings.Lines(strings.ToValidUTF8(log, "�")) {
