@@ -43,7 +43,7 @@ func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run 
 		run.Message += fmt.Sprintf(": pod %s was deleted while it ran. Ask for another run", failed.Pod)
 		return nil
 	}
-	// Also of a step that runs no commands of the author: on a full disk it cannot report its failure.
+	// Every step has a log to show, also one without commands of the author: on a full disk it cannot report its failure.
 	run.Message += failed.describe(d.Namespace, r.lastWords(ctx, d.Namespace, *failed, run.PullSecret))
 	return nil
 }
