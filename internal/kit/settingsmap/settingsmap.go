@@ -89,7 +89,7 @@ func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]stri
 	}
 	c.readable = true
 	if err == nil {
-		c.content = object.Data
+		c.content = settings.JoinContent(object.Data, object.BinaryData)
 	}
 	return c.content, nil
 }
@@ -156,10 +156,11 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 			return nil
 		case object := <-seen:
 			valid = nil
-			if maps.Equal(object.Data, c.content) {
+			content := settings.JoinContent(object.Data, object.BinaryData)
+			if maps.Equal(content, c.content) {
 				continue
 			}
-			if err := validate(object.Data); err != nil {
+			if err := validate(content); err != nil {
 				c.log.Error(err, "the new settings are invalid, and the program continues with the former ones", "configMap", settings.ConfigMap)
 				c.report(ctx, object, err)
 				continue
