@@ -28,7 +28,7 @@ var _ = Describe("One package with every API", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		prepare(ctx, everything)
 		Expect(world.Create(ctx, &operatorsv1alpha1.Subscription{

@@ -94,7 +94,7 @@ var _ = Describe("The packages side by side", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		prepare(ctx, "packages-first")
 		for name, p := range packages {
@@ -316,6 +316,11 @@ func expectNothingLeft(ctx context.Context, before sets.Set[string], subscribed,
 		}
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: name + ".berg.norelect.ch"}}
 		Expect(client.IgnoreNotFound(world.Delete(ctx, lease))).To(Succeed())
+	}
+	// OLM makes it for an operator with webhooks.
+	for _, name := range labels {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name + "-controller-manager-service-auth-reader"}}
+		Expect(client.IgnoreNotFound(world.Delete(ctx, binding))).To(Succeed())
 	}
 	Expect(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
 	expect.Until(ctx, 2*instanceLimit, func(ctx context.Context) error {
