@@ -85,8 +85,8 @@ func pack(version, system, machine, output string) (archive, error) {
 	if err := build.Run(); err != nil {
 		return a, fmt.Errorf("build: %w", err)
 	}
-	base := fmt.Sprintf("%s_%s_%s_%s", name, version, system, machine)
-	notices, err := writeNotices(version, program, filepath.Join(output, base+".cdx.json"))
+	bill := fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, version, system, machine)
+	notices, err := writeNotices(version, program, filepath.Join(output, bill))
 	if err != nil {
 		return a, err
 	}
@@ -103,7 +103,7 @@ func pack(version, system, machine, output string) (archive, error) {
 	}
 	sum := sha256.Sum256(packed)
 	a.sum = hex.EncodeToString(sum[:])
-	a.file = base + ".tar.gz"
+	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
 	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // a published file
 }
 
