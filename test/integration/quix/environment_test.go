@@ -30,7 +30,7 @@ import (
 )
 
 var _ = Describe("An environment", func() {
-	It("gets its namespace and its binding, and says so", func(ctx context.Context) {
+	It("gets its namespace and its binding, and says so", Label("versions"), func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) {
 			env.Spec.Labels = map[string]string{"quix.io/team": "streaming"}
 			env.Spec.Annotations = map[string]string{"quix.io/contact": "someone"}
