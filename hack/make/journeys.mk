@@ -40,7 +40,7 @@ e2e-run:
 .PHONY: $(SUITES:%=e2e-run-%) e2e-run-kibaship
 $(SUITES:%=e2e-run-%) e2e-run-kibaship: e2e-run-%:
 	TUNNEL_PROXY_IMAGE=$(TUNNEL_PROXY_IMAGE) HELM=$(BIN)/helm $(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) ./test/e2e/$* \
-		-ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter='$(E2E_LABELS)'
+		-ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter='$(E2E_LABELS)' $(call SPEC_FLAGS,e2e/$*)
 
 # The journeys of tunnels have installed config/tunnel/host, as an administrator does.
 .PHONY: e2e-undeploy
@@ -124,9 +124,9 @@ e2e-olm-run:
 	done
 
 .PHONY: test-releases
-test-releases:
+test-releases: bundle-all $(BIN)/opm
 	go build -C test/cluster/components/image -o $(BIN)/image .
-	IMAGE=$(BIN)/image hack/test-releases $(DIST)/olm $(VERSION) $(OLM_RELEASES)
+	IMAGE=$(BIN)/image OPM=$(BIN)/opm EVERYTHING=$(DIST)/bundle-all hack/test-releases $(DIST)/olm $(VERSION) $(OLM_RELEASES)
 
 # The folder of the last release, as it was published. Empty while there is none: this tree's release, and as the next one that of a copy.
 LAST_RELEASE ?=

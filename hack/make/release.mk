@@ -41,7 +41,7 @@ IMAGE_DIGESTS ?=
 # Each platform in a folder of its own: dist/images has what this machine runs. The same sources and the same Go give the
 # same bytes, and so the digests by which manifests, chart and bundles name the images are known before these are pushed.
 .PHONY: release
-release: $(BIN)/helm $(BIN)/operator-sdk ## Make everything that is published, without Docker and without a network: dist/release, with SHA256SUMS.
+release: $(BIN)/helm $(BIN)/operator-sdk ## Make everything that is published, without Docker and without a login: dist/release, with SHA256SUMS.
 	rm -rf $(RELEASE) $(PINNED) $(DIST)/plugin && mkdir -p $(RELEASE) $(PINNED)
 	$(call each_platform,image api-image gate-image scorecard-build,$(RELEASE_PROGRAMS))
 	for platform in $(subst $(comma), ,$(PLATFORMS)); do \
@@ -63,6 +63,8 @@ release: $(BIN)/helm $(BIN)/operator-sdk ## Make everything that is published, w
 	{ cat $(PINNED)/programs.txt $(PINNED)/bundles.txt && $(call index,berg-operator-catalog); } >$(RELEASE)/digests.txt
 	$(MAKE) plugin-archives
 	find $(DIST)/plugin -maxdepth 1 -type f -exec cp {} $(RELEASE)/ \;
+	$(MAKE) docs-site
+	tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --directory=$(DIST) docs-site | gzip --no-name >$(RELEASE)/docs-site-$(VERSION).tar.gz
 	$(BIN)/helm package $(PINNED)/deploy/helm/berg-operator --destination $(RELEASE)
 	cp $(PINNED)/deploy/*.yaml $(RELEASE)/
 	cp config/olm/install.yaml $(RELEASE)/olm-berg-operator.yaml

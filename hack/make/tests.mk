@@ -125,21 +125,30 @@ test-integration-berg $(TEST_INTEGRATION): test-integration-%:
 # The older versions of Kubernetes that docs/compatibility.md promises: a module for each in test/cluster/components.
 OLDER_VERSIONS := $(patsubst test/cluster/components/kubernetes-%/,%,$(wildcard test/cluster/components/kubernetes-*/))
 
-.PHONY: test-versions $(OLDER_VERSIONS:%=test-version-%)
-test-versions: $(OLDER_VERSIONS:%=test-version-%) ## Run CRDs, admission policies, doctor and the journeys of Berg on each older version of Kubernetes, once per release; needs root.
+# Where the reports of specs go, for test-versions. Empty: there are none.
+REPORTS ?=
+# Which specs of the integration suites run: a filter of labels. Empty: all.
+LABELS ?=
+SPEC_FLAGS = $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(REPORTS),-ginkgo.junit-report=$(REPORTS)/$(subst /,-,$1).xml)
 
-# test-version-1.33 runs one.
+.PHONY: test-versions $(OLDER_VERSIONS:%=test-version-%)
+test-versions: $(OLDER_VERSIONS:%=test-version-%) ## Run CRDs, admission policies, doctor and the journey of players on each older version of Kubernetes, and write it into docs/compatibility.md; needs root.
+
+# test-version-1.33 runs one. The specs have the label versions.
 $(OLDER_VERSIONS:%=test-version-%): export BERG_CLUSTER_KUBERNETES = $(@:test-version-%=%)
+$(OLDER_VERSIONS:%=test-version-%): export REPORTS = $(DIST)/versions/$(@:test-version-%=%)
 $(OLDER_VERSIONS:%=test-version-%): test-version-%:
-	$(MAKE) test-integration INTEGRATION='berg/docs berg/life operator plugin' AUDIT= TEST_CLUSTER=$(TEST_CLUSTER)-$(subst .,-,$*)
-	$(MAKE) e2e E2E=berg AUDIT= E2E_CLUSTER=$(E2E_CLUSTER)-$(subst .,-,$*)
+	rm -rf $(REPORTS)
+	$(MAKE) test-integration INTEGRATION='berg/docs berg/life hexactf kibaship operator plugin quix tunnel' LABELS=versions AUDIT= TEST_CLUSTER=$(TEST_CLUSTER)-$(subst .,-,$*)
+	$(MAKE) e2e E2E=berg E2E_LABELS='versions && !network' AUDIT= E2E_CLUSTER=$(E2E_CLUSTER)-$(subst .,-,$*)
+	hack/versions-row $* $(REPORTS)
 
 # Which rights the operator used in a suite, and in those before it on the same cluster.
 used = $(DIST)/rights/integration-$(subst /,-,$1).json
 
 .PHONY: $(INTEGRATION:%=run-integration/%)
 $(INTEGRATION:%=run-integration/%): run-integration/%:
-	$(GO_TEST) -count=1 -timeout 80m ./test/integration/$* -ginkgo.timeout=80m
+	$(GO_TEST) -count=1 -timeout 80m ./test/integration/$* -ginkgo.timeout=80m $(call SPEC_FLAGS,integration/$*)
 	$(if $(AUDIT),go run $(RIGHTS) --collect $(call used,$*))
 
 # What was granted and is not used shows only when every suite has run.

@@ -1,6 +1,6 @@
 // Plugin builds kubectl-berg for every platform and packs it with its licence and, except on Windows, the
-// script for kubectl's completion. It also writes the manifest for Krew. The archives are reproducible: the
-// same sources and the same Go version give the same bytes.
+// script for kubectl's completion. It also writes a list of what each program consists of, and the manifest for
+// Krew. The archives are reproducible: the same sources and the same Go version give the same bytes.
 package main
 
 import (
@@ -85,7 +85,8 @@ func pack(version, system, machine, output string) (archive, error) {
 	if err := build.Run(); err != nil {
 		return a, fmt.Errorf("build: %w", err)
 	}
-	notices, err := writeNotices(version, program)
+	bill := fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, version, system, machine)
+	notices, err := writeNotices(version, program, filepath.Join(output, bill))
 	if err != nil {
 		return a, err
 	}
@@ -106,14 +107,17 @@ func pack(version, system, machine, output string) (archive, error) {
 	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // a published file
 }
 
-// writeNotices writes what the licences of the linked modules ask for next to a program.
-func writeNotices(version, program string) (file string, err error) {
+// writeNotices writes what the licences of the linked modules ask for next to a program, and the list of the modules to bill.
+func writeNotices(version, program, bill string) (file string, err error) {
 	if program, err = filepath.Abs(program); err != nil {
+		return "", err
+	}
+	if bill, err = filepath.Abs(bill); err != nil {
 		return "", err
 	}
 	file = program + ".txt"
 	list := exec.Command("go", "run", "-C", "hack/tools/sbom", ".", "--name", name, "--version", version,
-		"--output", program+".cdx.json", "--notices", file, program)
+		"--output", bill, "--notices", file, program)
 	list.Stderr = os.Stderr
 	if err := list.Run(); err != nil {
 		return "", fmt.Errorf("list the licences: %w", err)

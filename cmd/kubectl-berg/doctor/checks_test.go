@@ -198,6 +198,11 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 			env(s, "CHALLENGE_MAX_INSTANCES", "7")
 			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9", "GATE_DRAIN": "9s"}
 		}, "settings", console.Warning, "from the ConfigMap berg-operator-settings: GATE_DRAIN; the Deployment replaces what the ConfigMap says of CHALLENGE_MAX_INSTANCES"},
+		"replaced settings of the platform API and of the gate": {func(s *Survey) {
+			s.API = &corev1.Container{Env: []corev1.EnvVar{{Name: "TOKEN_SECRET", Value: "own"}}}
+			s.Gate = &corev1.Container{Env: []corev1.EnvVar{{Name: "GATE_DRAIN", Value: "20s"}, {Name: "GATE_MAX_CONNECTIONS", Value: "20000"}}}
+			s.Shared = map[string]string{"GATE_DRAIN": "9s", "GATE_MAX_CONNECTIONS": "7", "TOKEN_SECRET": "shared"}
+		}, "settings", console.Warning, "berg-operator-settings: GATE_MAX_CONNECTIONS; the Deployment replaces what the ConfigMap says of GATE_DRAIN, TOKEN_SECRET"},
 		"a replaced option": {func(s *Survey) {
 			s.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect", "--challenge-max-instances", "7"}
 			s.Shared = map[string]string{"CHALLENGE_MAX_INSTANCES": "9"}

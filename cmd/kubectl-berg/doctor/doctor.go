@@ -111,8 +111,8 @@ type Survey struct {
 	SharedProblem string
 	// Refused are the settings with which a program does not start, by its name.
 	Refused map[string]string
-	// Gate is the container of a replica of the gate, nil without one.
-	Gate       *corev1.Container
+	// API is the container of a replica of the platform API, and Gate of the gate, nil without one.
+	API, Gate  *corev1.Container
 	Unread     []string
 	Unreadable map[string]string
 }

@@ -122,7 +122,7 @@ func health(s Survey) (results []Result) {
 // platform finds the platform API by its label.
 func (s *surveyor) platform(ctx context.Context) {
 	var all appsv1.DeploymentList
-	if !s.readable("platform", "the Deployment of the platform API", s.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": "berg-api"})) {
+	if !s.readable("platform", "the Deployment of the platform API", s.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": platformAPI})) {
 		return
 	}
 	state := &view.Platform{}
@@ -137,12 +137,15 @@ func (s *surveyor) platform(ctx context.Context) {
 	s.set(func() { s.Platform = state })
 }
 
-// programs reads from the pods of all programs with which settings one does not start, and the gate's container.
+// platformAPI is the label of the pods of the platform API.
+const platformAPI = "berg-api"
+
+// programs reads from the pods of all programs with which settings one does not start, and the containers of the platform API and the gate.
 func (s *surveyor) programs(ctx context.Context) {
 	if s.Deployment == nil {
 		return
 	}
-	selector, err := labels.Parse("app.kubernetes.io/name in (berg-api, " + gateadmin.Name + ")")
+	selector, err := labels.Parse("app.kubernetes.io/name in (" + platformAPI + ", " + gateadmin.Name + ")")
 	if err != nil {
 		return
 	}
@@ -155,7 +158,13 @@ func (s *surveyor) programs(ctx context.Context) {
 			if text := refusedSettings(&pod); text != "" {
 				s.Refused[name] = text
 			}
-			if name == gateadmin.Name && len(pod.Spec.Containers) > 0 {
+			if len(pod.Spec.Containers) == 0 {
+				continue
+			}
+			switch name {
+			case platformAPI:
+				s.API = &pod.Spec.Containers[0]
+			case gateadmin.Name:
 				s.Gate = &pod.Spec.Containers[0]
 			}
 		}

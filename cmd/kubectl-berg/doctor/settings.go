@@ -57,7 +57,7 @@ func (s Survey) originIn(c *corev1.Container, given, name string) (value, source
 		for _, e := range slices.Backward(c.Env) {
 			if e.Name == name {
 				if e.ValueFrom != nil {
-					return Defaults[name], fromVariables, false
+					return findDefault(name), fromVariables, false
 				}
 				value = e.Value
 				break
@@ -67,13 +67,21 @@ func (s Survey) originIn(c *corev1.Container, given, name string) (value, source
 	value = strings.TrimSpace(value)
 	shared := strings.TrimSpace(s.Shared[name])
 	switch {
-	case value != "" && value != Defaults[name]:
+	case value != "" && value != findDefault(name):
 		return value, fromVariables, true
 	case shared != "": // a variable with the default counts as not set
 		return shared, fromConfigMap, len(s.Unread) == 0
 	default:
-		return Defaults[name], fromDefaults, len(s.Unread) == 0
+		return findDefault(name), fromDefaults, len(s.Unread) == 0
 	}
+}
+
+// findDefault returns the default of a setting of any program.
+func findDefault(name string) string {
+	if value, own := Defaults[name]; own {
+		return value
+	}
+	return programDefaults[name]
 }
 
 // container is the operator's container, nil if it was not found.
@@ -118,6 +126,12 @@ func settings(s Survey) []Result {
 	return append(results, settingSources(s)...)
 }
 
+// replaces reports whether a container has another value of a setting than the ConfigMap and the default.
+func (s Survey) replaces(c *corev1.Container, name string) bool {
+	_, source, _ := s.originIn(c, "", name)
+	return source == fromOptions || source == fromVariables
+}
+
 // settingSources reports which settings options and variables give, which the ConfigMap, which of both, and names that no program knows.
 func settingSources(s Survey) []Result {
 	if err := kitsettings.CheckNames(s.Shared); err != nil {
@@ -138,7 +152,13 @@ func settingSources(s Survey) []Result {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Shared)) {
-		if _, own := Defaults[name]; !own { // a setting of the platform API, or of the gate
+		if _, own := Defaults[name]; own {
+			continue
+		}
+		// A setting of the platform API, or of the gate.
+		if s.replaces(s.API, name) || s.replaces(s.Gate, name) {
+			replaced = append(replaced, name)
+		} else {
 			bySource[fromConfigMap] = append(bySource[fromConfigMap], name)
 		}
 	}

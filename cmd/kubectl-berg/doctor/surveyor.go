@@ -127,7 +127,7 @@ func (s *surveyor) sources(ctx context.Context) error {
 	case cluster.Transient(err):
 		return cluster.Explain("read the operator's settings", err)
 	case err == nil:
-		s.Shared, s.SharedProblem = shared.Data, s.findProblem(ctx, shared)
+		s.Shared, s.SharedProblem = kitsettings.JoinContent(shared.Data, shared.BinaryData), s.findProblem(ctx, shared)
 	case !apierrors.IsNotFound(err):
 		s.Unread = append(s.Unread, "ConfigMap "+kitsettings.ConfigMap)
 	}

@@ -46,7 +46,7 @@ func (p *Parent) Conditions() []metav1.Condition {
 type Route struct {
 	Parents []Parent
 	Created time.Time
-	Rules   []Rule    // of an HTTPRoute
+	Rules   []*Rule   // of an HTTPRoute
 	Targets []Backend // of a TLSRoute
 	// Services to which the route refers, whether they exist or not.
 	Services []types.NamespacedName

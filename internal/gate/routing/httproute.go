@@ -1,11 +1,9 @@
 package routing
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,27 +43,10 @@ type order struct {
 	index     int
 }
 
-// compareRules orders rules as the Gateway API wants: an exact path, the longer path, a method, more headers, more parameters, the
-// older route, the name of the route, and the order within it.
-func compareRules(a, b Rule) int {
-	rank := func(set bool) int { return map[bool]int{true: 0, false: 1}[set] }
-	return cmp.Or(
-		rank(a.Match.exact)-rank(b.Match.exact),
-		len(b.Match.path)-len(a.Match.path),
-		rank(a.Match.method != "")-rank(b.Match.method != ""),
-		len(b.Match.headers)-len(a.Match.headers),
-		len(b.Match.query)-len(a.Match.query),
-		a.order.created.Compare(b.order.created),
-		cmp.Compare(a.order.namespace, b.order.namespace),
-		cmp.Compare(a.order.name, b.order.name),
-		a.order.index-b.order.index,
-	)
-}
-
-// compileRules translates the rules of an HTTPRoute, in the order in which they are tried. What is not supported is an error, which the
-// status shows. What refers to nothing is a problem: the other references work.
-func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants) ([]Rule, *problem, error) {
-	var rules []Rule
+// compileRules translates the rules of an HTTPRoute. What is not supported is an error, which the status shows. What refers to
+// nothing is a problem: the other references work.
+func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants) ([]*Rule, *problem, error) {
+	var rules []*Rule
 	var first *problem
 	for i := range route.Spec.Rules {
 		rule, unresolved, err := compileRule(route, &route.Spec.Rules[i], services, granted)
@@ -85,10 +66,9 @@ func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants)
 			}
 			rule.Cause = bergv1.Cause(route.Annotations[bergv1.AnnotationCause])
 			rule.order = order{route.CreationTimestamp.Time, route.Namespace, route.Name, i}
-			rules = append(rules, rule)
+			rules = append(rules, ptr.To(rule))
 		}
 	}
-	slices.SortFunc(rules, compareRules)
 	return rules, first, nil
 }
 

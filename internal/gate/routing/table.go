@@ -32,7 +32,7 @@ type port struct {
 type host struct {
 	http []*attached
 	// rules are those of all routes, in the order in which they are tried.
-	rules []Rule
+	rules []*Rule
 	tls   []*attached // in order: the first one is served
 }
 
@@ -86,6 +86,7 @@ func (t *Table) port(number Port) *port {
 // Set replaces what a route serves. Removal and addition are one change under the lock: no request between both finds the host
 // without a route. The caller does not change the route afterwards.
 func (t *Table) Set(key Key, route *Route) {
+	slices.SortFunc(route.Rules, compareRules)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.announce()
@@ -141,7 +142,8 @@ func (t *Table) remove(key Key) {
 }
 
 // order sorts what routes of one host share, when a route changes and not for each request. Readers keep the former slice of rules, so it
-// makes a new one. The rules of a single route are sorted.
+// makes a new one. The rules of a route alone are sorted, and its hosts share them: a tenant may have thousands of hosts with a hundred
+// rules.
 func (h *host) order() {
 	if h.rules = nil; len(h.http) == 1 {
 		h.rules = h.http[0].route.Rules
@@ -160,7 +162,7 @@ func (h *host) order() {
 func (t *Table) Rule(number Port, req *http.Request) (rule *Rule, known bool) {
 	name, _ := SplitHost(req.Host)
 	t.mu.RLock()
-	var rules []Rule
+	var rules []*Rule
 	if p := t.ports[number]; p != nil {
 		candidates(name, func(pattern string) bool {
 			if h := p.hosts[pattern]; h != nil && len(h.http) > 0 {
@@ -172,7 +174,7 @@ func (t *Table) Rule(number Port, req *http.Request) (rule *Rule, known bool) {
 	t.mu.RUnlock()
 	for i := range rules {
 		if rules[i].Match.matches(req) {
-			return &rules[i], true
+			return rules[i], true
 		}
 	}
 	return nil, known
@@ -235,7 +237,7 @@ func (t *Table) Backends(name, namespace string) (backends []Backend, known bool
 // first returns the backends of the rule that serves a request for /, and those of the TLSRoute that is served.
 func (h *host) first() (all [][]Backend) {
 	request := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}}
-	if n := slices.IndexFunc(h.rules, func(r Rule) bool { return r.Match.matches(request) }); n >= 0 {
+	if n := slices.IndexFunc(h.rules, func(r *Rule) bool { return r.Match.matches(request) }); n >= 0 {
 		all = append(all, h.rules[n].Backends)
 	}
 	if len(h.tls) > 0 {
@@ -282,6 +284,28 @@ func (t *Table) Secure(name string) bool {
 		}
 	}
 	return false
+}
+
+// compareRules orders rules as the Gateway API wants: an exact path, the longer path, a method, more headers, more parameters, the
+// older route, the name of the route, and the order within it.
+func compareRules(a, b *Rule) int {
+	rank := func(set bool) int {
+		if set {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		rank(a.Match.exact)-rank(b.Match.exact),
+		len(b.Match.path)-len(a.Match.path),
+		rank(a.Match.method != "")-rank(b.Match.method != ""),
+		len(b.Match.headers)-len(a.Match.headers),
+		len(b.Match.query)-len(a.Match.query),
+		a.order.created.Compare(b.order.created),
+		cmp.Compare(a.order.namespace, b.order.namespace),
+		cmp.Compare(a.order.name, b.order.name),
+		a.order.index-b.order.index,
+	)
 }
 
 func compareKeys(a, b Key) int {

@@ -38,6 +38,13 @@ func TestOptionsThenEnvironmentThenConfigMap(t *testing.T) {
 	}
 }
 
+func TestBinaryDataIsContent(t *testing.T) {
+	content := settings.JoinContent(map[string]string{"CHALLENGE_DOMAIN": "a"}, map[string][]byte{"CHALLENGE_DOMAINS": {0xff}})
+	if err := settings.CheckNames(content); len(content) != 2 || err == nil || !strings.Contains(err.Error(), "CHALLENGE_DOMAINS is no setting") {
+		t.Errorf("content %q, error %v", content, err)
+	}
+}
+
 func TestErrorsOfAConfigMap(t *testing.T) {
 	var port int32
 	section := settings.Section{Settings: []settings.Setting{settings.New("CHALLENGE_HTTP_PORT", "80", settings.Port(&port), "")}}

@@ -91,7 +91,7 @@ func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]stri
 	}
 	c.readable = true
 	if err == nil {
-		c.content = object.Data
+		c.content = settings.JoinContent(object.Data, object.BinaryData)
 	}
 	return c.content, nil
 }
@@ -161,11 +161,12 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 			return nil
 		case object := <-seen:
 			valid = nil
+			content := settings.JoinContent(object.Data, object.BinaryData)
 			// A change that is taken back within Spread restarts nothing.
-			if maps.Equal(object.Data, c.content) {
+			if maps.Equal(content, c.content) {
 				continue
 			}
-			if err := validate(object.Data); errors.Is(err, ErrUnchanged) {
+			if err := validate(content); errors.Is(err, ErrUnchanged) {
 				continue
 			} else if err != nil {
 				c.log.Error(err, "the new settings are invalid, and the program continues with the former ones", "configMap", settings.ConfigMap)

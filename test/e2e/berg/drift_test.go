@@ -21,7 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
-var _ = Describe("A running instance", func() {
+var _ = Describe("A running instance", Label("versions"), func() {
 	It("gets back what was deleted and what was changed", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Challenge(ctx, "ports", everyPort())

@@ -26,7 +26,7 @@ import (
 // rest is for a busy machine to end it and to tell us. How late it was is reported.
 var expiryLimit = limits.Scaled(5 * time.Second)
 
-var _ = Describe("The life of an instance", func() {
+var _ = Describe("The life of an instance", Label("versions"), func() {
 	It("is extended, shortened, and deleted on time", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		reported := stage.RunToolbox(ctx)
@@ -102,7 +102,7 @@ var _ = Describe("An instance is deleted", func() {
 		third.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("while it runs", func(ctx SpecContext) {
+	It("while it runs", Label("versions"), func(ctx SpecContext) {
 		reported := journey.NewStage(ctx).RunToolbox(ctx)
 		reported.Delete(ctx)
 		reported.ExpectEnd(ctx)
@@ -148,7 +148,7 @@ var _ = Describe("An instance is deleted", func() {
 		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("while its container crashes", func(ctx SpecContext) {
+	It("while its container crashes", Label("versions"), func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		container := journey.Toolbox("box")
 		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_EXIT": bergv1.StringValue("3")}

@@ -32,7 +32,7 @@ var webImage = strings.Replace(deployed.ToolboxImage, "/toolbox:", "/web:", 1)
 // otherUser is some user of a container who is not root.
 const otherUser = "1000"
 
-var _ = Describe("A web challenge", func() {
+var _ = Describe("A web challenge", Label("versions"), func() {
 	It("comes up with its flag in a file and is solved over HTTP", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "web")
@@ -112,7 +112,7 @@ var _ = Describe("A web challenge", func() {
 	}, SpecTimeout(deployed.SpecLimit))
 })
 
-var _ = Describe("A pwn challenge", func() {
+var _ = Describe("A pwn challenge", Label("versions"), func() {
 	It("is solved at a node's port", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "pwn")
@@ -204,7 +204,7 @@ var _ = Describe("A pwn challenge", func() {
 	}, SpecTimeout(deployed.SpecLimit))
 })
 
-var _ = Describe("A challenge of three containers", func() {
+var _ = Describe("A challenge of three containers", Label("versions"), func() {
 	It("connects them, tells each where the others are, and gives the flag to one", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "shop")

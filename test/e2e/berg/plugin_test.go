@@ -27,7 +27,7 @@ import (
 )
 
 // test/integration/plugin tests what the plugin does with an API server only.
-var _ = Describe("kubectl berg", Ordered, func() {
+var _ = Describe("kubectl berg", Ordered, Label("versions"), func() {
 	berg := buildPlugin()
 
 	It("connects to TCP and UDP on a node port, and reports a port that does not answer", func(ctx SpecContext) {

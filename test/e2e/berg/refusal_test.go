@@ -197,7 +197,7 @@ func parse(s *journey.Stage, kind, spec string) *unstructured.Unstructured {
 	return object
 }
 
-var _ = Describe("What a node refuses", func() {
+var _ = Describe("What a node refuses", Label("versions"), func() {
 	It("is reported in the runtime's words: a RuntimeClass whose handler the node does not know", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		name := stage.Namespace

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-var _ = Describe("The start of an instance", func() {
+var _ = Describe("The start of an instance", Label("versions"), func() {
 	It("is recorded stage by stage, as kubelet and runtime report it", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "pwn")

@@ -239,7 +239,7 @@ var _ = Describe("The gate", Ordered, Label("gate"), func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gateStage}})).To(Succeed())
 		alice = selfSigned(ctx, gateStage, "certificate", gateDomain)

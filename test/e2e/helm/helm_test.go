@@ -50,7 +50,7 @@ var _ = Describe("Helm", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(limits.Scaled(time.Minute)))
 
@@ -177,7 +177,7 @@ var _ = Describe("The one file", Ordered, func() {
 
 	It("installs the operator", func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		must(kubectl(ctx, "apply", "--server-side", "-f", file))
 		wait(ctx)

@@ -99,7 +99,7 @@ func commandsOf(page, section string) string {
 
 var _ = Describe("The page on moving in from the Quix environment operator", func() {
 	It("keeps every tenant, command by command", func(ctx SpecContext) {
-		before, err := residue.ClusterScoped(ctx)
+		before, err := residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		must(output(ctx, os.Getenv("HELM"), "install", formerRelease, formerChart(), "--namespace", formerNamespace, "--create-namespace", "--wait", "--timeout", startLimit.String()))
 		tenant := formerTenant(ctx)

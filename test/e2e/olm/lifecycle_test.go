@@ -40,7 +40,7 @@ var _ = Describe("The operator", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		subscribe(ctx, "first", map[string]string{"CHALLENGE_DOMAIN": "first.example.test"})
 	}, NodeTimeout(limits.Scaled(time.Minute)))

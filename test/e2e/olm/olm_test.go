@@ -126,9 +126,15 @@ func (c *cluster) csv(ctx context.Context, version string) (*operatorsv1alpha1.C
 // expectInstalled waits until a version is installed and stays that.
 func expectInstalled(ctx context.Context, version string, env map[string]string) {
 	GinkgoHelper()
+	expectSettled(ctx, installLimit, func(ctx context.Context) error { return world.installed(ctx, version, env) })
+}
+
+// expectSettled waits until an installation has no problem, and stays so.
+func expectSettled(ctx context.Context, limit time.Duration, findProblem func(context.Context) error) {
+	GinkgoHelper()
 	var since time.Time
-	expect.Until(ctx, installLimit, func(ctx context.Context) error {
-		if err := world.installed(ctx, version, env); err != nil {
+	expect.Until(ctx, limit, func(ctx context.Context) error {
+		if err := findProblem(ctx); err != nil {
 			since = time.Time{}
 			return err
 		}
@@ -136,7 +142,7 @@ func expectInstalled(ctx context.Context, version string, env map[string]string)
 			since = time.Now()
 		}
 		if held := time.Since(since); held < settled {
-			return fmt.Errorf("%s is installed, for %s now", csvName(version), held.Round(time.Second))
+			return fmt.Errorf("it is installed, for %s now", held.Round(time.Second))
 		}
 		return nil
 	})

@@ -94,18 +94,9 @@ var _ = Describe("The packages side by side", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = residue.ClusterScoped(ctx)
+		before, err = residue.Objects(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(world.Create(ctx, &operatorsv1alpha1.CatalogSource{
-			ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: catalogName},
-			Spec: operatorsv1alpha1.CatalogSourceSpec{
-				SourceType: operatorsv1alpha1.SourceTypeGrpc, Image: catalogImage + "packages-first",
-				GrpcPodConfig: &operatorsv1alpha1.GrpcPodConfig{
-					SecurityContextConfig: operatorsv1alpha1.Restricted,
-					ExtractContent:        &operatorsv1alpha1.ExtractContentConfig{CatalogDir: "/configs"},
-				},
-			},
-		})).To(Succeed())
+		prepare(ctx, "packages-first")
 		for name, p := range packages {
 			versions[name] = head
 			Expect(world.Create(ctx, &operatorsv1alpha1.Subscription{
@@ -117,7 +108,6 @@ var _ = Describe("The packages side by side", Ordered, func() {
 			})).To(Succeed())
 		}
 		versions[upgraded] = first
-		Expect(world.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
 	}, NodeTimeout(limits.Scaled(time.Minute)))
 
 	AfterEach(func(ctx SpecContext) {
@@ -155,36 +145,7 @@ var _ = Describe("The packages side by side", Ordered, func() {
 	}, SpecTimeout(2*instanceLimit))
 
 	It("each work on their own resources", func(ctx SpecContext) {
-		By("asking the webhooks about a Project that is invalid")
-		project := packages["kibaship-operator"].works.DeepCopy()
-		project.SetLabels(map[string]string{"platform.kibaship.com/uuid": "none"})
-		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
-			err := world.Create(ctx, project.DeepCopy(), client.DryRunAll)
-			if err == nil || !strings.Contains(err.Error(), "denied the request") {
-				return fmt.Errorf("an invalid Project got %w", errors.Join(err, errors.New("no refusal by the webhook")))
-			}
-			return nil
-		})
-
-		for name, p := range packages {
-			if name == "kibaship-operator" {
-				continue
-			}
-			By("creating a resource of " + name)
-			object := p.works.DeepCopy()
-			if name == upgraded {
-				object.SetLabels(map[string]string{"apps.hexactf.io/challengeId": "1", "apps.hexactf.io/user": "alice"})
-			}
-			Expect(world.Create(ctx, object)).To(Succeed())
-			expect.Refreshed(ctx, instanceLimit, object, func() error {
-				if status, _, _ := unstructured.NestedMap(object.Object, "status"); len(status) == 0 {
-					return fmt.Errorf("%s has no status", object.GetName())
-				}
-				return nil
-			})
-			Expect(world.Delete(ctx, object)).To(Succeed())
-			expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return gone(ctx, client.ObjectKeyFromObject(object), object) })
-		}
+		expectWork(ctx)
 	}, SpecTimeout(6*instanceLimit))
 
 	It("bring the admission policies along, which OLM does not install, and put them back", func(ctx SpecContext) {
@@ -260,74 +221,130 @@ var _ = Describe("The packages side by side", Ordered, func() {
 	}, SpecTimeout(3*installLimit))
 
 	It("leave nothing when they are removed with their definitions", func(ctx SpecContext) {
-		By("waiting until the isolation is tested: OLM takes away the right to remove its namespace with the operator")
-		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
-			var all corev1.NamespaceList
-			err := world.List(ctx, &all)
-			for i := range all.Items {
-				if strings.HasPrefix(all.Items[i].Name, "berg-isolation-check-") {
-					err = fmt.Errorf("namespace %s is there", all.Items[i].Name)
-				}
-			}
-			return err
-		})
-		Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.Subscription{}, client.InNamespace(shared))).To(Succeed())
-		Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.ClusterServiceVersion{}, client.InNamespace(shared))).To(Succeed())
-		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
-			var left corev1.PodList
-			err := world.List(ctx, &left, client.InNamespace(shared), client.MatchingLabels{"control-plane": "controller-manager"})
-			if err == nil && len(left.Items) > 0 {
-				err = fmt.Errorf("%d pods of operators are left", len(left.Items))
-			}
-			return err
-		})
-		Expect(world.Delete(ctx, &operatorsv1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: catalogName}})).To(Succeed())
-		for name := range packages {
-			for _, kind := range []client.Object{
-				&rbacv1.ClusterRole{}, &schedulingv1.PriorityClass{}, &apiextensionsv1.CustomResourceDefinition{},
-				&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
-			} {
-				Expect(world.DeleteAllOf(ctx, kind, client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
-			}
-			// And these, which go with a namespace of the operator's own.
-			for _, kind := range []client.Object{&rbacv1.Role{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}} {
-				Expect(world.DeleteAllOf(ctx, kind, client.InNamespace(shared), client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
-			}
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: name + ".berg.norelect.ch"}}
-			Expect(client.IgnoreNotFound(world.Delete(ctx, lease))).To(Succeed())
-		}
-		Expect(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
-		expect.Until(ctx, 2*instanceLimit, func(ctx context.Context) error {
-			// OLM writes its records again while there is anything in them.
-			for name := range packages {
-				if err := client.IgnoreNotFound(world.Delete(ctx, &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: name + "." + shared}})); err != nil {
-					return err
-				}
-			}
-			// The roles of the OperatorGroup of that namespace, which was there before.
-			return residue.LeftBehind(ctx, before, func(object string) bool {
-				return strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/olm.og.")
-			})
-		})
+		names := slices.Collect(maps.Keys(packages))
+		expectNothingLeft(ctx, before, names, names)
 	}, SpecTimeout(6*instanceLimit))
 })
+
+// expectWork fails unless the operators of all APIs write the status of a resource, and the webhooks refuse what is invalid.
+func expectWork(ctx context.Context) {
+	GinkgoHelper()
+	By("asking the webhooks about a Project that is invalid")
+	project := packages["kibaship-operator"].works.DeepCopy()
+	project.SetLabels(map[string]string{"platform.kibaship.com/uuid": "none"})
+	expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
+		err := world.Create(ctx, project.DeepCopy(), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "denied the request") {
+			return fmt.Errorf("an invalid Project got %w", errors.Join(err, errors.New("no refusal by the webhook")))
+		}
+		return nil
+	})
+
+	for name, p := range packages {
+		if name == "kibaship-operator" {
+			continue
+		}
+		By("creating a resource of " + name)
+		object := p.works.DeepCopy()
+		if name == upgraded {
+			object.SetLabels(map[string]string{"apps.hexactf.io/challengeId": "1", "apps.hexactf.io/user": "alice"})
+		}
+		Expect(world.Create(ctx, object)).To(Succeed())
+		expect.Refreshed(ctx, instanceLimit, object, func() error {
+			if status, _, _ := unstructured.NestedMap(object.Object, "status"); len(status) == 0 {
+				return fmt.Errorf("%s has no status", object.GetName())
+			}
+			return nil
+		})
+		Expect(world.Delete(ctx, object)).To(Succeed())
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return gone(ctx, client.ObjectKeyFromObject(object), object) })
+	}
+}
+
+// prepare offers the packages of a catalog, and creates the namespace of the resources.
+func prepare(ctx context.Context, catalog string) {
+	GinkgoHelper()
+	Expect(world.Create(ctx, &operatorsv1alpha1.CatalogSource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: catalogName},
+		Spec: operatorsv1alpha1.CatalogSourceSpec{
+			SourceType: operatorsv1alpha1.SourceTypeGrpc, Image: catalogImage + catalog,
+			GrpcPodConfig: &operatorsv1alpha1.GrpcPodConfig{
+				SecurityContextConfig: operatorsv1alpha1.Restricted,
+				ExtractContent:        &operatorsv1alpha1.ExtractContentConfig{CatalogDir: "/configs"},
+			},
+		},
+	})).To(Succeed())
+	Expect(world.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
+}
+
+// expectNothingLeft removes subscribed packages, whose objects have the labels, with their definitions, and fails if an object is left
+// that was not there before.
+func expectNothingLeft(ctx context.Context, before sets.Set[string], subscribed, labels []string) {
+	GinkgoHelper()
+	By("waiting until the isolation is tested: OLM takes away the right to remove its namespace with the operator")
+	expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
+		var all corev1.NamespaceList
+		err := world.List(ctx, &all)
+		for i := range all.Items {
+			if strings.HasPrefix(all.Items[i].Name, "berg-isolation-check-") {
+				err = fmt.Errorf("namespace %s is there", all.Items[i].Name)
+			}
+		}
+		return err
+	})
+	Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.Subscription{}, client.InNamespace(shared))).To(Succeed())
+	Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.ClusterServiceVersion{}, client.InNamespace(shared))).To(Succeed())
+	expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
+		var left corev1.PodList
+		err := world.List(ctx, &left, client.InNamespace(shared), client.MatchingLabels{"control-plane": "controller-manager"})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d pods of operators are left", len(left.Items))
+		}
+		return err
+	})
+	Expect(world.Delete(ctx, &operatorsv1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: catalogName}})).To(Succeed())
+	for _, name := range labels {
+		for _, kind := range []client.Object{
+			&rbacv1.ClusterRole{}, &schedulingv1.PriorityClass{}, &apiextensionsv1.CustomResourceDefinition{},
+			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
+		} {
+			Expect(world.DeleteAllOf(ctx, kind, client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
+		}
+		// And these, which go with a namespace of the operator's own.
+		for _, kind := range []client.Object{&rbacv1.Role{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &policyv1.PodDisruptionBudget{}} {
+			Expect(world.DeleteAllOf(ctx, kind, client.InNamespace(shared), client.MatchingLabels{"app.kubernetes.io/name": name})).To(Succeed())
+		}
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: name + ".berg.norelect.ch"}}
+		Expect(client.IgnoreNotFound(world.Delete(ctx, lease))).To(Succeed())
+	}
+	// OLM makes it for an operator with webhooks.
+	for _, name := range labels {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name + "-controller-manager-service-auth-reader"}}
+		Expect(client.IgnoreNotFound(world.Delete(ctx, binding))).To(Succeed())
+	}
+	Expect(world.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage}})).To(Succeed())
+	expect.Until(ctx, 2*instanceLimit, func(ctx context.Context) error {
+		// OLM writes its records again while there is anything in them.
+		for _, name := range subscribed {
+			if err := client.IgnoreNotFound(world.Delete(ctx, &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: name + "." + shared}})); err != nil {
+				return err
+			}
+		}
+		// The roles of the OperatorGroup of that namespace, which was there before.
+		return residue.LeftBehind(ctx, before, func(object string) bool {
+			return strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/olm.og.")
+		})
+	})
+}
 
 // expectPackages waits until each package is installed in its version, with its setting, and stays so.
 func expectPackages(ctx context.Context, versions map[string]string, value int) {
 	GinkgoHelper()
-	var since time.Time
-	expect.Until(ctx, 2*installLimit, func(ctx context.Context) error {
+	expectSettled(ctx, 2*installLimit, func(ctx context.Context) error {
 		for _, name := range slices.Sorted(maps.Keys(packages)) {
 			if err := packageInstalled(ctx, name, versions[name], value); err != nil {
-				since = time.Time{}
 				return fmt.Errorf("%s: %w", name, err)
 			}
-		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		if held := time.Since(since); held < settled {
-			return fmt.Errorf("all are installed, for %s now", held.Round(time.Second))
 		}
 		return nil
 	})

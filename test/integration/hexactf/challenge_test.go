@@ -44,7 +44,7 @@ func running(ctx context.Context, ns, definition string, modify ...func(*hexactf
 }
 
 var _ = Describe("A challenge", func() {
-	It("runs, is reported by messages, and is deleted with its objects", func(ctx context.Context) {
+	It("runs, is reported by messages, and is deleted with its objects", Label("versions"), func(ctx context.Context) {
 		ns := hexactftest.Define(ctx, "web", hexactftest.TwoComponents)
 		c := hexactftest.New(ns, "web")
 		Expect(k8s.Create(ctx, c)).To(Succeed())

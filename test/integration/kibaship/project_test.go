@@ -65,7 +65,7 @@ var _ = Describe("The metrics of a running operator", Serial, func() {
 })
 
 var _ = Describe("A project", func() {
-	It("gets its namespace and the rights in it, under the names of the contract, and takes them along", func(ctx context.Context) {
+	It("gets its namespace and the rights in it, under the names of the contract, and takes them along", Label("versions"), func(ctx context.Context) {
 		grantAllRights(ctx)
 		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) {
 			p.Labels[kibashipv1.LabelWorkspaceUUID] = uuidB

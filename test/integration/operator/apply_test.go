@@ -96,7 +96,7 @@ func (a applier) restarted() applier {
 }
 
 // What the kit promises of any kind of object, and no family uses as yet.
-var _ = Describe("An object whose type is not known", func() {
+var _ = Describe("An object whose type is not known", Label("versions"), func() {
 	var kit applier
 	BeforeEach(func(ctx context.Context) {
 		kit = newApplier()
@@ -168,7 +168,7 @@ var _ = Describe("An object whose type is not known", func() {
 	})
 })
 
-var _ = Describe("What the API server refuses to change", func() {
+var _ = Describe("What the API server refuses to change", Label("versions"), func() {
 	var kit, replacing applier
 	BeforeEach(func(ctx context.Context) {
 		kit = newApplier()

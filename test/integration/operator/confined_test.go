@@ -64,7 +64,7 @@ func eviction(pod *corev1.Pod, grace int64) *policyv1.Eviction {
 }
 
 // Every attempt has rights of RBAC, and is a dry run.
-var _ = Describe("A pod that the operator confines", func() {
+var _ = Describe("A pod that the operator confines", Label("versions"), func() {
 	project := place{"confined-project-", map[string]string{kibashipv1.LabelConfined: "true"}}
 	network := place{"confined-network-", map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy}}
 	elsewhere := place{"confined-not-", nil}

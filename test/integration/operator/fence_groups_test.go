@@ -134,7 +134,7 @@ func attemptsIn(namespace string) []client.Object {
 }
 
 // An installation has the rights of some API groups. What the policy allows for another one, its token must not use.
-var _ = Describe("With the token of an installation", func() {
+var _ = Describe("With the token of an installation", Label("versions"), func() {
 	everywhere := func(ctx context.Context) []string {
 		id := strings.TrimPrefix(apiserver.Namespace(ctx), apiserver.NamespacePrefix)
 		allowed := apiserver.Namespace(ctx)

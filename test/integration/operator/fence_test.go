@@ -103,7 +103,7 @@ var (
 )
 
 // A stolen token of the operator. Every attempt has rights of RBAC, and is a dry run, which admission judges as any other.
-var _ = Describe("With the operator's token", Ordered, func() {
+var _ = Describe("With the operator's token", Ordered, Label("versions"), func() {
 	var (
 		stolen  client.Client
 		tenant  string
@@ -288,6 +288,21 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		}),
 	)
 
+	It("in a namespace of an instance it changes no pod but its labels and annotations", func(ctx context.Context) {
+		// As in the namespace of a prepared instance.
+		meta := metav1.ObjectMeta{Namespace: instance, Name: "stolen"}
+		apiserver.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}}})
+		apiserver.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "stolen"}, Subjects: []rbacv1.Subject{itself}})
+		pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1"}}}}
+		apiserver.Create(ctx, pod)
+		change := func(patch string) error {
+			return stolen.Patch(ctx, pod.DeepCopy(), apiserver.RawPatch(patch), client.DryRunAll)
+		}
+		Eventually(func() error { return change(`{"metadata": {"annotations": {"a": "b"}}}`) }).WithContext(ctx).Should(Succeed())
+		refused(change(`[{"op": "replace", "path": "/spec/containers/0/image", "value": "registry.example.com/b:1"}]`))
+		refused(change(`[{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}]`))
+	})
+
 	It("no Secret of a tunnel gets the token of an account", func(ctx context.Context) {
 		token := tokenIn(tenant)
 		token.Labels = map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy}
@@ -376,7 +391,7 @@ var _ = Describe("With the operator's token", Ordered, func() {
 	})
 })
 
-var _ = Describe("An operator of challenge instances alone", Serial, func() {
+var _ = Describe("An operator of challenge instances alone", Serial, Label("versions"), func() {
 	It("binds no role: it works without the policies, and asks for none", func(ctx context.Context) {
 		apiserver.RemovePolicy(ctx, fence)
 		apiserver.RemovePolicy(ctx, fence+"-deletions")
@@ -388,7 +403,7 @@ var _ = Describe("An operator of challenge instances alone", Serial, func() {
 })
 
 // Any user may name a PriorityClass in a pod, and pods of the operator's class push out those of players.
-var _ = Describe("A pod with the operator's PriorityClass", func() {
+var _ = Describe("A pod with the operator's PriorityClass", Label("versions"), func() {
 	const class = "berg-operator-controller-manager"
 
 	pod := func(namespace, account string) *corev1.Pod {
@@ -473,7 +488,7 @@ func webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 }
 
 // The Gateway of the samples accepts routes by a label.
-var _ = Describe("With the policy of the sample Gateway", func() {
+var _ = Describe("With the policy of the sample Gateway", Label("versions"), func() {
 	It("only the operator gives a namespace the label of instances", func(ctx context.Context) {
 		tenant := apiserver.Namespace(ctx)
 		text, err := os.ReadFile("../../../config/berg/samples/prerequisites/namespaces_policy.yaml")
@@ -520,7 +535,7 @@ func bindable(ctx context.Context) (names []string) {
 }
 
 // Whichever account creates them: Kubernetes has no level by default, and an administrator may choose one.
-var _ = Describe("A pod in the operator's namespace", Serial, func() {
+var _ = Describe("A pod in the operator's namespace", Serial, Label("versions"), func() {
 	pod := func(change func(*corev1.PodSpec)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: "other"}, Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},

@@ -74,7 +74,7 @@ func gaps(ctx context.Context) func(Gomega) {
 	}
 }
 
-var _ = Describe("The installer of a bundle", Serial, func() {
+var _ = Describe("The installer of a bundle", Serial, Label("versions"), func() {
 	It("puts the policies in force and binds the Role, with the rights of its own account", func(ctx context.Context) {
 		inprocess.Pause()
 		Expect(installed.Folder(ctx, k8s, "config/packages/olm/installer", "spec")).To(Succeed())

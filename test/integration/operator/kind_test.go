@@ -128,7 +128,7 @@ var _ = Describe("The frame of every Kind", func() {
 	var name string
 	BeforeEach(func() { f, name = newFrame(), quixtest.NewID() })
 
-	It("writes nothing at the second reconciliation of an unchanged resource", func(ctx context.Context) {
+	It("writes nothing at the second reconciliation of an unchanged resource", Label("versions"), func(ctx context.Context) {
 		env := f.environment(ctx, name)
 		f.problem = &outcome.Problem{Condition: quixv1.ConditionNamespaceReady, Reason: "Missing", Class: outcome.Blocked, Message: "Create it"}
 		Expect(f.reconcile(ctx, env)).To(BeZero(), "a person must act, and the event of that triggers the next reconciliation")

@@ -33,7 +33,7 @@ func manifestIn(namespace, manifest string) *unstructured.Unstructured {
 	return o
 }
 
-var _ = Describe("The API of each kind", func() {
+var _ = Describe("The API of each kind", Label("versions"), func() {
 	DescribeTable("refuses a bad value in a sentence that names the field and what it must be",
 		func(ctx context.Context, manifest, path, sentence string) {
 			err := k8s.Create(ctx, manifestIn(bergtest.Namespace(ctx), manifest), client.DryRunAll)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,7 +23,14 @@ import (
 // publishSettings makes the ConfigMap with settings until the spec ends.
 func publishSettings(ctx context.Context, data map[string]string) *corev1.ConfigMap {
 	GinkgoHelper()
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: settings.ConfigMap}, Data: data}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: settings.ConfigMap}, Data: map[string]string{}, BinaryData: map[string][]byte{}}
+	for name, value := range data {
+		if utf8.ValidString(value) {
+			m.Data[name] = value
+		} else { // as kubectl does
+			m.BinaryData[name] = []byte(value)
+		}
+	}
 	apiserver.Create(ctx, m)
 	return m
 }
@@ -70,6 +78,7 @@ var _ = Describe("Settings of a ConfigMap", Ordered, func() {
 		Expect(p.Text()).To(ContainSubstring(fmt.Sprintf("ConfigMap berg-operator-settings: %s%s", name, text)))
 	},
 		Entry("an unknown name", "CHALLENGE_DOMAINS", "x", " is no setting"),
+		Entry("an unknown name of a value that is no text", "CHALLENGE_DOMAINS", "\xff", " is no setting"),
 		Entry("an invalid value", "CHALLENGE_MAX_LIFETIME", "soon", `="soon"`),
 		Entry("the namespace", "POD_NAMESPACE", "default", " can be set in the environment only"),
 		Entry("the lease, which programs must not share", "LEASE_NAME", "mine", " can be set in the environment only"),

@@ -529,7 +529,7 @@ var _ = Describe("end", func() {
 })
 
 var _ = Describe("doctor and completion", func() {
-	It("reports problems, also to a user without permissions", func(ctx context.Context) {
+	It("reports problems, also to a user without permissions", Label("versions"), func(ctx context.Context) {
 		r := run(ctx, "doctor", "--offline", "-o", "json")
 		Expect(r.code).To(Equal(4))
 		report := decode[struct {

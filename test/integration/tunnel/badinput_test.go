@@ -24,7 +24,7 @@ import (
 )
 
 var _ = Describe("Bad input", func() {
-	DescribeTable("is refused by the API server", func(ctx context.Context, spoil func(*tunnelv1.ContainerNetworkTunnelProxy), says string) {
+	DescribeTable("is refused by the API server", Label("versions"), func(ctx context.Context, spoil func(*tunnelv1.ContainerNetworkTunnelProxy), says string) {
 		p := tunneltest.NewProxy("nowhere", tunneltest.To("a", 80))
 		spoil(p)
 		err := k8s.Create(ctx, p)

@@ -76,7 +76,7 @@ func running(ctx context.Context) (p *tunnelv1.ContainerNetworkTunnelProxy, echo
 }
 
 var _ = Describe("A pair of proxies", func() {
-	It("connects clients to a server, and leaves nothing when it is deleted", func(ctx context.Context) {
+	It("connects clients to a server, and leaves nothing when it is deleted", Label("versions"), func(ctx context.Context) {
 		p, _ := running(ctx)
 		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
 		through(web.ClientProxyPort)

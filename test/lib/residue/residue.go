@@ -4,12 +4,14 @@ package residue
 import (
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,9 +21,9 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
-// ClusterScoped returns every object that is in no namespace, as "resource.group/name", of all
-// kinds that the API server of apiserver.Config knows.
-func ClusterScoped(ctx context.Context) (sets.Set[string], error) {
+// Objects returns every object that is in no namespace, as "resource.group/name", of all kinds that the API server of
+// apiserver.Config knows, and every Role and RoleBinding, as "resource.group/namespace/name".
+func Objects(ctx context.Context) (sets.Set[string], error) {
 	objects, err := metadata.NewForConfig(apiserver.Config)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func ClusterScoped(ctx context.Context) (sets.Set[string], error) {
 		}
 		for _, resource := range list.APIResources {
 			// ComponentStatus holds nothing, and warns at each look that it is deprecated.
-			if resource.Namespaced || resource.Kind == "ComponentStatus" || !slices.Contains(resource.Verbs, "list") {
+			if resource.Namespaced && group.Group != rbacv1.GroupName || resource.Kind == "ComponentStatus" || !slices.Contains(resource.Verbs, "list") {
 				continue
 			}
 			found, err := objects.Resource(group.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
@@ -50,7 +52,7 @@ func ClusterScoped(ctx context.Context) (sets.Set[string], error) {
 				return nil, fmt.Errorf("list %s: %w", resource.Name, err)
 			}
 			for _, object := range found.Items {
-				all.Insert(fmt.Sprintf("%s/%s", group.WithResource(resource.Name).GroupResource(), object.Name))
+				all.Insert(path.Join(group.WithResource(resource.Name).GroupResource().String(), object.Namespace, object.Name))
 			}
 		}
 	}
@@ -59,7 +61,7 @@ func ClusterScoped(ctx context.Context) (sets.Set[string], error) {
 
 // LeftBehind is nil when nothing has come to what was there before, but for what is expected to.
 func LeftBehind(ctx context.Context, before sets.Set[string], expected func(string) bool) error {
-	after, err := ClusterScoped(ctx)
+	after, err := Objects(ctx)
 	if err != nil {
 		return err
 	}

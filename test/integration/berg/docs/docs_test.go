@@ -23,7 +23,7 @@ import (
 // example is the text of a fenced block of YAML, also where a shell reads it.
 var example = regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```\n|<<'EOF'\n(.*?)\nEOF\n")
 
-var _ = Describe("The documentation", func() {
+var _ = Describe("The documentation", Label("versions"), func() {
 	It("shows YAML that the API server accepts", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		tried := map[string]int{}

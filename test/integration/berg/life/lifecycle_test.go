@@ -34,7 +34,7 @@ import (
 )
 
 var _ = Describe("The life of an instance", func() {
-	It("builds every object, runs, and reports its endpoints", func(ctx context.Context) {
+	It("builds every object, runs, and reports its endpoints", Label("versions"), func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "every-kind", bergtest.EveryKind)
 		ns := i.Namespace
 
@@ -119,7 +119,7 @@ var _ = Describe("The life of an instance", func() {
 		}
 	})
 
-	It("shows every phase to a watch, and leaves nothing behind", func(ctx context.Context) {
+	It("shows every phase to a watch, and leaves nothing behind", Label("versions"), func(ctx context.Context) {
 		ns := bergtest.Publish(ctx, "watched", bergtest.Misbehaving("not-ready"))
 		// A watch that begins after the creation may begin with a later phase.
 		all := bergtest.Versions(ctx, &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns}})
@@ -228,7 +228,7 @@ var _ = Describe("The life of an instance", func() {
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
-	It("puts back what is deleted or changed by hand, and prunes what it no longer wants", func(ctx context.Context) {
+	It("puts back what is deleted or changed by hand, and prunes what it no longer wants", Label("versions"), func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "drift", bergtest.EveryKind)
 		in := client.InNamespace(i.Status.Namespace)
 		for _, object := range []client.Object{
@@ -272,7 +272,7 @@ var _ = Describe("The life of an instance", func() {
 		}).Should(Succeed())
 	})
 
-	It("costs no write when nothing has changed, not even after a restart", func(ctx context.Context) {
+	It("costs no write when nothing has changed, not even after a restart", Label("versions"), func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "quiet", bergtest.EveryKind)
 		i := bergtest.Running(ctx, ns, "quiet")

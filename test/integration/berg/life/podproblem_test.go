@@ -33,7 +33,7 @@ type problem struct {
 }
 
 var _ = Describe("What keeps pods away", func() {
-	DescribeTable("is reported in the API server's words, and the instance continues when it is fixed", func(ctx context.Context, p problem) {
+	DescribeTable("is reported in the API server's words, and the instance continues when it is fixed", Label("versions"), func(ctx context.Context, p problem) {
 		ns := bergtest.Publish(ctx, "kept-away", p.spec)
 		owner := uuid.NewString()
 		lift := bergtest.Refuse(ctx, owner, "apps", "deployments", "CREATE")
