@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/measure/machine"
 )
 
 // path leads to the pod: through a Gateway, or without one.
@@ -59,32 +61,34 @@ func ask(ctx context.Context, c *http.Client, url string) (int64, error) {
 // traffic compares requests per second, bytes per second and latency. The paths alternate.
 func traffic(ctx context.Context, b *bench) ([]figure, error) {
 	kinds := []struct {
-		name, unit string
-		take       func(context.Context, path, time.Duration) (float64, error)
+		name, unit, per string
+		take            func(context.Context, path, time.Duration) (float64, error)
 	}{
-		{"requests per second, 32 connections", "1/s", func(ctx context.Context, p path, d time.Duration) (float64, error) {
+		{"requests per second, 32 connections", "1/s", "request", func(ctx context.Context, p path, d time.Duration) (float64, error) {
 			return rate(ctx, p, d, workers, "", func(int64) int64 { return 1 })
 		}},
-		{"new connections per second, 8 clients", "1/s", newConnections},
-		{"download, 4 connections", "Gbit/s", func(ctx context.Context, p path, d time.Duration) (float64, error) {
+		{"new connections per second, 8 clients", "1/s", "connection", newConnections},
+		{"download, 4 connections", "Gbit/s", "Gbit", func(ctx context.Context, p path, d time.Duration) (float64, error) {
 			bits, err := rate(ctx, p, d, 4, "?n=4194304", func(n int64) int64 { return 8 * n })
 			return bits / 1e9, err
 		}},
-		{"latency at 300 requests per second, p50", "ms", func(ctx context.Context, p path, d time.Duration) (float64, error) { return latency(ctx, p, d, 50) }},
-		{"latency at 300 requests per second, p99", "ms", func(ctx context.Context, p path, d time.Duration) (float64, error) { return latency(ctx, p, d, 99) }},
+		{"latency at 300 requests per second, p50", "ms", "", func(ctx context.Context, p path, d time.Duration) (float64, error) { return latency(ctx, p, d, 50) }},
+		{"latency at 300 requests per second, p99", "ms", "", func(ctx context.Context, p path, d time.Duration) (float64, error) { return latency(ctx, p, d, 99) }},
 	}
-	results := map[string]map[string][]float64{}
+	results, costs := map[string]map[string][]float64{}, map[string]map[string][]float64{}
 	for range b.rounds {
 		for _, kind := range kinds {
 			for _, p := range b.paths() {
+				used, began := b.used(p), time.Now()
 				value, err := kind.take(ctx, p, b.traffic)
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", p.name, kind.name, err)
 				}
 				if results[kind.name] == nil {
-					results[kind.name] = map[string][]float64{}
+					results[kind.name], costs[kind.name] = map[string][]float64{}, map[string][]float64{}
 				}
 				results[kind.name][p.name] = append(results[kind.name][p.name], value)
+				costs[kind.name][p.name] = append(costs[kind.name][p.name], 1000*(b.used(p)-used)/(value*time.Since(began).Seconds()))
 			}
 		}
 	}
@@ -94,12 +98,25 @@ func traffic(ctx context.Context, b *bench) ([]figure, error) {
 		f := figure{What: kind.name, Unit: kind.unit, Gate: median(by["gate"]), Traefik: median(by["traefik"]), Bare: median(by["bare"])}
 		if latencies := 3; i < latencies {
 			f = f.ratio("Traefik", f.Traefik, 1, false)
+			cost := figure{What: "CPU time of the Gateway per " + kind.per, Unit: "ms", Gate: median(costs[kind.name]["gate"]), Traefik: median(costs[kind.name]["traefik"])}
+			all = append(all, cost.ratio("Traefik", cost.Traefik, 1, true))
 		} else if f.Traefik > f.Bare {
 			f.Limit, f.Value, f.Of, f.AtMost = 1, (f.Gate-f.Bare)/(f.Traefik-f.Bare), "added latency, ratio to Traefik", true
 		}
 		all = append(all, f)
 	}
 	return all, nil
+}
+
+// used is the CPU time in seconds that a path's Gateway has taken so far. Other programs on the machine change it less than what is served in
+// a second.
+func (b *bench) used(p path) float64 {
+	for _, s := range []*side{b.gate, b.traefik} {
+		if s != nil && s.name == p.name {
+			return machine.CPU(s.process.Process.Pid)
+		}
+	}
+	return 0
 }
 
 func median(values []float64) float64 {
